@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
+from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.walk import Image, NodeWalk, Outputs, Reader, Tap, begin, own_name, read_nodes
+from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, own_name
 from porter.graph import ops
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 

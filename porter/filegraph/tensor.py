@@ -7,11 +7,9 @@ operator's name; those within it have that and a word.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce as over
-from inspect import Parameter, signature
+from functools import cached_property, partial, reduce as over
 from itertools import pairwise
 from typing import Any, Concatenate, Literal, ParamSpec
 
@@ -20,7 +18,7 @@ import numpy as np
 from porter.filegraph import arithmetic, constants, moves, patches, products, reductions, resampling
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import (
     Dim,
     Numbers,
@@ -35,7 +33,7 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
-from porter.filegraph.walk import COMPUTED, NodeWalk, Outputs, Read, Reader, Source, Walk, apply, within
+from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Window
 
@@ -666,72 +664,3 @@ def merged(kind: str, tensors: Sequence[Tensor]) -> Tensor:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
     return made_of(kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors)
-
-
-def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
-    """What an operator gives, from what its reader returns."""
-    if isinstance(found, Tensor):
-        return found.outcome()
-    if isinstance(found, Sequence):
-        return [each.outcome() if isinstance(each, Tensor) else each for each in found]
-    return found
-
-
-def expression(function: Callable[..., Tensor]) -> Reader[N]:
-    """Reads a node as a function of the tensors that it reads."""
-
-    def read(walk: NodeWalk[N], node: N) -> Outputs:
-        return outputs(called(function, *map(Scope(walk, node).tensor, node.inputs)))
-
-    return read
-
-
-def reads(function: Callable[..., Any]) -> Reader[N]:
-    """Reads a node as a function of the node, for what it states, and of the tensors that it reads."""
-
-    def read(walk: NodeWalk[N], node: N) -> Outputs:
-        return outputs(called(function, node, *map(Scope(walk, node).tensor, node.inputs)))
-
-    return read
-
-
-def always(op: Op) -> Reader[N]:
-    """Reads a node of one value as this op."""
-    return unary(lambda node: op)
-
-
-def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
-    """Reads a node of one value as ops of each number, one after the other."""
-
-    def read(walk: NodeWalk[N], node: N) -> Outputs:
-        made = make(node)
-        return (
-            Scope(walk, node).tensor(node.source).each(*([made] if isinstance(made, Op) else made)).outcome()
-        )
-
-    return read
-
-
-def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of values gives. A file may state any number of them, and None for each.
-
-    Raises:
-        Unsupported: the function takes another number of them, or needs one that is None.
-    """
-    least, most, all_needed = _counts(function)
-    values = [each for each in arguments if isinstance(each, Tensor)]
-    if not least <= len(arguments) <= most or (math.isinf(most) and not values):
-        raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
-    if None in arguments[: None if all_needed else least]:
-        raise Unsupported("without a value that it needs")
-    return function(*arguments)
-
-
-@cache
-def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
-    """The least and the most that a function takes, and whether none of them may be None."""
-    taken = [each for each in signature(function).parameters.values() if each.kind != Parameter.KEYWORD_ONLY]
-    listed = [each for each in taken if each.kind == Parameter.VAR_POSITIONAL]
-    needed = [each for each in taken if each not in listed and each.default is Parameter.empty]
-    all_needed = any("None" not in str(each.annotation) for each in listed)
-    return len(needed), math.inf if listed else len(taken), all_needed

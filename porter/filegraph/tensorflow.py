@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.reading import Image
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.walk import Image
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import ANY, Pads, Size, Window

@@ -15,7 +15,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.tensor import always, reads
+from porter.filegraph.readers import always, reads
 from porter.filegraph.walk import Reader
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS

@@ -24,8 +24,10 @@ from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, complete
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.tensor import Tensor, always, concat, merged, reads
-from porter.filegraph.walk import Image, Reader
+from porter.filegraph.readers import always, reads
+from porter.filegraph.reading import Image
+from porter.filegraph.tensor import Tensor, concat, merged
+from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message

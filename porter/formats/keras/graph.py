@@ -19,9 +19,11 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
 from porter.filegraph.names import expect_values
-from porter.filegraph.tensor import Scope, Tensor, outputs
+from porter.filegraph.readers import outputs
+from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, Outputs, begin, read_nodes
+from porter.filegraph.walk import Outputs
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls

@@ -11,7 +11,8 @@ import numpy as np
 from porter.base.errors import some
 from porter.base.left_out import LeftOut
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Tensor, called, concat, merged
+from porter.filegraph.readers import called
+from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name

@@ -11,19 +11,9 @@ from porter.filegraph import functions
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
+from porter.filegraph.readers import called
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import (
-    Scope,
-    Tensor,
-    by_matrix,
-    called,
-    concat,
-    einsum,
-    matmul,
-    maximum,
-    minimum,
-    stack,
-)
+from porter.filegraph.tensor import Scope, Tensor, by_matrix, concat, einsum, matmul, maximum, minimum, stack
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import (
     Layer,

@@ -23,10 +23,12 @@ from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
+from porter.filegraph.readers import always, expression, reads
+from porter.filegraph.reading import Image
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.tensor import Tensor, always, concat, expression, maximum, merged, minimum, reads
-from porter.filegraph.walk import Image, Reader
+from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum
+from porter.filegraph.walk import Reader
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import completed
-from porter.filegraph.walk import Image
+from porter.filegraph.reading import Image
 from porter.formats.onnx.nodes import OnnxNode
 from porter.padding import ANY, Size
 from porter.padding.sizes import MAX_SIDE

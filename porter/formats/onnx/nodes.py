@@ -14,7 +14,8 @@ from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.places import Items
-from porter.filegraph.tensor import Scope, Tensor, called, outputs
+from porter.filegraph.readers import called, outputs
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs, Reader
 from porter.formats.protobuf import Attributed
 

@@ -13,8 +13,9 @@ from porter.filegraph.constants import full
 from porter.filegraph.dims import BATCH, PLACE, Numbers, Open, known, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
+from porter.filegraph.readers import expression, unary
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Axes, Tensor, concat, einsum, expression, maximum, unary
+from porter.filegraph.tensor import Axes, Tensor, concat, einsum, maximum
 from porter.filegraph.walk import Reader, Zeros
 from porter.formats.onnx import arithmetic, constants, windows
 from porter.formats.onnx.attention import read_attention

@@ -13,7 +13,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, depending
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
-from porter.filegraph.walk import begin, read_nodes
+from porter.filegraph.reading import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions

@@ -14,8 +14,8 @@ from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
+from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, Constants, is_cast

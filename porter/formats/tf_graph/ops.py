@@ -14,8 +14,9 @@ from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import Numbers, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
+from porter.filegraph.readers import always, expression, reads
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Tensor, always, concat, expression, maximum, reads, stack
+from porter.filegraph.tensor import Tensor, concat, maximum, stack
 from porter.filegraph.tensorflow import sliced, strided
 from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows

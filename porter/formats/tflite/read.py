@@ -23,10 +23,12 @@ from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_i
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
+from porter.filegraph.readers import always, expression, reads
+from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Tensor, always, concat, expression, matmul, maximum, merged, reads, stack
+from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merged, stack
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, NodeWalk, Outputs, Reader, Zeros, begin, read_nodes
+from porter.filegraph.walk import NodeWalk, Outputs, Reader, Zeros
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows

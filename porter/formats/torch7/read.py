@@ -17,8 +17,10 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import softplus
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.tensor import Tensor, always, concat, merged, reads
-from porter.filegraph.walk import Image, Reader
+from porter.filegraph.readers import always, reads
+from porter.filegraph.reading import Image
+from porter.filegraph.tensor import Tensor, concat, merged
+from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network

@@ -16,8 +16,9 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
 from porter.filegraph.names import expect_values, named, titles
+from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.walk import Image, Outputs, begin, read_nodes
+from porter.filegraph.walk import Outputs
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE

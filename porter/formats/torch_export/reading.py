@@ -9,7 +9,8 @@ from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Scope, Tensor, outputs
+from porter.filegraph.readers import outputs
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes
 from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk

@@ -13,7 +13,8 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
-from porter.filegraph.tensor import Scope, Tensor, outputs
+from porter.filegraph.readers import outputs
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import NodeWalk, Outputs
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order

@@ -14,8 +14,10 @@ from porter.filegraph.dims import known
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
-from porter.filegraph.tensor import Tensor, always, concat, reads
-from porter.filegraph.walk import Image, Reader
+from porter.filegraph.readers import always, reads
+from porter.filegraph.reading import Image
+from porter.filegraph.tensor import Tensor, concat
+from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.npz.read import read_npz

@@ -11,7 +11,8 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Watched
-from porter.filegraph.tensor import Scope, Tensor, called, concat, reads
+from porter.filegraph.readers import called, reads
+from porter.filegraph.tensor import Scope, Tensor, concat
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.formats.mxnet.symbol import Node, Stated
 

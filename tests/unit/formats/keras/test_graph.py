@@ -17,9 +17,9 @@ import torch
 import porter
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
+from porter.filegraph.reading import ReaderFault
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.walk import ReaderFault
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layer import Layer
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE

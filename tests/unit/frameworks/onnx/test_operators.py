@@ -16,7 +16,7 @@ import pytest
 
 from porter.base.errors import CannotRun, PorterError
 from porter.filegraph.file_graph import Foreign
-from porter.filegraph.tensor import called
+from porter.filegraph.readers import called
 from porter.formats.onnx import nodes
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS

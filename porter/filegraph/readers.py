@@ -1,0 +1,84 @@
+"""Readers of nodes as functions: of the node, for what it states, and of the tensors that it reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from inspect import Parameter, signature
+from typing import Any
+
+from porter.filegraph.dataflow import N
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.walk import NodeWalk, Outputs, Reader
+from porter.graph import Op
+
+
+def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
+    """What an operator gives, from what its reader returns."""
+    if isinstance(found, Tensor):
+        return found.outcome()
+    if isinstance(found, Sequence):
+        return [each.outcome() if isinstance(each, Tensor) else each for each in found]
+    return found
+
+
+def expression(function: Callable[..., Tensor]) -> Reader[N]:
+    """Reads a node as a function of the tensors that it reads."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        return outputs(called(function, *map(Scope(walk, node).tensor, node.inputs)))
+
+    return read
+
+
+def reads(function: Callable[..., Any]) -> Reader[N]:
+    """Reads a node as a function of the node, for what it states, and of the tensors that it reads."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        return outputs(called(function, node, *map(Scope(walk, node).tensor, node.inputs)))
+
+    return read
+
+
+def always(op: Op) -> Reader[N]:
+    """Reads a node of one value as this op."""
+    return unary(lambda node: op)
+
+
+def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
+    """Reads a node of one value as ops of each number, one after the other."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        made = make(node)
+        return (
+            Scope(walk, node).tensor(node.source).each(*([made] if isinstance(made, Op) else made)).outcome()
+        )
+
+    return read
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of values gives. A file may state any number of them, and None for each.
+
+    Raises:
+        Unsupported: the function takes another number of them, or needs one that is None.
+    """
+    least, most, all_needed = _counts(function)
+    values = [each for each in arguments if isinstance(each, Tensor)]
+    if not least <= len(arguments) <= most or (math.isinf(most) and not values):
+        raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
+    if None in arguments[: None if all_needed else least]:
+        raise Unsupported("without a value that it needs")
+    return function(*arguments)
+
+
+@cache
+def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
+    """The least and the most that a function takes, and whether none of them may be None."""
+    taken = [each for each in signature(function).parameters.values() if each.kind != Parameter.KEYWORD_ONLY]
+    listed = [each for each in taken if each.kind == Parameter.VAR_POSITIONAL]
+    needed = [each for each in taken if each not in listed and each.default is Parameter.empty]
+    all_needed = any("None" not in str(each.annotation) for each in listed)
+    return len(needed), math.inf if listed else len(taken), all_needed

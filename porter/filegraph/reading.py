@@ -1,0 +1,185 @@
+"""Reading an op graph: what it takes, and the loop that reads its nodes, each by the reader of its op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from porter.base.errors import GraphError, PaddingError, first_line
+from porter.filegraph.axes import View
+from porter.filegraph.builder import Builder
+from porter.filegraph.dataflow import Dataflow, N, Node, Reference, StoredTensor
+from porter.filegraph.dims import Numbers
+from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.patterns import ROLES, layers_by_kind
+from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, leave_out, own_name
+from porter.graph import FurtherInput, GroupNorm, LayerNorm, RmsNorm, axes_text
+from porter.graph.ops import Order
+from porter.padding import Size
+
+
+class ReaderFault(RuntimeError):
+    """A reader has a mistake: what a file may state wrongly is a ValueError or a GraphError
+    (porter.filegraph.places).
+    """
+
+
+@dataclass(frozen=True)
+class Image:
+    """The value that a graph takes.
+
+    Attributes:
+        source: its name in the graph.
+        channels: of the image.
+        size: rows and columns; None where they are open.
+        batch: see porter.filegraph.views.Views.
+        order: how the file lays out a map.
+        fixed: see porter.filegraph.builder.Builder.
+        axes: the image's, as places in a map of the file's; None if it is laid out as any map.
+        shape: of a tensor that is no map, without its batch; see porter.graph.Graph.axes.
+    """
+
+    source: Reference
+    channels: int
+    size: Size
+    batch: int | None = None
+    order: Order = "HWC"
+    fixed: bool = False
+    axes: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] = ()
+
+
+def begin(
+    flow: Dataflow[N],
+    image: Image,
+    trained: Collection[str] = (),
+    tap: Tap = own_name,
+    held: Callable[[N], Mapping[str, str]] | None = None,
+    repeats: Callable[[N], bool] = lambda node: False,
+    further: Mapping[str, Image] = MappingProxyType({}),
+) -> NodeWalk[N]:
+    """A walk that has only what the graph takes; the other arguments are as in NodeWalk.
+
+    Args:
+        further: what it takes beside the image, by the file's names.
+    """
+    builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
+    images = (image, *further.values())
+    walk = NodeWalk(
+        builder,
+        flow,
+        trained,
+        image.batch,
+        held=held,
+        repeats=repeats,
+        tap=tap,
+        images=tuple(each.source for each in images),
+    )
+    values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
+    for each, value in zip(images, values, strict=True):
+        view = walk.views.of(value)
+        walk.found[each.source] = view if each.axes is None else view.transposed(each.axes)
+    return walk
+
+
+def _further_input(name: str, image: Image) -> FurtherInput:
+    """Raises GraphError if an array has an open size."""
+    axes = tuple(axis for axis in image.shape if axis is not None)
+    if len(axes) < len(image.shape):
+        raise GraphError(f"an open size of {axes_text(image.shape)}", where=name)
+    return FurtherInput(name, name, image.channels, image.size, axes)
+
+
+def read_nodes(
+    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False
+) -> None:
+    """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
+
+    Args:
+        reader_of: gives the reader of an op.
+        settled: what moves a value is a node where the file has it, not where it is read first.
+    """
+    walk.flow.evaluate = partial(_evaluated, walk, reader_of)
+    for node in walk.flow.nodes.values():
+        if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
+            continue
+        reader = reader_of(node.op)
+        given = walk.foreign(node, "") if reader is None else _read(walk, node, reader)
+        walk.give(node, given if isinstance(given, Sequence) else [given])
+        if settled:
+            walk.kept((node.name, 0))
+    for layer, source in walk.flow.passed:
+        if source in walk.found:
+            leave_out(walk, layer, source)
+
+
+def _evaluated(
+    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], node: N
+) -> Sequence[Numbers | None] | None:
+    """What a reader computes from constants; None if it cannot."""
+    reader = reader_of(node.op)
+    if reader is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            given = reader(walk, node)
+    except (TypeError, LookupError) as error:
+        raise _fault(node, error) from error
+    except (Unsupported, PaddingError, GraphError, ValueError, ArithmeticError):
+        return None
+    found = given if isinstance(given, Sequence) else [given]
+    return [each if isinstance(each, np.ndarray) else None for each in found]
+
+
+def _fault(node: Node, error: Exception) -> ReaderFault:
+    return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
+
+
+def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
+    try:
+        return read_pattern(walk, node) or reader(walk, node)
+    except Unsupported as error:
+        return walk.foreign(node, str(error))
+    except (PaddingError, GraphError) as error:  # a window or a pad is too large
+        return walk.foreign(node, f"with {error.message}")
+    except (TypeError, LookupError) as error:
+        raise _fault(node, error) from error
+    except (ValueError, ArithmeticError) as error:  # inputs or numbers that the op does not take, or lacks
+        return walk.foreign(
+            node,
+            f"that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}",
+        )
+
+
+def read_pattern(walk: Walk, node: Node) -> View | None:
+    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the
+    channels.
+    """
+    for layer in layers_by_kind().get(walk.flow.kind(node), ()):
+        found = walk.flow.match(node, layer.pattern)
+        op = layer.op(found) if found else None
+        if found is None or op is None:
+            continue
+        tensors: dict[str, StoredTensor] = {role: found[role] for role in ROLES if role in found}
+        view = walk.kept(found["x"])
+        groups = (
+            walk.views.normed_groups(view, found["#axes"])
+            if isinstance(op, LayerNorm) and not view.value.is_array
+            else None
+        )
+        if isinstance(op, LayerNorm) and groups:
+            op = GroupNorm(groups, op.epsilon, op.scale, op.center)
+        elif tensors or isinstance(op, LayerNorm | RmsNorm):
+            axes = found.get("#axes", (-1,))
+            if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
+                continue
+        if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
+            continue
+        walk.exact.update(found.get("exact", {}))
+        stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
+        return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+    return None
