@@ -17,7 +17,7 @@ from porter.filegraph import constants
 from porter.filegraph.dataflow import N
 from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.moves import MOST_PARTS
+from porter.filegraph.parts import MOST_PARTS
 from porter.filegraph.tensor import Axes, Scope, Tensor, combined, compared, made_of, maximum
 from porter.graph import ops
 

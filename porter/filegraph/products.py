@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import N, Node, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
+from porter.filegraph.parts import diagonal
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import reduce
 from porter.filegraph.walk import NodeWalk, Source, Walk, within
@@ -430,7 +430,7 @@ def _of_one(walk: Walk, node: Node, text: str, source: Source) -> View:
     for letter in sorted({*x}):
         if x.count(letter) == 2:
             places = x.index(letter), x.rindex(letter)
-            view = moves.diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
+            view = diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
             x = x.replace(letter, "") + letter
     once = x.isalpha() and all(len({*letters}) == len(letters) for letters in (x, result))
     if not once or not {*result} <= {*x}:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from porter.filegraph import moves
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.parts import MOST_PARTS
 from porter.filegraph.places import place_of
 from porter.filegraph.walk import NodeWalk, Source, Walk
 from porter.graph import (
@@ -104,7 +104,7 @@ def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep
 def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
     count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
-    if count is None or channels is None or count in (1, channels) or count > moves.MOST_PARTS:
+    if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
     gone, size = view.places([place]), channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))

@@ -13,7 +13,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported, tried
-from porter.filegraph.moves import part
+from porter.filegraph.parts import part
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis
 from porter.graph.ops import AXES

@@ -15,7 +15,17 @@ from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
-from porter.filegraph import arithmetic, constants, moves, patches, products, reductions, resampling
+from porter.filegraph import (
+    arithmetic,
+    constants,
+    joins,
+    moves,
+    parts,
+    patches,
+    products,
+    reductions,
+    resampling,
+)
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import Node, Reference
@@ -314,33 +324,33 @@ class Tensor:
     # The axes themselves.
 
     cells_as_channels = _operation(moves.cells_as_channels)
-    cut = _operation(moves.cut, constants.cut)
-    diagonal = _operation(moves.diagonal)
+    cut = _operation(parts.cut, constants.cut)
+    diagonal = _operation(parts.diagonal)
     each_image = _operation(moves.each_image)
     expand = _operation(moves.expand, constants.expand)
-    extend = _operation(moves.extend)
+    extend = _operation(parts.extend)
     flatten = _operation(moves.flatten, constants.flatten)
-    flip = _operation(moves.turned_round, constants.flip)
-    gather = _operation(moves.gather, constants.gather)
-    gather_cells = _operation(moves.gather_cells)
+    flip = _operation(parts.turned_round, constants.flip)
+    gather = _operation(joins.gather, constants.gather)
+    gather_cells = _operation(joins.gather_cells)
     interleave = _operation(moves.interleave, constants.interleave)
-    pad = _operation(moves.pad, constants.pad)
+    pad = _operation(parts.pad, constants.pad)
     repeat = _operation(moves.repeat, constants.repeat)
     reshape = _operation(moves.reshape, constants.reshape)
-    roll = _operation(moves.roll)
+    roll = _operation(parts.roll)
     rot90 = _operation(moves.quarter_turns)
     squeeze = _operation(moves.squeeze, constants.squeeze)
-    take = _operation(moves.take, constants.take)
+    take = _operation(parts.take, constants.take)
     transpose = _operation(moves.transpose, constants.transpose)
     unsqueeze = _operation(moves.unsqueeze, constants.unsqueeze)
-    windows = _operation(moves.windows)
+    windows = _operation(joins.windows)
 
     def split(self, axis: int, sizes: Sequence[Dim], keep: bool = True) -> list[Tensor]:
         """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell,
         and lose the axis.
         """
-        parts = moves.split_sizes(self.size(axis), sizes)
-        ends = [sum(parts[:at]) for at in range(len(parts) + 1)]
+        wanted = parts.split_sizes(self.size(axis), sizes)
+        ends = [sum(wanted[:at]) for at in range(len(wanted) + 1)]
         if keep:
             return [self.cut({axis: slice(*cells)}) for cells in pairwise(ends)]
         return [self.cut({axis: at}) for at in known(ends[:-1])]
@@ -586,7 +596,7 @@ def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     return made_of(
         "joined",
         lambda *arrays: constants.concat(arrays, axis),
-        lambda node: moves.concat(tensors[0].walk, node, [each.source for each in tensors], axis),
+        lambda node: joins.concat(tensors[0].walk, node, [each.source for each in tensors], axis),
         *tensors,
     )
 
@@ -597,7 +607,7 @@ def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
     def make(node: Node) -> Read:
         if not all(each.is_value for each in tensors):
             raise Unsupported("with a constant")
-        return moves.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
+        return joins.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
 
     return made_of("stack", lambda *arrays: constants.stack(arrays, axis), make, *tensors)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph import moves
+from porter.filegraph import joins
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
@@ -48,7 +48,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     for name, (function, *arguments) in zip(names, steps, strict=True):
         node = Node(name, function.__name__)
         try:
-            found = function(walk, node, sources if function is moves.concat else sources[0], *arguments)
+            found = function(walk, node, sources if function is joins.concat else sources[0], *arguments)
         except Unsupported as error:
             found = walk.foreign(node, str(error))
         given = found if isinstance(found, list) else [found]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from porter.filegraph import moves, reductions
+from porter.filegraph import joins, moves, parts, reductions
 from porter.filegraph.file_graph import Foreign
 from porter.graph import (
     ChannelShuffle,
@@ -63,52 +63,52 @@ CASES: Cases = {
     ),
     "parts in another order of axes": (
         [
-            (moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (split, 1, (1, -1)),
-                (moves.concat, 1),
+            (moves.transpose, (0, 3, 1, 2)), (parts.pad, {1: (1, 0)}), (split, 1, (1, -1)),
+                (joins.concat, 1),
             (reductions.reduce, "mean", (2, 3), False),
         ],
         [
-            (moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (split, 3, (1, -1)),
-                (moves.concat, 3),
+            (moves.transpose, (0, 2, 3, 1)), (parts.pad, {3: (1, 0)}), (split, 3, (1, -1)),
+                (joins.concat, 3),
             (reductions.reduce, "mean", (1, 2), False),
         ],
         [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), ConcatChannels(), GlobalAvgPool()],
     ),
     "an index": (
-        [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)),
+        [(parts.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)),
             (moves.unsqueeze, (-1,))],
-        [(moves.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)),
+        [(parts.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)),
             (moves.unsqueeze, (1,))],
         [SliceChannels(2, 3), CropMap((1, 0, 0, 0)), HALF],
     ),
-    "a part of the batch": ([(moves.cut, {0: 1})], [(moves.cut, {0: slice(1, None)})],
+    "a part of the batch": ([(parts.cut, {0: 1})], [(parts.cut, {0: slice(1, None)})],
         [Foreign("cut of the batch")]),
     "pads of maps and channels": (
-        [(moves.pad, {1: (1, 2), 3: (0, 3)})],
-        [(moves.pad, {2: (1, 2), 1: (0, 3)})],
+        [(parts.pad, {1: (1, 2), 3: (0, 3)})],
+        [(parts.pad, {2: (1, 2), 1: (0, 3)})],
         [PadMap((1, 2, 0, 0)), PadChannels(0, 3)],
     ),
     "parts and pads of a list of cells, whose batch may be another axis": (
         [
-            (moves.reshape, (-1, 48, 4)), (moves.cut, {1: slice(1, None, 2), 2: 3}),
+            (moves.reshape, (-1, 48, 4)), (parts.cut, {1: slice(1, None, 2), 2: 3}),
                 (moves.unsqueeze, (2,)),
-            (moves.transpose, (1, 0, 2)), (moves.pad, {0: (2, -1)}), (moves.transpose, (1, 0, 2)),
+            (moves.transpose, (1, 0, 2)), (parts.pad, {0: (2, -1)}), (moves.transpose, (1, 0, 2)),
         ],
         [
             (moves.flatten, 2), (moves.transpose, (0, 2, 1)),
-                (moves.cut, {-2: slice(1, None, 2), -1: slice(3, 4)}),
-            (moves.transpose, (1, 0, 2)), (moves.pad, {-3: (2, -1)}), (moves.transpose, (1, 0, 2)),
+                (parts.cut, {-2: slice(1, None, 2), -1: slice(3, 4)}),
+            (moves.transpose, (1, 0, 2)), (parts.pad, {-3: (2, -1)}), (moves.transpose, (1, 0, 2)),
         ],
         [Rearrange("c h w -> (h w) c"), CropAxis(0, 1, 0, 2), CropAxis(1, 3, 0), CropAxis(0, 0, 1),
             PadAxis(0, 2, 0)],
     ),
     "parts of an array, one after the other": (
-        [(moves.reshape, (-1, 48, 4)), (split, 1, (40, -1)), (moves.concat, 1),
-            (moves.gather, 1, (1, 0))],
+        [(moves.reshape, (-1, 48, 4)), (split, 1, (40, -1)), (joins.concat, 1),
+            (joins.gather, 1, (1, 0))],
         [
             (moves.flatten, 2), (moves.transpose, (0, 2, 1)), (split, 1, (40, 8)),
-                (moves.concat, -2),
-            (moves.gather, -2, (1, 0)),
+                (joins.concat, -2),
+            (joins.gather, -2, (1, 0)),
         ],
         [
             Rearrange("c h w -> (h w) c"), CropAxis(0, 0, 8), CropAxis(0, 40, 0), Join(0),
@@ -116,13 +116,13 @@ CASES: Cases = {
         ],
     ),
     "all numbers of all images, turned round": (
-        [(moves.flatten, 0), (moves.turned_round, (0,))],
-        [(moves.flatten, 0), (moves.turned_round, (-1,))],
+        [(moves.flatten, 0), (parts.turned_round, (0,))],
+        [(moves.flatten, 0), (parts.turned_round, (-1,))],
         [Foreign("turned_round of the batch")],
     ),
     "rows turned round": (
-        [(moves.transpose, (0, 2, 1, 3)), (moves.turned_round, (2,)), (moves.reshape, (-1, 192))],
-        [(moves.transpose, (0, 3, 2, 1)), (moves.turned_round, (2,)), (moves.reshape, (-1, 192))],
+        [(moves.transpose, (0, 2, 1, 3)), (parts.turned_round, (2,)), (moves.reshape, (-1, 192))],
+        [(moves.transpose, (0, 3, 2, 1)), (parts.turned_round, (2,)), (moves.reshape, (-1, 192))],
         [
             Rearrange("c (h=8) w -> w c h"),
             Rearrange("a b c -> c (a b) ()", True),
@@ -131,8 +131,8 @@ CASES: Cases = {
         ],
     ),
     "pads of a turned map": (
-        [(moves.transpose, (0, 2, 1, 3)), (moves.pad, {1: (1, 2)}, 0.5), (moves.transpose, (0, 2, 1, 3))],
-        [(moves.transpose, (0, 1, 3, 2)), (moves.pad, {2: (1, 2)}, 0.5), (moves.transpose, (0, 1, 3, 2))],
+        [(moves.transpose, (0, 2, 1, 3)), (parts.pad, {1: (1, 2)}, 0.5), (moves.transpose, (0, 2, 1, 3))],
+        [(moves.transpose, (0, 1, 3, 2)), (parts.pad, {2: (1, 2)}, 0.5), (moves.transpose, (0, 1, 3, 2))],
         [PadMap((0, 0, 1, 2), 0.5)],
     ),
 }  # fmt: skip
@@ -149,14 +149,14 @@ def test_a_squeeze_of_rows_and_columns_states_that_an_open_map_has_one_cell() ->
 
 
 def test_slices_of_open_maps_count_from_their_ends() -> None:
-    (node,) = moved([(moves.cut, {1: slice(1, -2)})], "HWC", (None, None)).nodes
+    (node,) = moved([(parts.cut, {1: slice(1, -2)})], "HWC", (None, None)).nodes
     assert node.op == CropMap((1, 2, 0, 0))
-    (node,) = moved([(moves.cut, {1: slice(0, 3)})], "HWC", (None, None)).nodes
+    (node,) = moved([(parts.cut, {1: slice(0, 3)})], "HWC", (None, None)).nodes
     assert isinstance(node.op, Foreign)
 
 
 @pytest.mark.parametrize(
-    ("move", "stated"), [(moves.cut, slice(1, None)), (moves.pad, (1, 0))], ids=["cut", "pad"]
+    ("move", "stated"), [(parts.cut, slice(1, None)), (parts.pad, (1, 0))], ids=["cut", "pad"]
 )
 def test_an_axis_that_is_stated_twice_is_refused(move: Any, stated: Any) -> None:
     with pytest.raises(ValueError, match="stated twice"):

@@ -1,0 +1,320 @@
+"""Tensors one after the other along an axis or along a new one, constants among them, and cells of an axis in
+another order, which are such parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from porter.filegraph.arithmetic import with_stored
+from porter.filegraph.axes import View
+from porter.filegraph.dataflow import Node
+from porter.filegraph.dims import Numbers, Open, known
+from porter.filegraph.file_graph import Stored, Unsupported, tried
+from porter.filegraph.parts import MOST_PARTS, _padded, part
+from porter.filegraph.places import place_of
+from porter.filegraph.walk import Repeated, Source, Walk, within
+from porter.graph import Tokens
+
+
+def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> View:
+    """The cells at these places of an axis: by one slice, or as parts one after the other."""
+    view = walk.kept(source)
+    size = view.size(place)
+    cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
+    steps = {after - before for before, after in pairwise(cells)}
+    if (
+        len(steps) == 1
+        and (step := min(steps))
+        and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place)))
+    ):
+        end = cells[-1] + step
+        return part(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
+    if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
+        return shuffled
+    if not 0 < len(cells) <= MOST_PARTS:
+        raise Unsupported(f"of {len(places)} places")
+    parts = [part(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
+    return _beside(walk, node, parts, place)
+
+
+def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
+    """Values of the same axes one after the other along one of them."""
+    whole = _by_channels(walk, node, views, place)
+    return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
+
+
+def gather_cells(walk: Walk, node: Node, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]) -> View:
+    """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
+    axes of their own.
+    """
+    view = walk.view(source)
+    count, outer = index.shape[-1], index.shape[:-1]
+    if not 0 < count <= len(view.known_sizes) or not index.size:
+        raise Unsupported(f"by places of {count} axes")
+    ends = [0]
+    for place in range(count):  # each place varies along the axes that follow those of the last one
+        numbers = index[..., place]
+        varying = [
+            axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))
+        ]
+        if varying and varying[0] < ends[-1]:
+            raise Unsupported("of other places than rows by columns")
+        ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
+    ends[-1] = len(outer)
+    order = view.batch_first
+    found = view.transposed(order)
+    for place in range(count):
+        first = tuple(
+            slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer))
+        )
+        found = gather(walk, node, found, order.index(place), index[(*first, place)].ravel().tolist())
+    turned = found.restored(order)
+    return turned.reshaped([*outer, *turned.known_sizes[count:]])
+
+
+def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
+    """All cells of an axis, one of each of so many equal groups at a time; None where they have another
+    order.
+    """
+    sizes, count = view.sizes or (), len(cells)
+    each = cells[1] if count > 1 else 0
+    if (
+        not 1 < each < count
+        or count % each
+        or [*cells] != [at for first in range(each) for at in range(first, count, each)]
+    ):
+        return None
+    apart = [*sizes[:place], count // each, each, *sizes[place + 1 :]]
+    order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
+    return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
+
+
+def concat(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | Repeated:
+    """Values one after the other along an axis. Zeros before and after them are a pad."""
+    if not all(map(walk.is_value, sources)):
+        return (
+            _with_zeros(walk, node, sources, place)
+            or _of_constants(walk, node, sources, place)
+            or _with_constants(walk, node, sources, place)
+        )
+    views = [view for source in sources if (view := walk.kept(source)).axes is not None]
+    cells = tried(lambda: [view.without([place]) for view in views])
+    stacked = _stacked(walk, node, cells, place) if cells and len(cells) == len(sources) else None
+    found = stacked or _by_channels(walk, node, walk.beside(sources), place)
+    return found or _joined(walk, node, [*map(walk.array, sources)], place)
+
+
+def _by_channels(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
+    """Maps or features one after the other along an axis that is their channels; None where it is another
+    one.
+    """
+    names = walk.views.alike(views)
+    if names is None or names[place : place + 1 or None] != ("channels",):  # an unknown value may have more
+        return None
+    return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+
+
+def _joined(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
+    """Arrays one after the other along an axis."""
+    if not views:
+        raise Unsupported("of no values")
+    if views[0].has_batch(place):
+        raise Unsupported("along the batch")
+    value = walk.builder.join(node.name, views[0].axis_at(place), *(view.value for view in views))
+    return walk.views.led_like(views[0], value)
+
+
+def _with_zeros(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
+    """Values with one number everywhere before and after them, mostly zeros; None where other constants are
+    among them.
+    """
+    values = [number for number, source in enumerate(sources) if walk.is_value(source)]
+    if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
+        return None
+    ends = sources[: values[0]], sources[values[-1] + 1 :]
+    stated = [[each for source in end if (each := walk.filling(source, place)) is not None] for end in ends]
+    fills = {number for each in stated for _, number in each}
+    if any(len(each) < len(end) for each, end in zip(stated, ends, strict=True)) or len(fills) != 1:
+        return None
+    inner = sources[values[0] : values[-1] + 1]
+    found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
+    first, last = (sum(known([size for size, _ in each])) for each in stated)
+    return _padded(walk, node, walk.given(found), {place: (first, last)}, fills.pop())
+
+
+def _of_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> Repeated | None:
+    """Constants beside each other, of which some are repeated, as one; None where values are among them."""
+    found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
+    whole = [each for each in found if each is not None]
+    sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
+    if len(whole) < len(sources) or not sizes:
+        return None
+    numbers = np.concatenate(whole, place)
+    constant = walk.flow.stated(f"{node.name}:constants", numbers)
+    axis = place_of(place, numbers.ndim)
+    joined = tuple(numbers.shape[at] if at == axis else size for at, size in enumerate(sizes[0]))
+    return Repeated(constant, joined, lacks="of constants")
+
+
+def _with_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+    """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
+    zeros of a pad.
+    """
+    values = [source for source in sources if walk.is_value(source)]
+    view = _joined(walk, node, [*map(walk.array, values)], place)
+    of_tokens = walk.is_value(sources[-1]) and view.axis_at(place) == 0
+    tokens = _among_tokens(walk, node, sources, place) if of_tokens else None
+    if tokens is not None:
+        return tokens
+    runs = _runs(walk, sources)
+    nodes = [node if len(runs) == 1 else within(node, str(number)) for number in range(len(runs))]
+    parts = [_with_stored(walk, each, run, place) for each, run in zip(nodes, runs, strict=True)]
+    return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0]
+
+
+def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
+    """Sources in runs of constants and the values behind them; the last run has the constants at the end
+    too.
+    """
+    live = [walk.is_value(source) for source in sources]
+    starts = [at for at in range(1, len(live)) if live[at - 1] and not live[at] and any(live[at:])]
+    ends = [0, *starts, len(sources)]
+    return [sources[start:end] for start, end in pairwise(ends)]
+
+
+def _with_stored(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+    """Stored arrays before and after values, as the zeros of a pad to which they are added."""
+    live = [at for at, source in enumerate(sources) if walk.is_value(source)]
+    view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
+    stored = [None if at in live else _whole(walk, source) for at, source in enumerate(sources)]
+    held = [each for each in stored if each is not None]
+    if len(held) + len(live) < len(sources):
+        raise Unsupported("with a constant that is computed, or repeated along axes of open size")
+    if not held:
+        return view
+    sizes, shape, rank = [*held[0].shape], view.value.shape or (), len(view.known_axes)
+    if None in shape or len(sizes) != rank or sizes[: 1 - walk.views.whole] not in ([], [1]):
+        raise Unsupported("with a constant of other axes")
+    sizes[place] = view.size(place)
+    parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
+    numbers = np.concatenate([each for each in parts if each is not None], place)
+    before = sum(each.shape[place] for each in held[: live[0]])
+    after = numbers.shape[place] - before - sizes[place]
+    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (before, after)})
+    tensor = walk.flow.hold(f"{node.name}:stored", numbers)
+    tensor = replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
+    return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
+
+
+def _whole(walk: Walk, source: Source) -> Numbers | None:
+    """A constant, also one that is repeated along axes of known size: once, where it is the same for each
+    image.
+    """
+    before = walk.unrepeated(source)
+    tensor = walk.weights(before)
+    numbers = walk.constant(before) if tensor is None else walk.flow.held(tensor.name)
+    if numbers is None:
+        return None
+    if source in walk.repeated:
+        first, *rest = walk.repeated[source].sizes
+        sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
+        if len(sizes) <= len(rest) or not walk.flow.affords(8 * math.prod(sizes)):
+            return None
+        numbers = np.broadcast_to(numbers, sizes)
+    repeats = numbers.ndim > 1 and not walk.views.whole and np.all(numbers == numbers[:1])
+    return np.asarray(numbers[:1] if repeats else numbers, np.float64)
+
+
+def _among_tokens(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
+    """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
+    one is none.
+    """
+    parts, stored, only = list[View](), list[Source](), sum(map(walk.is_value, sources)) == 1
+    for source in sources:
+        if not walk.is_value(source):
+            stored.append(source)
+            continue
+        name = node.name if only else f"{node.name}:{len(parts)}"
+        whole = _with_tokens(walk, name, walk.array(source), stored)
+        if whole is None:
+            return None
+        parts.append(whole)
+        stored = []
+    return parts[0] if only else _joined(walk, node, parts, place)
+
+
+def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
+    value = view.value
+    for place, source in enumerate(reversed(stored), 1):
+        held = walk.weights(walk.unrepeated(source))
+        tensor = held and walk.flow.once(held)
+        sizes = tensor.shape if tensor is not None else ()
+        fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
+        if tensor is None or len(sizes) < 2 or not fits:
+            return None
+        own = name if place == len(stored) else f"{name}:{place}"
+        value = walk.builder.add(own, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+    return walk.views.led_like(view, value)
+
+
+def stack(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+    """Values one after the other along a new axis, which has this place; of maps their channels, of which it
+    counts the parts.
+    """
+    views = [walk.kept(source) for source in sources]
+    if (stacked := _stacked(walk, node, views, place)) is not None:
+        return stacked
+    wide = [view.with_axes([place]) for view in views]
+    if all(view.value.is_map for view in wide):
+        of_one_channel = _by_channels(walk, node, wide, place)
+        if of_one_channel is not None:
+            return of_one_channel
+    whole = [walk.view(source).with_axes([place]) for source in sources]
+    order = whole[0].batch_first
+    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
+    return _joined(walk, node, arrays, order.index(place_of(place, len(order)))).restored(order)
+
+
+def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
+    names = walk.views.alike(views)
+    if names is None or len({view.value.channels for view in views}) > 1:
+        return None
+    joined = walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+    if joined.sizes is None:
+        return None
+    sizes, at = [*joined.sizes], names.index("channels")
+    sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
+    order = [axis for axis in range(len(sizes)) if axis != at]
+    order.insert(place_of(place, len(sizes)), at)
+    return joined.reshaped(sizes).transposed(order)
+
+
+def windows(walk: Walk, node: Node, source: Source, place: int, size: int, step: int) -> View:
+    """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
+    each as the last axis.
+    """
+    view = walk.view(source)
+    cells, at = view.size(place), place_of(place, len(view.axes or ()))
+    if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
+        raise Unsupported("along an axis of open size, or of fewer cells")
+    count = (cells - size) // step + 1
+    if size == step:
+        whole = part(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+        sizes = whole.known_sizes
+        apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
+        order = [axis for axis in range(len(sizes) + 1) if axis != at + 1]
+        return apart.transposed([*order, at + 1])
+    if size > MOST_PARTS:
+        raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")
+    parts = [
+        part(walk, within(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)})
+        for first in range(size)
+    ]
+    return _beside(walk, node, [each.with_axes([-1]) for each in parts], -1)

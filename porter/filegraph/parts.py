@@ -1,0 +1,294 @@
+"""Cells of a tensor's axes: some of them, all of them turned round or rolled, and pads around them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
+from porter.filegraph.dataflow import Node
+from porter.filegraph.dims import Dim, Open, Undecided, known, text
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.places import place_of
+from porter.filegraph.resampling import as_large
+from porter.filegraph.walk import Source, Walk, Zeros
+from porter.graph import MOST_CONSTANTS, ExtendMap
+from porter.graph.ops import AXES, Mode
+
+MOST_PARTS = 64
+"""More than a model adds. Each part is a node of its own, however short the file is."""
+_LARGEST = 2**29
+"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and
+tf2onnx's 10^9.
+"""
+
+
+def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
+    """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
+    without cells only the sizes are known.
+    """
+    blank = None if isinstance(source, View) else walk.blank.get(source)
+    sizes = [*(blank or walk.view(source).sizes or ())]
+    parts, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
+    for place, part in parts.items():
+        if sizes and isinstance(part, slice):
+            size = sizes[place_of(place, len(sizes))]
+            try:
+                parts[place] = _slice(part, size)
+            except Undecided:
+                if blank is not None:
+                    raise
+                opened[place] = _open_ends(part, size)
+    if opened:
+        view = as_large(walk, node, walk.kept(source), opened)
+        rest = {place: part for place, part in parts.items() if place not in opened}
+        return cut(walk, node, view, rest) if rest else view
+    for place, part in parts.items():
+        if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
+            sizes[place] = len(range(size)[part])
+    if 0 in sizes:
+        return Zeros(tuple(sizes), "that leaves nothing")
+    if blank is not None:
+        gone = {place_of(place, len(sizes)) for place, part in parts.items() if isinstance(part, int)}
+        return Zeros(tuple(size for place, size in enumerate(sizes) if place not in gone))
+    return _part(walk, node, source, parts)
+
+
+def part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+    """As `cut`, of a value that is not known to be zeros.
+
+    Raises:
+        Unsupported: the part has no cells.
+    """
+    found = cut(walk, node, source, parts)
+    if isinstance(found, Zeros):
+        raise Unsupported(found.lacks)
+    return found
+
+
+def _part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+    """As `cut`, of a part that has cells."""
+    sizes = walk.view(source).sizes
+    around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
+    rest = {place: part for place, part in parts.items() if place not in around}
+    found = turned_round(walk, node, source, around) if around else walk.kept(source)
+    return _cut(walk, node.name, found, rest) if rest else found
+
+
+def take(walk: Walk, node: Node, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
+    """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
+    of one cell.
+    """
+    given = [part for part in index if part is not None]
+    found = cut(walk, node, source, dict(enumerate(given)))
+    added = [
+        place
+        for place, part in enumerate(part for part in index if not isinstance(part, int))
+        if part is None
+    ]
+    return found.with_axes(added) if isinstance(found, View) and added else found
+
+
+def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
+    if view.axes is None:
+        raise Unsupported(OF_UNKNOWN_SHAPE)
+    aligned = walk.aligned(f"{name}:array", view)
+    gone = view.places(place for place, part in parts.items() if isinstance(part, int))
+    cells = {
+        place: slice(part, part + 1 or None) if isinstance(part, int) else part
+        for place, part in parts.items()
+    }
+    slices = aligned.by_axis(
+        {place: part for place, part in cells.items() if not _is_whole(part, view.size(place))}
+    )
+    value = walk.builder.cut(name, aligned.value, slices)
+    if value is None:
+        raise Unsupported("that depends on the size, or that turns an axis around")
+    found = aligned.held(value)
+    return found.without(gone) if gone else found
+
+
+def _is_whole(part: slice, size: Dim) -> bool:
+    """Whether a part of an axis is all of it."""
+    stated = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
+    return stated or (not isinstance(size, Open) and range(size)[part] == range(size))
+
+
+def _is_around(part: slice | int, size: Dim) -> bool:
+    """Whether a part of an axis is all of it, from the last cell to the first."""
+    if isinstance(part, int):
+        return False
+    whole = (part.start, part.stop, part.step) == (None, None, -1)
+    return whole or (isinstance(size, int) and size > 1 and range(size)[part] == range(size)[::-1])
+
+
+def _slice(part: slice, size: Dim) -> slice:
+    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its
+    end.
+    """
+    if isinstance(size, int):
+        whole = slice(
+            *(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step))
+        )
+        cells = range(size)[whole]
+        return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
+    start, stop = (
+        None if end is None else end - size if isinstance(end, Open) else end
+        for end in (part.start, part.stop)
+    )
+    (first,) = known([start or 0])
+    if first >= 0 and isinstance(part.start, Open):
+        raise Undecided
+    if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
+        stop = min(*known([stop or 0]), 0) or None
+    return slice(start, stop, part.step)
+
+
+def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
+    """How many cells less a part of an axis has before and behind it, as numbers of 0 or below.
+
+    Raises:
+        Undecided: the input's size may decide that it has others.
+    """
+    start = 0 if part.start is None else _from_start(part.start, size)
+    stop = size if part.stop is None else _from_start(part.stop, size)
+    if part.step not in (None, 1) or start < 0:
+        raise Undecided
+    return -start, min(stop, size) - size
+
+
+def _from_start(end: Dim, size: Dim) -> Dim:
+    """An end of a part of an axis, counted from the first cell. One that may be below 0 as far as its terms
+    tell is not: the part has as many cells as another map.
+    """
+    with suppress(Undecided):
+        return end + size if end < 0 else end
+    return end
+
+
+def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
+    """The sizes of the parts of an axis, of which -1 is what is left.
+
+    Raises:
+        Unsupported: they are not the axis together.
+    """
+    stated = [each for each in sizes if isinstance(each, Open) or each >= 0]
+    wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(stated) for each in sizes]
+    if sum(wanted) != size:
+        raise Unsupported(f"of {text([size])} cells into {text(sizes)}")
+    return wanted
+
+
+def pad(
+    walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
+) -> View:
+    """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
+    pads crop others.
+    """
+    view, stated, opened = walk.kept(source), dict[int, tuple[int, int]](), dict[int, tuple[Dim, Dim]]()
+    for place, (before, after) in pairs.items():
+        if isinstance(before, Open) or isinstance(after, Open):
+            opened[place] = before, after
+        else:
+            stated[place] = before, after
+    if opened and fill:
+        raise Undecided
+    return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, stated, fill)
+
+
+def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> View:
+    aligned = walk.aligned(f"{node.name}:array", view)
+    ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
+    if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
+        (before, after), channels = ends[0], aligned.value.channels or MOST_CONSTANTS
+        if {*ends} != {0} or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
+            raise Unsupported(f"of channels with {fill:g}")
+        wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
+        numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
+        return aligned.held(walk.builder.affine(node.name, wide, (1.0,), numbers))
+    return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
+
+
+def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode) -> View:
+    """Cells of a map's own before and after its rows and columns."""
+    view = walk.kept(source)
+    names = walk.views.names(view)
+    if names is None:
+        raise Unsupported(f"by {mode} of something else than a map")
+    pads = {names[place]: known(pair) for place, pair in pairs.items() if any(pair)}
+    if not {*pads} <= {"rows", "columns"}:
+        raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
+    if not pads:
+        return view
+    rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
+    value = walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value)
+    return walk.views.laid(value, names)
+
+
+def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]) -> View:
+    """The cells of these axes from the last one to the first."""
+    found = walk.kept(source)
+    for place in places:
+        found = _turned_round(walk, node, found, place)
+    return found
+
+
+def _turned_round(walk: Walk, node: Node, view: View, place: int) -> View:
+    """The cells of an axis from the last one to the first: as channels, where it is another one."""
+    rank, around = len(view.axes or ()), slice(None, None, -1)
+    if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
+        return _cut(walk, node.name, view, {place: around})
+    last = place_of(place, rank)
+    order = [*(axis for axis in range(rank) if axis != last), last]
+    array = walk.as_array(f"{node.name}:last", view.transposed(order))
+    if array.value.is_array:
+        array = walk.as_cells(f"{node.name}:cells", array)
+    value = walk.builder.cut(node.name, array.value, {0: around})
+    if value is None:
+        raise Unsupported("that depends on the size, or that turns an axis around")
+    return walk.views.like(array, value).restored(order)
+
+
+def roll(walk: Walk, node: Node, source: Source, shifts: Mapping[int, int]) -> View:
+    """The cells of axes moved on, those at the end to the start."""
+    view = walk.array(source)
+    rank, sizes, value = len(view.known_axes), view.known_sizes, view.value
+    for place, shift in sorted((place_of(place, rank), shift) for place, shift in shifts.items()):
+        axis, size = view.axis_at(place), sizes[place]
+        if view.has_batch(place):
+            raise Unsupported("of the batch")
+        if isinstance(size, Open):
+            raise Unsupported("of an axis of open size")
+        if not shift % size:
+            continue
+        first, last = slice(0, size - shift % size), slice(size - shift % size, size)
+        parts = [
+            walk.builder.cut(f"{node.name}:{name}", value, {axis: part})
+            for name, part in (("last", last), ("first", first))
+        ]
+        whole = [part for part in parts if part is not None]
+        if len(whole) < len(parts):
+            raise Unsupported("of an axis of open size")
+        value = walk.builder.join(node.name, axis, *whole)
+    return walk.views.led_like(view, value)
+
+
+def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], offset: int) -> View:
+    """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
+    the last axis: in both axes as one, each lies a row and a cell behind the one before it.
+    """
+    view = walk.view(source)
+    rank = len(view.known_axes)
+    last = [place_of(place, rank) for place in places]
+    turned = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
+    sizes = turned.known_sizes
+    rows, columns = sizes[-2:]
+    if isinstance(rows, Open) or isinstance(columns, Open):
+        raise Unsupported("of axes of open size")
+    first = offset if offset >= 0 else -offset * columns
+    count = min(rows + min(offset, 0), columns - max(offset, 0))
+    if count < 1:
+        raise Unsupported("without cells")
+    flat = turned.reshaped([*sizes[:-2], rows * columns])
+    cells = slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)
+    return part(walk, node, flat, {rank - 2: cells})
