@@ -103,6 +103,15 @@ def test_shapes_at_known_and_unknown_sizes() -> None:
     assert channels_of(graph)["same"] == 16
 
 
+def test_shapes_are_worked_out_once_for_the_sizes_that_are_asked_for_lately() -> None:
+    graph = every_op()
+    first = shapes(graph, (33, 20))
+    assert shapes(graph, (33, 20)) is first
+    for side in range(40, 80):
+        shapes(graph, (side, side))
+    assert len(graph.shapes_kept) < 10 and shapes(graph, (33, 20)) == first
+
+
 def test_tensor_shapes_are_canonical() -> None:
     assert tensor_shapes(every_op()) == {
         "stem/conv": {"kernel": (8, 3, 3, 3), "bias": (8,)},
