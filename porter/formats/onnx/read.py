@@ -45,7 +45,7 @@ def read_onnx(
 
     Raises:
         MappingError: a tensor of `weights` is missing, or is none of the model's.
-        FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
+        FileError: as porter.formats.onnx.proto.read_message, or the model computes with whole numbers.
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: the package `onnx` is not installed.
     """
@@ -77,9 +77,11 @@ def _read(
     )
     inputs = [value for value in inputs if value.name in needed] or inputs
     inputs.sort(key=_is_no_map)
-    whole = next((value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS), None)
-    if whole is not None:
-        raise refuse(f"the input '{whole}' has whole numbers", "export the model with inputs of real numbers")
+    whole = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS]
+    for name in whole:
+        if not _becomes_real(message, name):
+            next = "export the model with inputs of real numbers"
+            raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
     read = _read_image(message, inputs, size, refuse)
     if read is None:
         found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
@@ -97,6 +99,10 @@ def _read(
     notes = (
         f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}",
         *further,
+        *(
+            f"the input '{escaped(name)}' has whole numbers, which a port takes as real ones"
+            for name in whole
+        ),
         *graph.notes,
     )
     definition = _definition(message, {**tensors, **used}, stated)
@@ -142,6 +148,19 @@ def _read_image(message: Message, inputs: Sequence[Any], size: Size | None, refu
         if not any(isinstance(node.op, Foreign) for node in found[0].nodes):
             return found
     return first
+
+
+def _becomes_real(message: Message, name: str) -> bool:
+    """Whether a value of whole numbers is only moved until it is cast to real ones."""
+    moved = {name}
+    for node in message.nodes.values():
+        if any(source in moved for source, _ in node.inputs) and not (
+            node.op in ("Shape", "Size") or is_cast(node)
+        ):
+            if node.op not in ("Identity", "Transpose"):
+                return False
+            moved.add(node.name)
+    return moved.isdisjoint(message.given.get(end.name, ("", 0))[0] for end in message.proto.graph.output)
 
 
 def _is_no_map(value: Any) -> bool:

@@ -29,6 +29,7 @@ from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_each_image
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
+from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
@@ -134,8 +135,22 @@ def _not_images(program: Program) -> str | None:
         for size in (each[1:2] if len(each) == 4 else each[1:])
     ):
         return f"beside the image, inputs of known channels or sizes are expected, found {found}"
-    whole = next((name for name in program.images if program.types[name] not in FLOATS), None)
-    return None if whole is None else f"the input '{whole}' has whole numbers"
+    whole = next((name for name in program.images if not _becomes_real(program, name)), None)
+    return None if whole is None else f"the model computes with the whole numbers of its input '{whole}'"
+
+
+def _becomes_real(program: Program, image: str) -> bool:
+    """Whether an input has real numbers, or whole ones that are only moved until an op gives real ones of
+    them: torch casts what such an op takes.
+    """
+    needed, moved = _needed(program), set() if program.types[image] in FLOATS else {image}
+    for node in program.nodes.values():
+        reads = node.name in needed and any(source in moved for source, _ in node.inputs)
+        if reads and node.op not in SIZES and program.types.get(node.name) not in FLOATS:
+            if node.op not in VIEWS:
+                return False
+            moved.add(node.name)
+    return moved.isdisjoint(program.given[name][0] for name in program.outputs)
 
 
 def _text(sizes: Sizes) -> str:

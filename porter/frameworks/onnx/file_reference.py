@@ -195,7 +195,10 @@ class OnnxRunner:
         """The number type of each input."""
         named = import_onnx().helper.tensor_dtype_to_np_dtype
         stated = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
-        return [named(kind) if self.dtype in HALVES else self.dtype for kind in stated]
+        return [
+            self.dtype if self.dtype not in HALVES else named(kind if kind in FLOATS else _FLOAT)
+            for kind in stated
+        ]
 
     @cached_property
     def _model(self) -> Model:

@@ -39,6 +39,8 @@ one_hots and writes).
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
 _WHERE = ("device", "layout", "pin_memory")
+_FLOAT = 7
+"""ScalarType, of which an image is fed that the program states to have whole numbers."""
 
 
 def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
@@ -109,7 +111,7 @@ class ExportedModule(nn.Module):
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         # An op in place may change them.
         copied = [
-            each.to(self._kind(self._types[name]), copy=True)
+            each.to(self._kind(self._types[name] if self._types[name] in FLOATS else _FLOAT), copy=True)
             for name, each in zip(self._images, (images, *further), strict=False)
         ]
         parts = zip(

@@ -504,9 +504,9 @@ UNREAD = {
         "an image of rank 4 is expected as an input, found 'x' of 2x3",
     ),
     "whole numbers": (
-        lambda conv, x: conv(x.float()),
+        lambda conv, x: conv((x + x).float()),
         torch.zeros(1, 3, 4, 4, dtype=torch.uint8),
-        "has whole numbers",
+        "computes with the whole numbers of its input",
     ),
 }
 
