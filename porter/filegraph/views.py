@@ -403,10 +403,12 @@ class Views:
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
         batch = BATCH if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
-        sizes = zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
         return [
             Piece("N", batch),
-            *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes),
+            *(
+                Piece(axis, self._size(value, axis) if size is None else size)
+                for axis, size in _axes_of(value)
+            ),
         ]
 
     def _channels(self, value: Value) -> Piece:
@@ -415,31 +417,43 @@ class Views:
 
     def _size(self, value: Value, axis: str) -> Dim:
         if (value.node, axis) not in self._open:
-            size = self._computed(value.node, axis)
-            self._open[value.node, axis] = unknown(f"{axis} of {value.node}") if size is None else size
+            for each, size in {axis: unknown(f"{axis} of {value.node}"), **self._computed(value)}.items():
+                self._open.setdefault((value.node, each), size)
         return self._open[value.node, axis]
 
-    def _computed(self, name: str, axis: str) -> Dim | None:
-        """The size of an axis as its op makes it of those of the values that it takes; None where that is
-        undecided.
+    def _computed(self, value: Value) -> dict[str, Dim]:
+        """The sizes of a value's open axes as its op makes them of those of the values that it takes; without
+        those that are undecided.
         """
-        node, place = self.builder.nodes.get(name), ("CHW" if axis.isupper() else _LETTERS).index(axis)
+        node = self.builder.nodes.get(value.node)
         if node is None or isinstance(node.op, Foreign | Resize):
-            return None
+            return {}
         values = [self.builder.value(each) for each in node.inputs]
         sizes = [
-            cast(Sequence[Dim], type(value.shape)(cast(Any, piece.size) for piece in self._pieces(value)[1:]))
-            for value in values
-            if value.shape is not None
+            cast(Sequence[Dim], type(each.shape)(cast(Any, piece.size) for piece in self._pieces(each)[1:]))
+            for each in values
+            if each.shape is not None
         ]
         if len(sizes) < len(values):
-            return None
+            return {}
+        places = {axis: at for at, (axis, size) in enumerate(_axes_of(value)) if size is None}
         try:
-            found = _shape(node.op, sizes)[place]
+            found = _shape(node.op, sizes)
         except GraphError:  # of values that a file joins, the sizes are the same
-            opened = (each[place] for each in sizes if isinstance(each[place], Open))
-            return next(opened, None) if isinstance(node.op, Merge | ConcatChannels) else None
-        return found
+            if not isinstance(node.op, Merge | ConcatChannels):
+                return {}
+            return {
+                axis: each[at]
+                for axis, at in places.items()
+                for each in reversed(sizes)
+                if isinstance(each[at], Open)
+            }
+        return {axis: found[at] for axis, at in places.items()}
+
+
+def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
+    """The letters of a value's axes, and their sizes."""
+    return zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
 
 
 def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
