@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from flax import nnx
+from flax import linen, nnx
 
 import porter
 from porter.base.errors import PorterError, UsageError
@@ -120,6 +120,31 @@ def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[...,
 
 
 @pytest.mark.full
+class OfLinen(linen.Module):
+    """A module of linen, with a norm and a dropout."""
+
+    @linen.compact
+    def __call__(self, images: Any, train: bool = False) -> Any:
+        maps = linen.relu(linen.BatchNorm(not train)(linen.Conv(8, (3, 3), strides=2)(images)))
+        return linen.Dense(5)(linen.Dropout(0.3, deterministic=not train)(maps).mean((1, 2)))
+
+
+def test_a_module_of_linen_in_a_bridge(convert: Callable[..., Any]) -> None:
+    """The bridge draws random numbers at each call, which no output depends on."""
+    images = jnp.asarray(np.random.default_rng(0).random((2, SIDE, SIDE, 3), np.float32))
+    variables = OfLinen().init(jax.random.key(1), images)
+    module = nnx.bridge.ToNNX(OfLinen(), rngs=nnx.Rngs(0))
+    with pytest.raises(UsageError, match=r"no variables yet \(call model\.lazy_init"):
+        convert(module, input_size=SIDE)
+    module.lazy_init(images)
+    nnx.update(module, nnx.bridge.variables.linen_vars_to_nnx_attrs(variables))
+    made = convert(module, input_size=SIDE)
+    assert made.proof.ok and made.port.record.source.file == "OfLinen"
+    with torch.no_grad():
+        found = made.model()(torch.from_numpy(np.array(images)).permute(0, 3, 1, 2)).numpy()
+    assert np.abs(found - OfLinen().apply(variables, images)).max() <= 1e-5
+
+
 def test_a_transformer(convert: Callable[..., Any]) -> None:
     made = convert(
         seeded(Transformer(nnx.Rngs(0))), to="flax", example=np.zeros((1, SIDE, SIDE, 3), np.float32)

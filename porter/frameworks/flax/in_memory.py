@@ -42,7 +42,7 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
     module allows it.
     """
     expect_installed("onnx", install("onnx"))
-    name = type(model).__name__
+    name = type(model.to_nnx__module if isinstance(model, nnx.bridge.ToNNX) else model).__name__
     expect_ready(model, name)
     shapes = _shapes(model, name, example, size)
     _expect_runs(model, name, shapes)
@@ -140,6 +140,9 @@ def expect_ready(model: nnx.Module, name: str) -> None:
             where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
             next_step = "call model.eval() first: norms and dropouts compute something else in training"
             raise UsageError(f"{where} is in training mode", where=name, next=next_step)
+    if isinstance(model, nnx.bridge.ToNNX) and not nnx.state(model, nnx.Any(*_COLLECTIONS)):
+        next_step = "call model.lazy_init(IMAGES) first, then nnx.update(model, WEIGHTS)"
+        raise UsageError("it has no variables yet", where=name, next=next_step)
     for path, leaf in nnx.to_flat_state(nnx.state(model)):
         if isinstance(number_of(leaf), _kind):
             next_step = "load its weights first: nnx.update(model, WEIGHTS)"

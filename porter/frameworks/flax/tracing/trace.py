@@ -16,6 +16,7 @@ from flax import nnx
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.last_uses import last_uses
+from porter.graph.walks import upstream
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,11 @@ class Traced:
 def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
     """What a module calls what it is called with, as no layer or variable of it is called."""
     held = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
-    stated = inspect.signature(module).parameters.values()
-    names = [each.name for each in stated if each.kind is not each.VAR_POSITIONAL][:count]
+    # A module of linen is called by a wrapper that takes anything.
+    called = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
+    stated = inspect.signature(called).parameters.values()
+    names = [each.name for each in stated if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    names = names[:count]
     names += [f"input_{place}" for place in range(len(names), count)]
     return tuple(f"{name}_given" if name in held else name for name in names)
 
@@ -120,7 +124,8 @@ def number_of(leaf: Any) -> Any:
 
 
 def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
-    """The operations of a module in double precision. Casts between real types are left out.
+    """The operations of a module in double precision that its outputs are computed from; random numbers, as
+    a dropout has them in training, are not. Casts between real types are left out.
 
     Args:
         taken: the shapes of what it is called with, by name and in its order: of images N×H×W×C.
@@ -148,6 +153,9 @@ def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
         found.inputs = tuple(taken)
         found.shapes = {name: value.shape for name, value in found.variables.items()} | dict(taken)
         found.outputs = tuple(_flatten(found, closed.jaxpr, closed.consts, (*names, *taken)))
+    made = {name: each.inputs for each in found.operations for name in each.outputs}
+    needed = upstream(found.outputs, lambda name: made.get(name, ()))
+    found.operations = [each for each in found.operations if not needed.isdisjoint(each.outputs)]
     return found
 
 
