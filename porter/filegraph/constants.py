@@ -117,7 +117,10 @@ def negative(x: Numbers) -> Numbers:
 
 
 def clip(x: Numbers, low: float, high: float) -> Numbers:
-    return np.asarray(np.minimum(np.maximum(x, low), high))
+    """Whole numbers stay whole between whole bounds."""
+    least, most = (int(bound) if x.dtype.kind == "i" and bound % 1 == 0 else bound for bound in (low, high))
+    found = x if least == -math.inf else np.maximum(x, least)
+    return np.asarray(found if most == math.inf else np.minimum(found, most))
 
 
 def filled(x: Numbers, number: float) -> Numbers:

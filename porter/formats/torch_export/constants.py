@@ -60,11 +60,15 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
 
 
 def constant_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
-    """Sizes of a constant. One that the program computes is known from what it says of the node's value; of
-    open ones, the first may be the number of images: see `of_each_image`.
+    """Sizes of a constant, or of its last axes. One that the program computes is known from what it says of
+    the node's value; of open ones, the first may be the number of images: see `of_each_image`.
     """
-    own = (size if isinstance(size, int) else node.sizes[0][place] for place, size in enumerate(stated))
-    return [1 if place == 0 and isinstance(size, str) else size for place, size in enumerate(own)]
+    own = node.sizes[0][len(node.sizes[0]) - len(stated) :]
+    known = [size if isinstance(size, int) else there for size, there in zip(stated, own, strict=True)]
+    is_whole = len(own) == len(node.sizes[0])
+    return [
+        1 if is_whole and place == 0 and isinstance(size, str) else size for place, size in enumerate(known)
+    ]
 
 
 def of_each_image(nodes: Mapping[str, AtenNode], node: AtenNode, given: Sequence[Numbers | None]) -> bool:

@@ -39,7 +39,7 @@ def _is_size(stated: Any) -> bool:
 
 _NAMES: Mapping[Kind, str] = {
     _is_value: """input input1 input2 weight bias running_mean running_var mask condition query key attn_mask
-        tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid""",
+        tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid embedding.indices""",
     _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale
         threshold min_val max_val dropout_p
         arange.start arange.end arange.step linspace.start linspace.end""",
@@ -49,7 +49,7 @@ _NAMES: Mapping[Kind, str] = {
     _one_or_several(_is_whole): "dim dims shifts kernel_size stride dilation output_padding normalized_shape",
     _one_or_several(
         _is_size
-    ): "shape size repeats output_size index start end step split_size split_sizes chunks",
+    ): "shape size repeats tile.dims output_size index start end step split_size split_sizes chunks",
     lambda stated: isinstance(stated, str) or _one_or_several(_is_whole)(stated): "padding",
     lambda stated: isinstance(
         stated, bool
