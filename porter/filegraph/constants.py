@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dims import ON_SIZES, Dim, Numbers, are_open, known
+from porter.filegraph.dims import ON_SIZES, Dim, Numbers, Open, Undecided, are_open, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels import layouts, values
 from porter.filegraph.kernels.resizing import Rule, resize as resized
@@ -135,7 +135,9 @@ def full(sizes: Sequence[Dim], number: float) -> Numbers:
 
 
 def between(start: Any, limit: Any, step: Any) -> Numbers:
-    """The numbers from a start on by steps, before a limit."""
+    """The numbers from a start on by steps, before a limit. Raises Undecided if one of these is open."""
+    if any(isinstance(each, Open) for each in (start, limit, step)):
+        raise Undecided
     if not step or (limit - start) / step > MOST_COMPUTED:
         raise Unsupported("of numbers that are not stated, or of too many")
     return np.arange(start, limit, step)

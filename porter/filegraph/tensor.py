@@ -553,6 +553,10 @@ def made_of(
             raise ValueError(str(error)) from error
         except (Unsupported, Undecided):
             return make(node)
+        except TypeError:  # numpy's word for a function that open sizes have not
+            if not any(map(are_open, arrays)):
+                raise
+            return make(node)
 
     return tensors[0].made(word, made)
 

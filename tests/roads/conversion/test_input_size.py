@@ -59,7 +59,7 @@ def test_a_graph_is_read_at_the_size_that_a_user_states(cli: Cli, tmp_path: Path
     for size in ((), ("--input-size", "any")):
         refused(
             cli("convert", file, "--to", "torch", *size),
-            "porter has no op for 'y' (Range)",
+            "porter has no op for 'y' (Range with a size that depends on the input's)",
             "--input-size ROWSxCOLUMNS",
         )
     line = cli("inspect", file, "--input-size", "100x120").out.splitlines()[-1]
