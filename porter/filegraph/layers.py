@@ -4,13 +4,13 @@ sides, slopes, and layers that make features of what they read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from porter.filegraph.dataflow import Dataflow, N, Reference
-from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
+from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, own_name
+from porter.filegraph.walk import Reader, Tap, own_name
 from porter.graph import ops
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -23,24 +23,15 @@ def read_graph(
     ends: Iterable[Reference],
     tap: Tap = own_name,
     names: Mapping[str, Reference] | None = None,
-    passed_over: Callable[[N], Sequence[str]] = lambda node: (),
 ) -> FileGraph:
     """The graph of a file's nodes from its image to its ends.
 
     Args:
         trained, tap: see porter.filegraph.walk.Walk.
         names: see porter.filegraph.walk.Walk.finish.
-        passed_over: the settings of a node that its reader did not look at, and that count.
     """
-
-    def read(walk: NodeWalk[N], node: N) -> Outputs:
-        given = readers[node.op](walk, node)
-        if others := passed_over(node):
-            raise Unsupported(f"with {' and '.join(others)}")
-        return given
-
     walk = begin(flow, image, trained, tap)
-    read_nodes(walk, lambda op: read if op in readers else None)
+    read_nodes(walk, readers.get)
     found = walk.ends(ends)
     return walk.finish(found, found, names)
 

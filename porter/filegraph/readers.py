@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
 from typing import Any
@@ -57,6 +57,28 @@ def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
         )
 
     return read
+
+
+def watching(
+    readers: Mapping[str, Reader[N]], passed_over: Callable[[N], Sequence[str]]
+) -> Mapping[str, Reader[N]]:
+    """Readers that refuse a node by its settings that count and that they did not look at: it would be
+    another function without these.
+
+    Args:
+        passed_over: such settings of a node that was read, as words.
+    """
+
+    def watched(reader: Reader[N]) -> Reader[N]:
+        def read(walk: NodeWalk[N], node: N) -> Outputs:
+            given = reader(walk, node)
+            if others := passed_over(node):
+                raise Unsupported(f"with {' and '.join(others)}")
+            return given
+
+        return read
+
+    return {op: watched(reader) for op, reader in readers.items()}
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:

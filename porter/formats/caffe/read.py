@@ -24,7 +24,7 @@ from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, complete
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import always, reads
+from porter.filegraph.readers import always, reads, watching
 from porter.filegraph.reading import Image
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
@@ -171,7 +171,7 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
     )
     image = Image((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
-    graph = read_graph(flow, image, tensors, READERS, ends, value_name, passed_over=_passed_over)
+    graph = read_graph(flow, image, tensors, READERS, ends, value_name)
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
 
@@ -494,7 +494,10 @@ _PLAIN: Mapping[str, Op] = {
     "Sigmoid": ops.Sigmoid(),
     "TanH": ops.Tanh(),
 }
-READERS: Mapping[str, Reader[Layer]] = {
-    **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
-    **{kind: always(op) for kind, op in _PLAIN.items()},
-}
+READERS: Mapping[str, Reader[Layer]] = watching(
+    {
+        **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
+        **{kind: always(op) for kind, op in _PLAIN.items()},
+    },
+    _passed_over,
+)

@@ -23,7 +23,7 @@ from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import always, expression, reads
+from porter.filegraph.readers import always, expression, reads, watching
 from porter.filegraph.reading import Image
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
@@ -133,7 +133,6 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
         READERS,
         symbol.ends,
         value_name,
-        passed_over=lambda node: node.stated.passed_over,
     )
 
 
@@ -523,9 +522,12 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "square": functions.square,
 }
 """Of the tensors alone."""
-READERS: Mapping[str, Reader[Node]] = {
-    **{name: expression(function) for name, function in _EXPRESSIONS.items()},
-    **{name: reads(function) for name, function in _FUNCTIONS.items()},
-    **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
-    **{name: always(op) for name, op in OF_NUMBERS.items()},
-}
+READERS: Mapping[str, Reader[Node]] = watching(
+    {
+        **{name: expression(function) for name, function in _EXPRESSIONS.items()},
+        **{name: reads(function) for name, function in _FUNCTIONS.items()},
+        **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
+        **{name: always(op) for name, op in OF_NUMBERS.items()},
+    },
+    lambda node: node.stated.passed_over,
+)

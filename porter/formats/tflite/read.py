@@ -23,12 +23,12 @@ from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_i
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import always, expression, reads
+from porter.filegraph.readers import always, expression, reads, watching
 from porter.filegraph.reading import Image, begin, read_nodes
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merged, stack
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import NodeWalk, Outputs, Reader, Zeros
+from porter.filegraph.walk import NodeWalk, Reader, Zeros
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
@@ -141,15 +141,7 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
         (taps | inner).get,
         further=further,
     )
-
-    def read(walk: Walk, node: Operator) -> Outputs:
-        found = READERS[node.op](walk, node)
-        fields = [] if node.options is None else node.options.passed_over
-        if others := [str(place) for place in fields if place not in _OTHERWISE.get(node.op, ())]:
-            raise Unsupported(f"with the fields {', '.join(others)} of its options")
-        return found
-
-    read_nodes(walk, lambda op: read if op in READERS else None)
+    read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
     found = walk.ends(ends)
     return replace(walk.finish(found, found), output_names=names)
@@ -365,10 +357,21 @@ _PLAIN: Mapping[str, Op] = {
     "SIN": ops.Sin(),
     "TANH": ops.Tanh(),
 }
-READERS: Mapping[str, Reader[Operator]] = {
-    **{name: always(op) for name, op in _PLAIN.items()},
-    **{name: reads(function) for name, function in _FUNCTIONS.items()},
-    **{name: expression(function) for name, function in _EXPRESSIONS.items()},
-    "BATCH_TO_SPACE_ND": put_together,
-    "SPACE_TO_BATCH_ND": take_apart,
-}
+
+
+def _passed_over(node: Operator) -> list[str]:
+    """The fields of an operator's options that its reader did not ask for."""
+    fields = [] if node.options is None else node.options.passed_over
+    return [f"field {place} of its options" for place in fields if place not in _OTHERWISE.get(node.op, ())]
+
+
+READERS: Mapping[str, Reader[Operator]] = watching(
+    {
+        **{name: always(op) for name, op in _PLAIN.items()},
+        **{name: reads(function) for name, function in _FUNCTIONS.items()},
+        **{name: expression(function) for name, function in _EXPRESSIONS.items()},
+        "BATCH_TO_SPACE_ND": put_together,
+        "SPACE_TO_BATCH_ND": take_apart,
+    },
+    _passed_over,
+)
