@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.constants import MOST_COMPUTED, between, expect_room
+from porter.filegraph.constants import MOST_COMPUTED, between, expect_room, full
 from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor
@@ -85,21 +85,21 @@ def of_each_image(nodes: Mapping[str, AtenNode], node: AtenNode, given: Sequence
     return shapes == wanted and not any(place % len(taken[0]) == 0 for place in over)
 
 
-def _filled(function: Callable[..., Any]) -> Callable[..., Numbers]:
-    """zeros, ones and full of stated sizes."""
+def _filled(number: float | None = None) -> Callable[..., Numbers]:
+    """zeros, ones, and full of a stated number."""
 
     def filled(
         size: Sequence[int],
-        fill_value: float | None = None,
+        fill_value: Tensor | float | None = number,
         dtype: int | None = None,
         pin_memory: bool = False,
     ) -> Numbers:
-        expect_room(math.prod(size))
-        found = np.asarray(function(size, *([] if fill_value is None else [fill_value])), np.float64)
-        whole = cast(found, dtype if dtype in (_BOOL, _WHOLE) else None)
-        if whole is None:
+        if not isinstance(fill_value, int | float):
+            raise Unsupported("of a number that the program computes")
+        found = cast(full(size, float(fill_value)), dtype if dtype in (_BOOL, _WHOLE) else None)
+        if found is None:
             raise Unsupported("of a number of another type")
-        return whole
+        return found
 
     return filled
 
@@ -174,10 +174,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     ROWS: _rows,
     "arange": _arange,
     "embedding": _embedding,
-    "full": _filled(np.full),
+    "full": _filled(),
     "linspace": _linspace,
     "meshgrid": _meshgrid,
-    "ones": _filled(np.ones),
+    "ones": _filled(1.0),
     "scalar_tensor": lambda s, dtype=None, pin_memory=False: np.asarray(float(s)),
-    "zeros": _filled(np.zeros),
+    "zeros": _filled(0.0),
 }
