@@ -101,7 +101,7 @@ def averaged(node: OnnxNode, x: Numbers) -> Numbers:
         node.integers(name) or (1, 1) for name in ("kernel_shape", "strides", "dilations")
     )
     if x.ndim != 4 or len(kernel) != 2:
-        raise Unsupported("of a constant that is no map")
+        raise Unsupported("of a constant without rows and columns")
     expect_room(x.size * math.prod(kernel))
     return average_pool(x, (kernel[0], kernel[1]), Grid((stride[0], stride[1]), (dilation[0], dilation[1])))
 
