@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tests.support.mutation.corpus import Given, Item
-from tests.support.mutation.of_code import Mistake, mistakes_in, plant
-from tests.support.mutation.of_code_lines import lines_of
-from tests.support.mutation.of_code_page import part, part_of, table, with_part
-from tests.support.mutation.of_code_trial import STATES, outcome, same_function
+from tests.mutation.corpus import Given, Item
+from tests.mutation.of_code import Mistake, mistakes_in, plant
+from tests.mutation.of_code_lines import lines_of
+from tests.mutation.of_code_page import part, part_of, table, with_part
+from tests.mutation.of_code_trial import STATES, outcome, same_function
 
 SOURCE = '''
 """A module."""

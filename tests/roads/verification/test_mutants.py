@@ -13,9 +13,9 @@ from itertools import takewhile
 import pytest
 
 from porter.verification.inputs import InputRange
-from tests.support.mutation.of_wiring import KINDS
-from tests.support.mutation.subjects import Subject, subject
-from tests.support.mutation.trial import mutants, rights, trials
+from tests.mutation.of_wiring import KINDS
+from tests.mutation.subjects import Subject, subject
+from tests.mutation.trial import mutants, rights, trials
 
 SUBJECTS = (
     "hand:net:calibrated:plain:all:torch:0",

@@ -14,8 +14,8 @@ from porter.cli.terminal import EX_SOFTWARE
 from porter.formats.caffe.read import READERS as CAFFE
 from porter.formats.mxnet.read import READERS as MXNET
 from porter.formats.torch7.read import READERS as TORCH7
+from tests.fuzzing.seeds import SEEDS
 from tests.support.fixtures import Cli
-from tests.support.fuzzing.seeds import SEEDS
 
 FOLDER = Path(porter.__file__).parent
 

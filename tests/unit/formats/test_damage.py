@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import porter.formats
-from tests.support.fuzzing.run import scratch
-from tests.support.fuzzing.seeds import SEEDS, seeds_of
-from tests.support.fuzzing.trial import FIND, OWN, READ, Place, mutant, read, tried
+from tests.fuzzing.run import scratch
+from tests.fuzzing.seeds import SEEDS, seeds_of
+from tests.fuzzing.trial import FIND, OWN, READ, Place, mutant, read, tried
 
 FEWER = {
     **dict.fromkeys(("caffe", "torch7", "keras", "tf_graph", "recipe"), 700),

@@ -12,7 +12,7 @@ from functools import _lru_cache_wrapper, cache, cached_property, partial
 from typing import Any
 
 import porter
-from tests.support.mutation.of_code import functions_of
+from tests.mutation.of_code import functions_of
 
 Say = Callable[[bytes], object]
 

@@ -25,9 +25,9 @@ from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port
 from porter.source.hub_folder import read_sidecars
 from porter.source.stated_photos import stated_beside
-from tests.support.fuzzing.mutations import damaged
-from tests.support.fuzzing.seeds import Seed
-from tests.support.fuzzing.tiny import RECIPE
+from tests.fuzzing.mutations import damaged
+from tests.fuzzing.seeds import Seed
+from tests.fuzzing.tiny import RECIPE
 from tests.support.standin_files import sign
 
 READ, REFUSED, FIND = "read", "refused", "find"

@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.support.fuzzing.more_seeds import MORE
-from tests.support.fuzzing.seeds import Seed, seed_in, seeds_of
-from tests.support.fuzzing.trial import FIND, READ, REFUSED, Place, mutant, tried
+from tests.fuzzing.more_seeds import MORE
+from tests.fuzzing.seeds import Seed, seed_in, seeds_of
+from tests.fuzzing.trial import FIND, READ, REFUSED, Place, mutant, tried
 
 MOST_SECONDS = 20.0
 MOST_MEGABYTES = 300

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.fuzzing.tiny import COMPUTED, STATE, VARIABLES
+from tests.fuzzing.tiny import COMPUTED, STATE, VARIABLES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from porter.graph import AvgPool, ConcatChannels, Conv, Divide, MaxPool, Node
-from tests.support.mutation.mistakes import Change, Planter, Right
-from tests.support.mutation.of_ops import OF_OPS
-from tests.support.mutation.of_tensors import OF_TENSORS
+from tests.mutation.mistakes import Change, Planter, Right
+from tests.mutation.of_ops import OF_OPS
+from tests.mutation.of_tensors import OF_TENSORS
 
 Rng = np.random.Generator
 NEAR = 12

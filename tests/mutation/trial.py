@@ -11,14 +11,14 @@ import numpy as np
 
 from porter.base.errors import PorterError
 from porter.verification.inputs import FALLBACKS, InputRange
+from tests.mutation.judge import MOVED, Judge
+from tests.mutation.memory import ask, with_function
+from tests.mutation.mistakes import Mutant, plant, right
+from tests.mutation.of_wiring import KINDS
+from tests.mutation.reasons import reason
+from tests.mutation.rewrites import rewrites
+from tests.mutation.subjects import Subject, subject
 from tests.support.arrays import Array
-from tests.support.mutation.judge import MOVED, Judge
-from tests.support.mutation.memory import ask, with_function
-from tests.support.mutation.mistakes import Mutant, plant, right
-from tests.support.mutation.of_wiring import KINDS
-from tests.support.mutation.reasons import reason
-from tests.support.mutation.rewrites import rewrites
-from tests.support.mutation.subjects import Subject, subject
 
 BEYOND = (
     "nothing states the range of the inputs, and it is another function beyond the one that the "

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutation import corpus
+from tests.mutation.nursery import Nursery
+from tests.mutation.of_code import Mistake, mistakes_in
+from tests.mutation.of_code_lines import digest_of_source, lines_of
+from tests.mutation.of_code_page import ROOMS, worded
+from tests.mutation.of_code_trial import nursery, outcome
 from tests.support.checkout import ROOT
-from tests.support.mutation import corpus
-from tests.support.mutation.nursery import Nursery
-from tests.support.mutation.of_code import Mistake, mistakes_in
-from tests.support.mutation.of_code_lines import digest_of_source, lines_of
-from tests.support.mutation.of_code_page import ROOMS, worded
-from tests.support.mutation.of_code_trial import nursery, outcome
 
 EACH, OF_A_TABLE = 4, 12
 """So many files are ported under a mistake, of those that run its line: half are the fastest, half are drawn.
@@ -74,10 +74,7 @@ def run(folder: Path, log: Path, count: int, seed: int, text: str = "") -> Run:
 
 def _make(folder: Path) -> None:
     # In another process, because one that has run TensorFlow cannot be forked.
-    making = (
-        "from pathlib import Path; from tests.support.mutation.corpus import make; "
-        f"make(Path({str(folder)!r}))"
-    )
+    making = f"from pathlib import Path; from tests.mutation.corpus import make; make(Path({str(folder)!r}))"
     subprocess.run([sys.executable, "-W", "ignore", "-c", making], cwd=ROOT, check=True)
 
 

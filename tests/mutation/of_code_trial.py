@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from porter.base.errors import PorterError
+from tests.mutation.corpus import Given, Item, given_by, port_of, same
+from tests.mutation.nursery import Nursery, Say
+from tests.mutation.of_code import Functions, Mistake, plant
 from tests.support.arrays import Array
-from tests.support.mutation.corpus import Given, Item, given_by, port_of, same
-from tests.support.mutation.nursery import Nursery, Say
-from tests.support.mutation.of_code import Functions, Mistake, plant
 
 WRONG = "proved and wrong"
 STATES = ("refused", "crashed", "slow", "equal", "unproved", "not planted", WRONG)

@@ -24,8 +24,8 @@ from porter.graph import (
 )
 from porter.graph.ops import Axes
 from porter.padding import same_function
-from tests.support.mutation.judge import MOVED, Judge, Model, distances
-from tests.support.mutation.mistakes import Mutant
+from tests.mutation.judge import MOVED, Judge, Model, distances
+from tests.mutation.mistakes import Mutant
 
 UNREAD, PADS, SAME, SAME_ABOVE_ZERO, UNREACHED = (
     "proved: no output reads it",

@@ -39,12 +39,12 @@ from porter.recipe import expand, find_recipe
 from porter.source.reopening import source_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
 from porter.verification.source_forms import references_of
+from tests.mutation.by_hand import SIZE, by_hand
+from tests.mutation.judge import Judge
+from tests.mutation.made_files import MADE, SIDE
+from tests.mutation.memory import MemoryPort, MemorySource, given_source, memory_port, memory_source
+from tests.mutation.weights import SCALES
 from tests.support.arrays import Array
-from tests.support.mutation.by_hand import SIZE, by_hand
-from tests.support.mutation.judge import Judge
-from tests.support.mutation.made_files import MADE, SIDE
-from tests.support.mutation.memory import MemoryPort, MemorySource, given_source, memory_port, memory_source
-from tests.support.mutation.weights import SCALES
 from tests.support.parity import Remembered
 from tests.support.random_graphs import Sample, samples
 from tests.support.standin import calibrated_tensors

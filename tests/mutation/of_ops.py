@@ -68,7 +68,7 @@ from porter.graph import (
     Upsample,
 )
 from porter.padding import LOWEST, Convention, Window, pad_amounts
-from tests.support.mutation.mistakes import Change, Planter, Right
+from tests.mutation.mistakes import Change, Planter, Right
 
 _Windowed = Conv | MaxPool | AvgPool
 

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from porter.graph import INPUT, Affine, BatchNorm, Dense, Flatten, Identity, Node
+from tests.mutation.mistakes import Change, Planter, Right
 from tests.support.arrays import Array
-from tests.support.mutation.mistakes import Change, Planter, Right
 
 Rng = np.random.Generator
 

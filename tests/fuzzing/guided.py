@@ -1,5 +1,5 @@
 """Inputs of one reader, chosen by the lines of porter that they reach: `python -m
-tests.support.fuzzing.guided READER SECONDS DIR`.
+tests.fuzzing.guided READER SECONDS DIR`.
 
 The first two bytes of an input say which seed and which of its files it stands for.
 """
@@ -13,10 +13,10 @@ from random import Random
 import atheris
 
 with atheris.instrument_imports(include=["porter"]):
-    from tests.support.fuzzing.run import MOST_SECONDS, made_seeds, scratch
-    from tests.support.fuzzing.trial import FIND, OWN, Place, inspect, tried
+    from tests.fuzzing.run import MOST_SECONDS, made_seeds, scratch
+    from tests.fuzzing.trial import FIND, OWN, Place, inspect, tried
 
-from tests.support.fuzzing.mutations import damaged
+from tests.fuzzing.mutations import damaged
 
 
 def main() -> None:

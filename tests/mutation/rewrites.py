@@ -13,8 +13,8 @@ from porter.graph import Add, Clip, Conv, Dense, Maximum, Minimum, Multiply, Nod
 from porter.graph.folding import fold_norms
 from porter.graph.ops import channels_in
 from porter.padding import Convention, pad_amounts
-from tests.support.mutation.memory import MemoryPort, memory_port, with_function
-from tests.support.mutation.mistakes import right
+from tests.mutation.memory import MemoryPort, memory_port, with_function
+from tests.mutation.mistakes import right
 
 
 def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:

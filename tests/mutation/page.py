@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from tests.support.mutation.trial import Outcome
+from tests.mutation.trial import Outcome
 
 STATES = ("killed", "escaped", "equivalent", "refused, equal")
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.mutation.corpus import Item
+from tests.mutation.nursery import Nursery
+from tests.mutation.of_code_trial import state_of
 from tests.support.checkout import ROOT
-from tests.support.mutation.corpus import Item
-from tests.support.mutation.nursery import Nursery
-from tests.support.mutation.of_code_trial import state_of
 
 
 @dataclass(frozen=True)
