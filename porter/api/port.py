@@ -20,7 +20,7 @@ from porter.evaluation.evaluate import evaluate
 from porter.evaluation.prediction import Photo, predict, transform_of
 from porter.files import is_plain, new_folder
 from porter.frameworks.in_memory import Held
-from porter.port import RECORD, Port as ReadPort, read_port
+from porter.port import RECORD, StoredPort, read_port
 from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
 from porter.reporting.model_card import write_card
@@ -150,7 +150,7 @@ class Ported(Port):
 
     def __init__(self, made: Conversion, held: Held | None = None) -> None:
         super().__init__(made.port.folder)
-        self.port: ReadPort = made.port
+        self.port: StoredPort = made.port
         self.verdict: Verdict | None = made.verdict
         self._made, self._held = made, held
 

@@ -29,13 +29,13 @@ class Asked(Placeholder):
 
 
 @dataclass
-class _Reader:
+class _Audience:
     """Who reads the messages of this process: a program in Python, or somebody who types commands."""
 
     is_program: bool = False
 
 
-_reader = _Reader()
+_reader = _Audience()
 
 
 @contextmanager

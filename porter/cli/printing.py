@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph
-    from porter.graph.pads import Pad
+    from porter.graph.pads import PadDecision
     from porter.port import Origin, Record, TensorLists
     from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
@@ -148,7 +148,7 @@ _PADDED = {
 """By kind of a pad, what is said of one site and of several."""
 
 
-def _pads_summary(pads: Sequence[Pad]) -> str:
+def _pads_summary(pads: Sequence[PadDecision]) -> str:
     counts, said = Counter(pad.kind for pad in pads), list[str]()
     for kind, (one, several) in _PADDED.items():
         if count := counts[kind]:

@@ -34,8 +34,8 @@ from porter.port import (
     ROUNDED,
     Input,
     Layout,
-    Port,
     Record,
+    StoredPort,
     read_port,
     write_record,
 )
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 class Conversion:
     """A finished port, and the comparison with its source, if one was made."""
 
-    port: Port
+    port: StoredPort
     verdict: Verdict | None
 
     @property
@@ -154,10 +154,10 @@ def convert(asked: ConvertOptions) -> Conversion:
     return Conversion(replace(made, folder=wanted.out), verdict)
 
 
-def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> Port:
+def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> StoredPort:
     """The port, with the graph as its record has it."""
     graph = from_record(record.graph)
-    return Port(
+    return StoredPort(
         folder, record, graph, replace(plan, graph=graph, usual_size=record.input.native_size), framework
     )
 
@@ -168,7 +168,7 @@ def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold
     return write_stock(folder, opened, target, stock if isinstance(stock, str) else None)
 
 
-def write_trial(folder: Path, opened: Opened) -> Port:
+def write_trial(folder: Path, opened: Opened) -> StoredPort:
     """Writes the model of a plain port of a source to its own framework, for a comparison only."""
     target = Target(get_destination(opened.framework), opened.sizes.built)
     written = write_plain(folder, opened, target)
@@ -238,7 +238,7 @@ def _versions(framework: Destination) -> dict[str, str]:
 
 
 def _check(
-    port: Port, opened: Opened, given: ReferenceName | None, required: bool, size: Size
+    port: StoredPort, opened: Opened, given: ReferenceName | None, required: bool, size: Size
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
     """The comparison, what port.json has of it, and warnings.
 

@@ -10,7 +10,7 @@ from porter.base.errors import PorterError
 from porter.conversion.refusals import under_own_names
 from porter.files import path_of
 from porter.frameworks import get_destination
-from porter.graph.pads import Pad, pads_of, with_conventions
+from porter.graph.pads import PadDecision, pads_of, with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
 from porter.padding.sizes import parse_size
@@ -21,8 +21,8 @@ from porter.recipe import Proof, expand, find_member, proof_of, trained_conventi
 class SitePads:
     """The decision at one site for the shipped pads, and for the training pads if it differs."""
 
-    shipped: Pad
-    trained: Pad | None
+    shipped: PadDecision
+    trained: PadDecision | None
 
     @property
     def telling(self) -> bool:

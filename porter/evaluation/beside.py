@@ -10,7 +10,7 @@ from porter.base.errors import CannotRun, UsageError
 from porter.base.options import INPUT_SIZE
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
-from porter.port import Port
+from porter.port import StoredPort
 from porter.source.opened import Opened
 from porter.verification.references import OwnBuild
 from porter.verification.source_forms import Form, with_fallback
@@ -18,7 +18,7 @@ from porter.verification.source_forms import Form, with_fallback
 Beside = tuple[str, Classifier, tuple[str, ...]]
 
 
-def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: str) -> Beside:
+def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
     It is the first form of the source that can run (porter.verification.source_forms), in float32, with the

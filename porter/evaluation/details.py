@@ -27,7 +27,7 @@ from porter.evaluation.comparison import (
 )
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole
-from porter.port import Port
+from porter.port import StoredPort
 
 DETAILS = "evaluation.json"
 MAX_PAIRS = PAIRED_PHOTOS * PAIRS_PER_PHOTO
@@ -70,7 +70,9 @@ class Details:
     photos: Annotated[tuple[SamplePhoto, ...], Field(max_length=PHOTOS)] | None = None
 
 
-def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: Comparison | None) -> None:
+def write_details(
+    port: StoredPort, photos: tuple[Photo, ...], scored: Scored, seen: Comparison | None
+) -> None:
     """Writes `evaluation.json` into the port's folder: Details.
 
     Raises:
@@ -102,7 +104,7 @@ def _chosen(scored: Scored) -> list[int]:
     return chosen + spread(right, PHOTOS - len(chosen))
 
 
-def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
+def _photo(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
     beside = scored.models.get(SOURCE)
     source = None if beside is None else _top(port, beside, position)
     return SamplePhoto(
@@ -110,7 +112,7 @@ def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePho
     )
 
 
-def _top(port: Port, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
+def _top(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
     classes = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:

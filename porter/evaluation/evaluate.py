@@ -45,7 +45,7 @@ from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
-from porter.port import Port, Record, read_port, update_record
+from porter.port import Record, StoredPort, read_port, update_record
 from porter.recipe import Member
 from porter.source.from_port import member_of
 from porter.source.in_memory import Weights, weights_of
@@ -180,7 +180,7 @@ def _measured(
     return tuple(results)
 
 
-def _parameters(port: Port) -> int:
+def _parameters(port: StoredPort) -> int:
     """How many numbers training changes: statistics of norms are none."""
     tensors = tensor_shapes(port.graph)
     held = (tensors.get(path, {}) for path in port.graph.calls)
@@ -444,7 +444,7 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
     return (*photos.failed, *(late[position] for position in sorted(late)))
 
 
-def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
+def _written(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
     """Puts the figures into the port's folder, which lists those of every run. Its record and report keep the
     figures of the most photos, and a warning beside smaller ones says so, as it does where the folder cannot
     be written.

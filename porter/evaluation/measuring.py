@@ -28,7 +28,7 @@ from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, tried_runs
 from porter.files import path_of
 from porter.frameworks import Classifier
-from porter.port import Facts, Port
+from porter.port import Facts, StoredPort
 from porter.source.opened import Opened
 from porter.source.stated_photos import NOTHING, PhotoFacts, read_stated
 
@@ -175,7 +175,7 @@ class Entrant:
         opened: the source to run beside the port, or None.
     """
 
-    port: Port
+    port: StoredPort
     protocol: Preprocess
     opened: Opened | None = None
 

@@ -19,7 +19,7 @@ from porter.data.preprocess import Preprocess, as_image, open_image, prepare
 from porter.data.statements import fed
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fitted, rescaled
 from porter.evaluation.ranking import probabilities, top_classes
-from porter.port import Port, read_port
+from porter.port import StoredPort, read_port
 from porter.source.stated_photos import read_stated
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
     return transform
 
 
-def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
+def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
     logits = (
         port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0]
         .astype(np.float64)

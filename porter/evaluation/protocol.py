@@ -11,7 +11,7 @@ from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
 from porter.graph import axes_text, further_text
-from porter.port import Facts, Input, Port, Record
+from porter.port import Facts, Input, Record, StoredPort
 from porter.source.photo_protocol import expect_colours
 from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
@@ -19,7 +19,7 @@ _SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}
 """The scaling outside of a model whose graph says what it takes; of others, one that is common."""
 
 
-def expect_protocol(port: Port) -> Preprocess:
+def expect_protocol(port: StoredPort) -> Preprocess:
     """The protocol of a port that predicts classes.
 
     Raises:
@@ -34,7 +34,7 @@ def expect_protocol(port: Port) -> Preprocess:
     )
 
 
-def expect_prepared(port: Port) -> Preprocess:
+def expect_prepared(port: StoredPort) -> Preprocess:
     """A port's protocol, whatever it gives.
 
     Raises:
@@ -53,7 +53,7 @@ def expect_prepared(port: Port) -> Preprocess:
     return record.preprocess
 
 
-def _expect_photos(port: Port) -> None:
+def _expect_photos(port: StoredPort) -> None:
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
@@ -89,7 +89,7 @@ def _expect_classes(facts: Facts, where: str) -> Preprocess:
     return facts.preprocess
 
 
-def protocol_of(port: Port, crops: Crops) -> Preprocess:
+def protocol_of(port: StoredPort, crops: Crops) -> Preprocess:
     """The protocol for a port's photos (`fitted`), which feeds squares.
 
     Raises:

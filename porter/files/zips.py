@@ -39,7 +39,7 @@ def open_zip(path: Path, what: str, stream: IO[bytes] | None = None) -> Iterator
         raise FileError(message, where=path, next="fetch it again") from None
 
 
-class Members:
+class ZipMembers:
     """The members of an archive, read within a budget: sizes are compared before anything is unpacked.
 
     Attributes:

@@ -10,7 +10,7 @@ from porter.graph import Node, Op, Shape
 from porter.graph.ops import channels_in
 
 
-class Layers(Protocol):
+class LayerMaker(Protocol):
     """What makes the layers of one net."""
 
     @property
@@ -29,7 +29,7 @@ class Layers(Protocol):
         """
 
 
-LayersT = TypeVar("LayersT", bound=Layers, covariant=True)
+LayersT = TypeVar("LayersT", bound=LayerMaker, covariant=True)
 OpT = TypeVar("OpT", bound=Op, covariant=True)
 
 

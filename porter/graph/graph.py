@@ -64,7 +64,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Scope:
+class BlockScope:
     """Where a recipe's block was used: all nodes below `path` came from it, with these arguments."""
 
     path: str
@@ -126,7 +126,7 @@ class Graph:
     nodes: tuple[Node, ...]
     channels: int
     output: str
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[BlockScope, ...] = ()
     further: tuple[str, ...] = ()
     axes: tuple[int | None, ...] = ()
     further_inputs: tuple[FurtherInput, ...] = ()

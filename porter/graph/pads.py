@@ -14,7 +14,7 @@ from porter.graph.plan import Plan
 from porter.padding import Convention
 
 
-class Pad(BaseModel):
+class PadDecision(BaseModel):
     """The decision at one padding site."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -26,10 +26,10 @@ class Pad(BaseModel):
     why: str
 
 
-def pads_of(plan: Plan) -> tuple[Pad, ...]:
+def pads_of(plan: Plan) -> tuple[PadDecision, ...]:
     """The table of padding sites: the source's convention, its realisation in the destination, and why."""
     return tuple(
-        Pad(
+        PadDecision(
             site=path,
             source=str(site_of(plan.lowered.by_path[path].op)),
             realised=str(realisation),

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from porter.base.errors import GraphError, PaddingError
-from porter.graph.graph import MOST_INPUTS, Argument, FurtherInput, Graph, Node, Scope, shapes
+from porter.graph.graph import MOST_INPUTS, Argument, BlockScope, FurtherInput, Graph, Node, shapes
 from porter.graph.ops import MOST_AXES, OPS, Op
 from porter.graph.ops.kinds import COUNT, attributes, defaults, short
 from porter.padding import LOWEST
@@ -109,12 +109,12 @@ def _further_input(value: object) -> FurtherInput:
     )
 
 
-def _scope(value: object) -> Scope:
+def _scope(value: object) -> BlockScope:
     entry = _object(value, {"path", "block", "arguments"})
     if not isinstance(entry["arguments"], Mapping):
         raise ValueError(f"expected arguments by name, got {short(entry['arguments'])}")
     arguments = {_path(name): _argument(item) for name, item in entry["arguments"].items()}
-    return Scope(_path(entry["path"]), _path(entry["block"]), arguments)
+    return BlockScope(_path(entry["path"]), _path(entry["block"]), arguments)
 
 
 def _argument(value: object, depth: int = 0) -> Argument:

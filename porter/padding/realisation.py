@@ -13,9 +13,9 @@ from porter.padding.windows import (
     Convention,
     Pads,
     Rounding,
-    Row,
     SiteKind,
     Window,
+    WindowRow,
     count_row,
     count_windows,
     first_cells,
@@ -141,7 +141,7 @@ class Realisation:
         return f"{front}{self.native}{tail}"
 
 
-def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
+def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> WindowRow:
     """The windows that a realisation gives along one axis, in the coordinates of its input.
 
     `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.

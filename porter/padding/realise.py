@@ -23,11 +23,11 @@ from porter.padding.windows import (
     Convention,
     Pads,
     Rounding,
-    Row,
     Site,
     SiteKind,
     Size,
     Window,
+    WindowRow,
     count_windows,
     row,
     sizes_to_try,
@@ -74,7 +74,7 @@ def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
     )
 
 
-Rows = list[tuple[int, Row]]
+Rows = list[tuple[int, WindowRow]]
 """Input sizes with the source's row at each."""
 
 
@@ -99,7 +99,7 @@ def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
     return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
 
 
-def _has_void(site: Site, found: Row) -> bool:
+def _has_void(site: Site, found: WindowRow) -> bool:
     """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only,
     which take no part.
 
@@ -140,7 +140,7 @@ def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegativ
     )
 
 
-def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> bool:
+def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: bool) -> bool:
     if (wanted.start, wanted.count) != (found.start, found.count):
         return False
     if kind == "avg_pool":

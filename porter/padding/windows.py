@@ -138,7 +138,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Row:
+class WindowRow:
     """The windows along one axis at one input size.
 
     Attributes:
@@ -201,7 +201,7 @@ def output_size(convention: Convention, window: Window, size: Size) -> Size:
     return rows, columns
 
 
-def row(convention: Convention, window: Window, axis: int, size: int) -> Row:
+def row(convention: Convention, window: Window, axis: int, size: int) -> WindowRow:
     """The windows of a layer that carries its own pads, along one axis."""
     before, after = pad_amounts(convention, window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(convention, window, axis, size))
@@ -218,7 +218,7 @@ def first_cells(window: Window, axis: int, before: int, count: int) -> range:
 
 def count_row(
     window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None
-) -> Row:
+) -> WindowRow:
     """A row of windows with these first cells.
 
     `counted` is how many cells before and after the input an average counts; None where it counts every cell
@@ -232,7 +232,7 @@ def count_row(
         for first in outside
     )
     lonely = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
-    return Row(firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, lonely)
+    return WindowRow(firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, lonely)
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:

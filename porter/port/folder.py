@@ -36,7 +36,7 @@ from porter.frameworks import CONVERTED, Destination, OwnTensors, Tensors, get_d
 from porter.graph import OF_LOGITS, Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.left_out import notes_on
-from porter.graph.pads import Pad
+from porter.graph.pads import PadDecision
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
@@ -179,7 +179,7 @@ class RecordHead(Strict):
     input: Input
     source: SourceFile
     model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
-    pads: tuple[Pad, ...]
+    pads: tuple[PadDecision, ...]
 
 
 class Facts(Strict):
@@ -352,7 +352,7 @@ class Record(Facts, RecordHead):
 
 
 @dataclass(frozen=True)
-class Port:
+class StoredPort:
     """A port on disk, read and validated."""
 
     folder: Path
@@ -392,7 +392,7 @@ def load(asked: LoadOptions) -> LoadedModel:
     return model
 
 
-def port_at(path: Path, *, held: bool = True) -> Port | None:
+def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
     """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a
     file that it does not list has nothing to do with the file, and may be anybody's. A file that does not
     hold the port's tensors is read as others' are.
@@ -440,7 +440,7 @@ def _made_by(path: Path) -> str:
     return f"{CONVERT.advise(subject=path, to='torch')} makes one: name its folder"
 
 
-def read_port(folder: Path, *, held: bool = True) -> Port:
+def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     """Reads a port's record; its tensors are read when they are needed.
 
     Args:
@@ -499,7 +499,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     plan = replace(
         plan, only_size=stated.size, usual_size=stated.native_size, notes=notes_on(record.left_out)
     )
-    return Port(folder, record, graph, plan, destination)
+    return StoredPort(folder, record, graph, plan, destination)
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -29,7 +29,7 @@ from porter.recipe.steps import (
     COMMON,
     OPERATIONS,
     Block,
-    Step,
+    RecipeStep,
     check_expressions,
     expressions,
     nested,
@@ -153,11 +153,11 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     )
 
 
-def _check_defaults(source: Source, steps: Sequence[Step], options: Mapping[str, Any]) -> None:
+def _check_defaults(source: Source, steps: Sequence[RecipeStep], options: Mapping[str, Any]) -> None:
     """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once,
     at its first step.
     """
-    lacking: dict[str, tuple[Step, str]] = {}
+    lacking: dict[str, tuple[RecipeStep, str]] = {}
     for step in steps:
         for key, default in OPERATIONS.get(step.kind, {}).items():
             if is_expression(default) and key not in step.arguments and default[1:] not in options:

@@ -20,7 +20,7 @@ from porter.recipe.expressions import Value, evaluate
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
-from porter.recipe.steps import Block, Step
+from porter.recipe.steps import Block, RecipeStep
 from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
 
 LARGEST_SIDE = 8192
@@ -275,7 +275,7 @@ class Recipe:
     constants: Mapping[str, Value]
     input_size: tuple[int, int] | str
     channels: int
-    graph: tuple[Step, ...]
+    graph: tuple[RecipeStep, ...]
     blocks: Mapping[str, Block]
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]

@@ -176,7 +176,7 @@ def read_source(path: Path) -> Source:
         raise no_yaml(path, error) from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError("a recipe must be a mapping of keys to values", where=Mark(path, 1, 1))
-    reader = _Reader(path, {}, {})
+    reader = _YamlReader(path, {}, {})
     return Source(path, reader.value(root, ()), reader.values, reader.keys)
 
 
@@ -237,7 +237,7 @@ def _check_events(path: Path, text: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _YamlReader:
     """From nodes to values; it collects their places."""
 
     path: Path

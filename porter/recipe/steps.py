@@ -97,7 +97,7 @@ NORM, NORMED = "norm", frozenset({"conv", "depthwise_conv"})
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One step as written.
 
     Attributes:
@@ -117,7 +117,7 @@ class Step:
     when: Any
     inputs: Any
     repeat: Any
-    branches: tuple[tuple[Step, ...], ...]
+    branches: tuple[tuple[RecipeStep, ...], ...]
     location: Location
 
     def written(self, key: str, place: Mapping[str, Any]) -> tuple[Location, Any]:
@@ -144,7 +144,7 @@ class Block:
     name: str
     parameters: Mapping[str, Any]
     inputs: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]
     location: Location
 
     def place(self, parameter: str) -> Location:
@@ -152,7 +152,7 @@ class Block:
         return (*self.location, "parameters", parameter)
 
 
-def nested(steps: Iterable[Step]) -> Iterator[Step]:
+def nested(steps: Iterable[RecipeStep]) -> Iterator[RecipeStep]:
     """The steps of a list and those of their branches."""
     for step in steps:
         yield step
@@ -161,8 +161,8 @@ def nested(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def cycle(
-    steps: Iterable[Step], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
-) -> tuple[tuple[str, ...], Step] | None:
+    steps: Iterable[RecipeStep], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], RecipeStep] | None:
     """The first step that uses a block inside itself, with the blocks on the way there; None if there is
     none.
     """
@@ -176,7 +176,7 @@ def cycle(
 
 def parse_steps(
     source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]
-) -> tuple[Step, ...]:
+) -> tuple[RecipeStep, ...]:
     """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
 
     Raises:
@@ -184,7 +184,7 @@ def parse_steps(
     """
     if not isinstance(listed, tuple) or not listed:
         raise RecipeError("expected a list of steps", where=source.where(location))
-    faults, steps = Faults(), list[Step]()
+    faults, steps = Faults(), list[RecipeStep]()
     for index, values in enumerate(listed):
         with faults.kept():
             steps += _steps(source, (*location, index), values, blocks)
@@ -194,7 +194,7 @@ def parse_steps(
 
 def _steps(
     source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
-) -> tuple[Step, ...]:
+) -> tuple[RecipeStep, ...]:
     """A step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
     if not isinstance(values, dict) or NORM not in values or not NORMED & values.keys():
         return (_step(source, location, values, blocks),)
@@ -210,7 +210,9 @@ def _steps(
     return step, _step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
 
 
-def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:
+def _step(
+    source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
+) -> RecipeStep:
     if not isinstance(values, dict):
         raise RecipeError(
             "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
@@ -250,7 +252,7 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
     with source.at((*location, kind)):
         placeholders(path)
     check_expressions(source, location, {key: value for key, value in values.items() if key != "branches"})
-    return Step(
+    return RecipeStep(
         kind=kind,
         path=path,
         arguments=MappingProxyType(arguments),

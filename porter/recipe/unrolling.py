@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.base.errors import GraphError, RecipeError, some
-from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape, expect_inputs
+from porter.graph import INPUT, Argument, BlockScope, Graph, Node, Shape, expect_inputs
 from porter.graph.ops import LARGER, OPS, Flatten, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
@@ -20,7 +20,7 @@ from porter.recipe.operations import Attributes, make_op
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
-from porter.recipe.steps import OPERATIONS, Block, Step, cycle
+from porter.recipe.steps import OPERATIONS, Block, RecipeStep, cycle
 
 MAX_REPEAT = 1000
 MAX_USES = 20_000
@@ -87,7 +87,7 @@ class Unrolling:
         self.locations: dict[str, Location] = {}
         self.origins = origins
         self.left_out: dict[str, Location] = {}
-        self.scopes: list[Scope] = []
+        self.scopes: list[BlockScope] = []
         self.counts: dict[tuple[str, str], int] = {}
         self.uses = 0
         self.most = most
@@ -97,7 +97,7 @@ class Unrolling:
         output = self._run(self.recipe.graph, _Here("", INPUT, {}, self.variables, 0))
         return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
 
-    def _run(self, steps: Sequence[Step], here: _Here) -> str:
+    def _run(self, steps: Sequence[RecipeStep], here: _Here) -> str:
         """Adds steps. Returns the path of the last one's value."""
         current = here.entry
         for step in steps:
@@ -107,14 +107,14 @@ class Unrolling:
                 current = self._use(step, here, current, place)
         return current
 
-    def _times(self, step: Step, variables: Variables) -> int:
+    def _times(self, step: RecipeStep, variables: Variables) -> int:
         with self.source.at((*step.location, "repeat")):
             times = evaluate(step.repeat, variables)
             if type(times) is not int or not 0 <= times <= MAX_REPEAT:
                 raise RecipeError(f"'repeat' must be a whole number from 0 to {MAX_REPEAT}, got {times!r}")
             return times
 
-    def _use(self, step: Step, here: _Here, current: str, place: Variables) -> str:
+    def _use(self, step: RecipeStep, here: _Here, current: str, place: Variables) -> str:
         """Adds a step, or passes on `current`, the value before it, if its condition does not hold."""
         self.uses += 1
         if self.uses > MAX_USES or here.depth > MAX_NESTING:
@@ -138,7 +138,7 @@ class Unrolling:
         self.outputs[path] = output
         return output
 
-    def _holds(self, step: Step, variables: Variables) -> bool:
+    def _holds(self, step: RecipeStep, variables: Variables) -> bool:
         """Whether a step's condition holds; most steps have none."""
         if step.when is True:
             return True
@@ -149,7 +149,7 @@ class Unrolling:
                 raise RecipeError(f"'when' must be a condition, got {holds!r}", next=advice)
             return holds
 
-    def _endless(self, step: Step) -> RecipeError:
+    def _endless(self, step: RecipeStep) -> RecipeError:
         chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
         why = (
             f"more than {MAX_USES} steps"
@@ -159,11 +159,11 @@ class Unrolling:
         message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}" if chain else why
         return RecipeError(f"this recipe does not end: {message}", where=self.source.where(step.location))
 
-    def _name(self, step: Step, prefix: str, variables: Variables) -> str:
+    def _name(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
         name = fill_in(step.path, {**variables, "count": self.counts.get((prefix, step.path), 0)})
         return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
 
-    def _path(self, step: Step, prefix: str, variables: Variables) -> str:
+    def _path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
         with self.source.at((*step.location, step.kind)):
             name = self._name(step, prefix, variables)
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
@@ -179,7 +179,7 @@ class Unrolling:
                 )
             return path
 
-    def _inputs(self, step: Step, here: _Here, current: str) -> tuple[str, ...]:
+    def _inputs(self, step: RecipeStep, here: _Here, current: str) -> tuple[str, ...]:
         if step.branches:
             return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
         if step.inputs is None:
@@ -196,7 +196,7 @@ class Unrolling:
             for place, name in enumerate(names if isinstance(names, tuple) else (names,))
         )
 
-    def _branch(self, steps: Sequence[Step], here: _Here) -> str:
+    def _branch(self, steps: Sequence[RecipeStep], here: _Here) -> str:
         output = self._run(steps, here)
         if output == here.entry:
             raise RecipeError(
@@ -225,7 +225,7 @@ class Unrolling:
             advice = "give this step a 'when' too, or read another one"
         raise RecipeError(message, where=self.source.where(location), next=advice)
 
-    def _arguments(self, step: Step, variables: Variables, place: Variables) -> dict[str, Any]:
+    def _arguments(self, step: RecipeStep, variables: Variables, place: Variables) -> dict[str, Any]:
         given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
         for end in ("first", "last"):
             if place[end]:
@@ -253,7 +253,7 @@ class Unrolling:
 
     def _node(
         self,
-        step: Step,
+        step: RecipeStep,
         here: _Here,
         path: str,
         inputs: tuple[str, ...],
@@ -285,7 +285,7 @@ class Unrolling:
 
     def _block(
         self,
-        step: Step,
+        step: RecipeStep,
         here: _Here,
         path: str,
         inputs: tuple[str, ...],
@@ -309,14 +309,14 @@ class Unrolling:
             )
             if origin := self._origin(here.prefix, *given):
                 self.origins[f"{path}/", name] = origin
-        self.scopes.append(Scope(path, block.name, parameters))
+        self.scopes.append(BlockScope(path, block.name, parameters))
         self.locations[path] = step.location
         return self._run(
             block.steps, _Here(f"{path}/", inputs[0], named, {**variables, **parameters}, here.depth + 1)
         )
 
     def _parameters(
-        self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables
+        self, step: RecipeStep, block: Block, arguments: Mapping[str, Any], variables: Variables
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, default in block.parameters.items():

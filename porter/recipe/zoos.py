@@ -99,7 +99,7 @@ class Zoos(Mapping[str, Zoo]):
         extended = self._extended(name)
         parent = None if extended is None else self._parent(name, extended, (*heirs, name))
         self._said[name] = self._assembled(name, parent)
-        own = _Reader(name, self._said[name], self._document).zoo()
+        own = _ZooReader(name, self._said[name], self._document).zoo()
         if parent is None and not own.framework:
             where, next = (
                 self._source.where((ZOOS, name), key=True),
@@ -217,7 +217,7 @@ def _read_file(path: Path, modified: int, size: int) -> Source:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ZooReader:
     """Reads one zoo from all that is said of it, without what it inherits."""
 
     name: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph import Graph, Node, shapes, window_words
-from porter.graph.pads import Pad
+from porter.graph.pads import PadDecision
 from porter.graph.record import from_record
 from porter.padding import KnownSize
 from porter.port import Record
@@ -20,7 +20,7 @@ MOST_BLOCKS, MOST_NODES = 60, 3000
 
 
 @dataclass(frozen=True)
-class Step:
+class BlockNode:
     """A node in its block.
 
     Attributes:
@@ -33,7 +33,7 @@ class Step:
     op: str
     window: str
     output: str
-    pad: Pad | None
+    pad: PadDecision | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Box:
 
     name: str
     ops: str
-    steps: tuple[Step, ...]
+    steps: tuple[BlockNode, ...]
     reads: tuple[str, ...]
 
     @property
@@ -72,8 +72,8 @@ def blocks_of(record: Record) -> list[Box]:
     parts = _parts(graph.nodes)
     home = {node.path: name for name, nodes in parts.items() for node in nodes}
 
-    def step(node: Node) -> Step:
-        return Step(
+    def step(node: Node) -> BlockNode:
+        return BlockNode(
             node.path,
             node.op_name,
             window_words(node.op) or "",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from porter.base.errors import some
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Accuracy, Evaluation
-from porter.graph.pads import Pad
+from porter.graph.pads import PadDecision
 from porter.port import Record
 from porter.reporting import commands
 from porter.reporting.beside import beside
@@ -158,14 +158,14 @@ def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
     return {"wide": draw(WIDE), "narrow": draw(NARROW)}
 
 
-def _trivial(pad: Pad) -> bool:
+def _trivial(pad: PadDecision) -> bool:
     """Whether a site pads nothing in either framework, which needs no explanation."""
     return pad.kind == "native" and pad.source == pad.realised == "valid"
 
 
-def _alike(pads: Iterable[Pad]) -> list[tuple[Pad, list[str]]]:
+def _alike(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
     """The first of the pads that are alike, with the sites of all of them."""
-    sites: dict[Pad, list[str]] = {}
+    sites: dict[PadDecision, list[str]] = {}
     for pad in pads:
         sites.setdefault(pad.model_copy(update={"site": ""}), []).append(pad.site)
     return list(sites.items())

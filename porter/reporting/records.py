@@ -16,7 +16,7 @@ from porter.base.errors import FileError
 from porter.evaluation.details import DETAILS, Details
 from porter.evaluation.results import Evaluation, RunLine, Study
 from porter.files import expect_plain
-from porter.port import RECORD, Port, Record, read_port
+from porter.port import RECORD, Record, StoredPort, read_port
 from porter.verification.results import VerdictRecord
 
 MAX_DETAILS_BYTES = 16 << 20
@@ -57,7 +57,7 @@ def read_contents(folder: Path) -> Contents:
     )
 
 
-def _part(port: Port, name: str, schema: type[T]) -> T | None:
+def _part(port: StoredPort, name: str, schema: type[T]) -> T | None:
     value = getattr(port.record, name)
     if value is None:
         return None

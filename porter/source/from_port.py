@@ -13,13 +13,13 @@ from porter.base.errors import UsageError
 from porter.base.options import KEEP_ACTIVATION, MAP, ORIGIN, OUTPUTS, RECIPES
 from porter.frameworks import CONVERTED, other_than
 from porter.padding.sizes import size_text
-from porter.port import Facts, Port, Record, SourceFile, TensorLists
+from porter.port import Facts, Record, SourceFile, StoredPort, TensorLists
 from porter.recipe import Member, find_member
 from porter.source.opened import Opened
 from porter.source.wishes import Wishes, expect_no_options
 
 
-def open_port(port: Port, member: Member | None) -> Opened:
+def open_port(port: StoredPort, member: Member | None) -> Opened:
     """A port as the source of another one.
 
     Args:
@@ -68,7 +68,7 @@ def open_port(port: Port, member: Member | None) -> Opened:
     )
 
 
-def expect_as_made(port: Port, wishes: Wishes) -> None:
+def expect_as_made(port: StoredPort, wishes: Wishes) -> None:
     """Refuses wishes that only the file can grant that the port was made from.
 
     Raises:
@@ -92,7 +92,7 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
         raise UsageError(reason, where=option, next=next)
 
 
-def convert_model_file(port: Port, said: Callable[..., str] = CONVERT.advise) -> str:
+def convert_model_file(port: StoredPort, said: Callable[..., str] = CONVERT.advise) -> str:
     """The command that ports the file of a port's model, which may state no size. `said` is CONVERT.line
     where it is printed to be typed, whoever reads it.
     """

@@ -18,7 +18,7 @@ from porter.graph import head_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
-from porter.port import Origin, Port, Record
+from porter.port import Origin, Record, StoredPort
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
 from porter.source.advice import if_trained, keeping, no_recipe
@@ -198,7 +198,7 @@ def _by_its_library(checkpoint: Checkpoint) -> Inspection:
     return Inspection(checkpoint, origin=stated_origin(checkpoint), commands=(line,))
 
 
-def _of_port(port: Port) -> Inspection:
+def _of_port(port: StoredPort) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)

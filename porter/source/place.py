@@ -16,7 +16,7 @@ from porter.files import Fetched, fetch
 from porter.formats.keras import is_preset
 from porter.formats.recognition import is_there
 from porter.frameworks import TRAINED
-from porter.port import Port, model_file, port_at, read_port
+from porter.port import StoredPort, model_file, port_at, read_port
 from porter.recipe import Member, declared_recipes
 from porter.recipe.spelling import nearest
 from porter.source.hub_download import fetch_repository, repository_of
@@ -52,14 +52,14 @@ class FilePair:
 class PortFolder:
     """A port, whose tensors are those that porter wrote."""
 
-    port: Port
+    port: StoredPort
 
 
 @dataclass(frozen=True)
 class TrainedPort:
     """A port whose graph is taken, and the file of tensors that its model got by further training."""
 
-    port: Port
+    port: StoredPort
     weights: Path
 
 
@@ -140,7 +140,7 @@ def file_at(path: Path) -> File:
     return File(file, read_sidecars(file))
 
 
-def _is_own(port: Port, weights: Path) -> bool:
+def _is_own(port: StoredPort, weights: Path) -> bool:
     """Whether weights are the model file of a port that nobody trains on: both its files are given."""
     own = port.folder / port.destination.MODEL_FILE
     return port.record.framework not in TRAINED and weights.resolve() == own.resolve()

@@ -8,7 +8,7 @@ from porter.base.commands import CONVERT
 from porter.base.errors import PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import other_than
-from porter.port import RECORD, Port, read_port
+from porter.port import RECORD, StoredPort, read_port
 from porter.source.from_port import member_of
 from porter.source.trained_port import is_of
 
@@ -25,7 +25,7 @@ def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
         record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()
     ]
     fitting = [port for record in records[:_MOST] if (port := _fitting(record.parent, checkpoint))]
-    ports: list[Port] = []
+    ports: list[StoredPort] = []
     for port in sorted(fitting, key=lambda port: port.record.framework != checkpoint.dialect):
         if all(port.graph != other.graph for other in ports):
             ports.append(port)
@@ -38,7 +38,7 @@ def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
     return CONVERT.line(subject=port, weights=checkpoint.path, to=other_than(framework))
 
 
-def _fitting(folder: Path, checkpoint: Checkpoint) -> Port | None:
+def _fitting(folder: Path, checkpoint: Checkpoint) -> StoredPort | None:
     try:
         port = read_port(folder, held=False)
         made_from_it = port.record.source.sha256 == checkpoint.sha256

@@ -9,7 +9,7 @@ from porter.base.errors import DownloadError, UsageError
 from porter.base.options import WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
-from porter.port import IN_MEMORY, RECORD, Port, Record
+from porter.port import IN_MEMORY, RECORD, Record, StoredPort
 from porter.recipe import Member, choose_options
 from porter.source.by_recipe import open_candidate
 from porter.source.dropouts import has_dropouts, with_dropouts
@@ -38,7 +38,7 @@ from porter.source.training_pads import with_padding
 from porter.source.wishes import Wishes
 
 
-def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
+def source_of(port: StoredPort, weights: Weights | None, recipes: Path | None) -> Opened:
     """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or
     the zoo's published file; with its dropouts if the port has them.
 
@@ -49,7 +49,7 @@ def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Open
     return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
 
 
-def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
+def _opened_again(port: StoredPort, weights: Weights | None, recipes: Path | None) -> Opened:
     """The source of a port without what is put into it.
 
     Raises:
@@ -64,7 +64,7 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
     return with_padding(opened, record.padding)
 
 
-def _place(port: Port, member: Member | None, weights: Weights | None) -> Place:
+def _place(port: StoredPort, member: Member | None, weights: Weights | None) -> Place:
     """Where the source of a port is. A file whose graph was taken is found by its name: beside the weights,
     above them, or here.
     """
@@ -134,7 +134,7 @@ def _expect_graph(record: Record, found: str, where: Path, weights: Path) -> Non
         raise UsageError(message, where=str(where), next=f"put that {whose.file} beside {weights.name}")
 
 
-def _expect_published(port: Port, member: Member | None) -> None:
+def _expect_published(port: StoredPort, member: Member | None) -> None:
     """Refuses a port that was not made from a published file."""
     record, source = port.record, port.record.source
     published = source.is_published(member.file) if member else False
@@ -158,7 +158,7 @@ def _expect_published(port: Port, member: Member | None) -> None:
     raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
 
 
-def _wishes_of(port: Port, member: Member | None) -> Wishes:
+def _wishes_of(port: StoredPort, member: Member | None) -> Wishes:
     """What the user wished of the source."""
     record = port.record
     if member is None:

@@ -22,7 +22,7 @@ from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.padding.sizes import size_text
-from porter.port import Facts, GraphFile, Origin, Port
+from porter.port import Facts, GraphFile, Origin, StoredPort
 from porter.port.holding import hold
 from porter.port.layers import layers_in
 from porter.recipe import Member
@@ -37,7 +37,7 @@ one, and the number that the layer has in its place.
 """
 
 
-def open_trained(port: Port, checkpoint: Checkpoint, member: Member | None) -> Opened:
+def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> Opened:
     """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
     model: all of them.
 
@@ -86,12 +86,12 @@ def open_trained(port: Port, checkpoint: Checkpoint, member: Member | None) -> O
     )
 
 
-def graph_file(port: Port) -> GraphFile:
+def graph_file(port: StoredPort) -> GraphFile:
     """A port, as the one whose graph was taken."""
     return GraphFile(file=_name(port), format="port", sha256=port.record.model[port.destination.MODEL_FILE])
 
 
-def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
+def is_of(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bool:
     """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have
     another number of rows.
 
@@ -115,7 +115,7 @@ def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
     )
 
 
-def _name(port: Port) -> str:
+def _name(port: StoredPort) -> str:
     return port.folder.resolve().name
 
 
@@ -139,7 +139,7 @@ class _Matched:
     unexpected: tuple[str, ...]
 
 
-def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
+def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:
     """Expects that what computes is what porter wrote: the port's code, or its model file where that has the
     graph and the file of tensors has none.
     """
@@ -156,7 +156,7 @@ def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
         hold(port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole)
 
 
-def _framework(port: Port, checkpoint: Checkpoint) -> str:
+def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
     """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does
     not.
     """
@@ -164,7 +164,7 @@ def _framework(port: Port, checkpoint: Checkpoint) -> str:
     return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
 
 
-def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matched:
+def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _Matched:
     """By the names that the port's model gives its tensors. A file of another framework has those of a port
     to that framework.
     """
@@ -197,7 +197,7 @@ def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matche
     return _Matched(framework, found, ignored, tuple(missing), tuple(left))
 
 
-def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
+def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:
     if not (matched.missing or matched.unexpected):
         return
     problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []
@@ -220,7 +220,7 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
     raise MappingError(message, where=str(checkpoint.path), next=next)
 
 
-def _head_rows(port: Port, checkpoint: Checkpoint, matched: _Matched) -> int:
+def _head_rows(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> int:
     """Rows of the file's head; those of the port where it has no head, or the head is no layer."""
     graph, classes = port.graph, port.record.classes
     head = head_of(graph)
@@ -231,7 +231,7 @@ def _head_rows(port: Port, checkpoint: Checkpoint, matched: _Matched) -> int:
     return int(kernel.shape[0])
 
 
-def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
+def _graph(port: StoredPort, matched: _Matched, rows: int) -> Graph:
     """The port's graph with so many classes, and with the scales and offsets that its norms got in
     training.
     """
@@ -250,7 +250,7 @@ def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _facts(port: Port, rows: int) -> Facts:
+def _facts(port: StoredPort, rows: int) -> Facts:
     """The port's, of which those of the classes are true only of its own number."""
     record = port.record
     facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
@@ -262,7 +262,7 @@ def _facts(port: Port, rows: int) -> Facts:
     return Facts(**facts)
 
 
-def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
+def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
     """By path, the names under which the file's own graph shows values: those of layers with the same tensors
     that are called once, and the outputs. Empty if the file has none.
     """

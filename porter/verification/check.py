@@ -18,7 +18,7 @@ from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
-from porter.port import Port
+from porter.port import StoredPort
 from porter.verification.bounds import Look, farthest
 from porter.verification.evidence import excitement
 from porter.verification.inputs import (
@@ -91,7 +91,7 @@ class Check:
         proved: whether float64 proves the port, where it is not among `dtypes`.
     """
 
-    port: Port
+    port: StoredPort
     dtypes: tuple[Dtype, ...] = CHECKED_DTYPES
     tolerance: float | None = None
     device: str = "cpu"

@@ -20,11 +20,11 @@ from porter.frameworks import CONVERTED, Alone, OwnTensors, Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.padding import KnownSize
-from porter.port import Port, Record
+from porter.port import Record, StoredPort
 from porter.verification.references import LayeredSource, SourceValues, Wrapped
 
 
-def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> OwnTensors:
+def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
     """The tensors of a port before they were rounded to its type, computed again from its source's graph and
     tensors.
 

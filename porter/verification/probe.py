@@ -24,7 +24,7 @@ from porter.graph import INPUT, Graph, Node, Op, shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import make_plan
 from porter.padding import ANY, KnownSize
-from porter.port import Port
+from porter.port import StoredPort
 from porter.verification.bounds import bounded
 from porter.verification.numbers import Norms, norms
 from porter.verification.references import LayeredSource
@@ -50,7 +50,7 @@ class Probe:
         tensors: see porter.verification.check.Check.
     """
 
-    port: Port
+    port: StoredPort
     source: LayeredSource
     size: KnownSize
     limit: float

@@ -21,7 +21,7 @@ from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import ANY, Size
-from porter.port import OWN_BUILD, Port, Record, read_port
+from porter.port import OWN_BUILD, Record, StoredPort, read_port
 from porter.source.in_memory import weights_of
 from porter.source.opened import Opened
 from porter.source.reopening import source_of
@@ -76,7 +76,7 @@ def verify(asked: VerifyOptions) -> Verdict:
     )
 
 
-def _expect_as_large(port: Port, source: Graph) -> None:
+def _expect_as_large(port: StoredPort, source: Graph) -> None:
     """Expects that the values of a port's graph, which a stranger may have written, are about as large as
     those of its source's.
     """
@@ -112,7 +112,7 @@ def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
     )
 
 
-def notes_on_code(port: Port) -> tuple[str, ...]:
+def notes_on_code(port: StoredPort) -> tuple[str, ...]:
     """A note for each file of code that this porter would write differently. No comparison covers code:
     porter runs none.
     """
@@ -261,7 +261,7 @@ def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
     return None
 
 
-def _cautions(port: Port, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
+def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
     """What a reader has to know of a proof that holds."""
     cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:

@@ -19,7 +19,7 @@ from porter.frameworks import Destination, OwnTensors, Tensors, get_destination
 from porter.graph import INPUT, AddArray, Affine, Graph, Node
 from porter.graph.plan import make_plan
 from porter.graph.rounding import absolute_error
-from porter.port import Port
+from porter.port import StoredPort
 from porter.verification.numbers import norm, norms
 
 
@@ -31,7 +31,7 @@ class Absolute:
         tensors: see porter.verification.check.Check.
     """
 
-    port: Port
+    port: StoredPort
     tensors: Tensors | None
 
     def errors(self, batch: Array) -> dict[str, float]:

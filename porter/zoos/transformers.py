@@ -171,13 +171,13 @@ def _only_logits(model: nn.Module) -> nn.Module:
     """
     own: Any = type(model)
 
-    class Logits(own):  # type: ignore[misc]
+    class LogitsOnly(own):  # type: ignore[misc]
         def forward(self, pixel_values: Any) -> Any:
             returned = super().forward(pixel_values=pixel_values)
             return getattr(returned, _LOGITS, returned)
 
-    Logits.__name__ = own.__name__
-    model.__class__ = Logits
+    LogitsOnly.__name__ = own.__name__
+    model.__class__ = LogitsOnly
     return model
 
 

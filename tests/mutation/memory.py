@@ -19,7 +19,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile, Port, Record
+from porter.port import GivenFile, Record, StoredPort
 from porter.verification import reverify, source_forms
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
@@ -34,7 +34,7 @@ CRASHED = "crashed"
 
 
 @dataclass(frozen=True)
-class MemoryPort(Port):
+class MemoryPort(StoredPort):
     """A port whose tensors are in memory."""
 
     held: Tensors = field(default_factory=dict, repr=False)
@@ -133,7 +133,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
     )
 
 
-def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
+def ask(port: StoredPort, source: MemorySource) -> tuple[Verdict | None, str]:
     """The proof's verdict on a port, and what it says: as `porter convert` asks it. None if it raises an
     error of porter's.
 
@@ -152,7 +152,7 @@ def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
     return verdict, "; ".join(said) if verdict.ok else verdict.failure()
 
 
-def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
+def _asked(port: StoredPort, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
         with (
             patch.object(source_forms, "references_of", _references_of),

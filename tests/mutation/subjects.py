@@ -34,7 +34,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import ANY
-from porter.port import Port
+from porter.port import StoredPort
 from porter.recipe import expand, find_recipe
 from porter.source.reopening import source_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
@@ -236,7 +236,7 @@ def _of_file(
     return Subject(key, port, source, stated_range(made.graph, record.preprocess), _judged_sizes(port, rng))
 
 
-def _converted(path: Path, destination: str, out: Path) -> Port:
+def _converted(path: Path, destination: str, out: Path) -> StoredPort:
     try:
         return porter.convert(path, to=destination, out=out, check=False).port
     except UsageError:  # it states no size

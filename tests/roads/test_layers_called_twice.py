@@ -25,7 +25,7 @@ from porter.formats.safetensors.tensors import read_safetensors
 from porter.graph import Conv, shapes
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY
-from porter.port import Port
+from porter.port import StoredPort
 from tests.support.ops import op_at
 
 SIZE = 24
@@ -74,7 +74,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
 
 
 @pytest.fixture(scope="module")
-def port(heads: tuple[nn.Module, Path]) -> Port:
+def port(heads: tuple[nn.Module, Path]) -> StoredPort:
     folder = heads[1] / "torch"
     return porter.convert(heads[1] / "heads.pt2", to="torch", out=folder, input_size="any").port
 
@@ -120,7 +120,7 @@ def test_caffe_calls_them_by_one_name(heads: tuple[nn.Module, Path], tmp_path: P
     assert made.record.proved and len(names) == 12 and len({tuple(each) for each in names}) == 6
 
 
-def test_torch_calls_one_module(heads: tuple[nn.Module, Path], port: Port) -> None:
+def test_torch_calls_one_module(heads: tuple[nn.Module, Path], port: StoredPort) -> None:
     text = (port.folder / "model.py").read_text()
     assert (
         text.count("self.head = ") == 1 and text.count("self.head(") == 2 and text.count("self.conv(") == 2
@@ -134,7 +134,7 @@ def test_torch_calls_one_module(heads: tuple[nn.Module, Path], port: Port) -> No
         torch.testing.assert_close(porter.load(port.folder)(images), wanted)
 
 
-def test_what_was_trained_comes_home(port: Port, tmp_path: Path) -> None:
+def test_what_was_trained_comes_home(port: StoredPort, tmp_path: Path) -> None:
     model = porter.load(port.folder)
     for tensor in model.parameters():
         tensor.data *= 1.1
@@ -160,7 +160,7 @@ def test_a_norm_is_folded_where_it_follows_every_call(heads: tuple[nn.Module, Pa
     )
 
 
-def test_one_call_by_itself_is_no_other_layer(port: Port) -> None:
+def test_one_call_by_itself_is_no_other_layer(port: StoredPort) -> None:
     graph = port.graph
     call = next(node for node in graph.nodes if node.shares and isinstance(node.op, Conv))
     conv = op_at(graph, call.path)
@@ -175,7 +175,7 @@ def test_one_call_by_itself_is_no_other_layer(port: Port) -> None:
             shapes(replace(graph, nodes=nodes), ANY)
 
 
-def test_a_port_of_older_porter_has_copies(port: Port) -> None:
+def test_a_port_of_older_porter_has_copies(port: StoredPort) -> None:
     record = to_record(port.graph)
     for node in record["nodes"]:
         node.pop("shares", None)

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from porter.base.dtypes import Dtype
-from porter.port import Port
+from porter.port import StoredPort
 from porter.recipe import find_recipe
 from porter.source.open import open_source
 from porter.source.opened import Opened
@@ -78,7 +78,7 @@ def reference_of(opened: Opened) -> Remembered | None:
     return None if first is None else Remembered(first)
 
 
-def check_of(port: Port, opened: Opened, dtypes: tuple[Dtype, ...]) -> Check:
+def check_of(port: StoredPort, opened: Opened, dtypes: tuple[Dtype, ...]) -> Check:
     """A check of a port, with computed numbers as they are before they are rounded."""
     return Check(
         port,
@@ -104,7 +104,7 @@ def zoos_source(
 
 
 def expect_proof(
-    port: Port, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]
+    port: StoredPort, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]
 ) -> Parity:
     """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of
     `silent`.

@@ -16,7 +16,7 @@ import numpy as np
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.zoos.slim.network import Network
+from porter.zoos.slim.network import SlimNetwork
 from porter.zoos.slim.networks import construct
 from tests.support.arrays import Array
 from tests.support.standin_files import source_checkpoint
@@ -110,7 +110,7 @@ def write_slim(path: Path, file: SlimFile, recipes: Path | None = None) -> Path:
         return _save(tensorflow, session, path, file, images, network)
 
 
-def _retrained(tensorflow: Any, graph: Any, network: Network, file: SlimFile) -> Network:
+def _retrained(tensorflow: Any, graph: Any, network: SlimNetwork, file: SlimFile) -> SlimNetwork:
     """The network with a head of one's own on its logits, `final_training_ops` and `final_result`."""
     random = np.random.default_rng(13)
     kernel = random.normal(0, 1 / np.sqrt(file.classes), (file.classes, file.retrained)).astype(np.float32)
@@ -168,7 +168,9 @@ def _worse(array: Array) -> Array:
     return (array * (1 + noise)).astype(array.dtype)
 
 
-def _save(tensorflow: Any, session: Any, path: Path, file: SlimFile, images: Any, network: Network) -> Path:
+def _save(
+    tensorflow: Any, session: Any, path: Path, file: SlimFile, images: Any, network: SlimNetwork
+) -> Path:
     v1 = tensorflow.compat.v1
     output = network.probabilities if file.softmax else network.logits
     if file.format in ("v1", "v2"):

@@ -14,7 +14,7 @@ from porter.recipe.find import taken_name
 from porter.recipe.model import STANDARD_OPTIONS, NameRule, Recipe, Zoo
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location
-from porter.recipe.steps import Step, nested
+from porter.recipe.steps import RecipeStep, nested
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def _reached(recipe: Recipe) -> set[str]:
     return reached
 
 
-def _doubled(recipe: Recipe, steps: Sequence[Step]) -> Iterator[RecipeError]:
+def _doubled(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[RecipeError]:
     """Steps of one path and one condition: no variant can have both."""
-    first: dict[tuple[str, str], Step] = {}
+    first: dict[tuple[str, str], RecipeStep] = {}
     for step in steps:
         before = first.setdefault((step.path, str(step.when)), step)
         if before is not step and not step.numbered and step.repeat is None:

@@ -10,7 +10,7 @@ from porter.recipe.expressions import placeholders, variables_of
 from porter.recipe.model import OWN, PLACE, NameRule, Recipe, Zoo
 from porter.recipe.patterns import compile_pattern
 from porter.recipe.source import Location
-from porter.recipe.steps import OPERATIONS, Step, expressions
+from porter.recipe.steps import OPERATIONS, RecipeStep, expressions
 
 Names = frozenset[str]
 _PLACE: Names = frozenset({"index", "first", "last"})
@@ -73,7 +73,7 @@ def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
         )
 
 
-def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
+def _in_steps(steps: tuple[RecipeStep, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
     for step in steps:
         local = known if step.repeat is None else known | _PLACE
         yield from _in_value((*step.location, "repeat"), step.repeat, known, block)

@@ -31,7 +31,7 @@ from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study, StudyAnswer
 from porter.files import path_of
-from porter.port import Port, read_port, update_record
+from porter.port import StoredPort, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.open import open_source
 from porter.source.opened import Opened
@@ -248,7 +248,7 @@ def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, h
     )
 
 
-def _written(port: Port, found: Study) -> Study:
+def _written(port: StoredPort, found: Study) -> Study:
     """Puts the study into the port's record. If the folder cannot be written, a warning beside the figures
     says so.
     """
@@ -268,7 +268,7 @@ def _protocol(opened: Opened, crops: Crops) -> Preprocess:
     return expect_square(opened.facts, opened.graph.channels, crops, where)
 
 
-def _expect_port_of(port: Port, opened: Opened, zoos: tuple[str, ...]) -> Port:
+def _expect_port_of(port: StoredPort, opened: Opened, zoos: tuple[str, ...]) -> StoredPort:
     """Refuses a port of other weights before anything is measured, because the study goes into its record.
 
     Args:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import Members, open_zip
+from porter.files.zips import ZipMembers, open_zip
 from porter.formats.keras import hdf5
 from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
@@ -68,7 +68,7 @@ def read_archived(path: Path) -> Archived:
     """Raises FileError where the archive is damaged or incomplete."""
     size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
-        members = Members(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
+        members = ZipMembers(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
         return Archived(
             # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
             # config.

@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import Members, open_zip
+from porter.files.zips import ZipMembers, open_zip
 from porter.formats.limits import most_bytes
 from porter.formats.npz.unpickling import make_array, unpickle_arrays
 
@@ -32,13 +32,13 @@ def read_npz(path: Path) -> Checkpoint:
             more than arrays.
     """
     with open_zip(path, ".npz archive") as archive:
-        members = Members(archive, path, most_bytes(path.stat().st_size))
+        members = ZipMembers(archive, path, most_bytes(path.stat().st_size))
         if _NAMES in members.found and _VALUES in members.found:
             return _of_pair(path, members)
         return _of_arrays(path, members)
 
 
-def _of_pair(path: Path, members: Members) -> Checkpoint:
+def _of_pair(path: Path, members: ZipMembers) -> Checkpoint:
     names = _strings(members.read(_NAMES), f"{path}: names")
     values = _values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
     if len(names) != len(values) or len(set(names)) != len(names):
@@ -50,7 +50,7 @@ def _of_pair(path: Path, members: Members) -> Checkpoint:
     return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
 
 
-def _of_arrays(path: Path, members: Members) -> Checkpoint:
+def _of_arrays(path: Path, members: ZipMembers) -> Checkpoint:
     """One member is in memory beside the arrays: those of a large transformer take a gigabyte."""
     tensors: dict[str, Array] = {}
     ignored: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import Members, open_zip
+from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
 from porter.formats.torch import ARCH, LIBRARY
 from porter.formats.torch.objects import SAVE, Storage, Tensor, archived, streamed, vocabulary
@@ -86,7 +86,7 @@ def _archive(path: Path, content: Content) -> tuple[object, Values]:
     with open_zip(
         path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
     ) as archive:
-        members = Members(archive, path, len(content))
+        members = ZipMembers(archive, path, len(content))
         # Of an archive that is cut short, Python's reader takes one that is inside it for the whole.
         if min((member.header_offset for member in members.found.values()), default=0) != 0:
             raise members.damaged("this PyTorch archive is cut short or damaged")

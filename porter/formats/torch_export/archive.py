@@ -17,7 +17,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError, first_line
 from porter.base.json import JsonObject
-from porter.files.zips import Members, open_zip
+from porter.files.zips import ZipMembers, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch.read import read_mapping
 from porter.formats.torch_export import SAVE
@@ -112,7 +112,7 @@ def _program(text: bytes, path: Path) -> JsonObject:
     return found
 
 
-class _Members(Members):
+class _Members(ZipMembers):
     """An archive's members, by their names without its top folder."""
 
     def tensors(self, kind: str, model: str) -> NamedArrays:

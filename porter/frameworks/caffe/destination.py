@@ -11,7 +11,7 @@ from porter.formats.caffe import rows
 from porter.formats.caffe.blobs import net_message, read_blobs
 from porter.formats.caffe.text import parse
 from porter.frameworks import Tensors
-from porter.frameworks.caffe.maker import LayerMaker, norm_name
+from porter.frameworks.caffe.maker import CaffeMaker, norm_name
 from porter.frameworks.caffe.sites import windowed
 from porter.frameworks.caffe.spellings import PLAIN, lacks
 from porter.frameworks.numpy.nets import NetDestination
@@ -43,12 +43,12 @@ _CAPABILITIES = Capabilities(
 )
 
 
-class Caffe(NetDestination[LayerMaker]):
+class Caffe(NetDestination[CaffeMaker]):
     """Writes a net and its blobs."""
 
     NAME, TITLE = "caffe", "Caffe"
     MODEL_FILE, NET_FILE = "model.caffemodel", "model.prototxt"
-    CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, LayerMaker, PLAIN
+    CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, CaffeMaker, PLAIN
     NO_ARRAYS = "Caffe's layers take maps and features, not arrays of other axes"
     windowed = staticmethod(windowed)
 
@@ -59,7 +59,7 @@ class Caffe(NetDestination[LayerMaker]):
         """The layers behind the input."""
         return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
 
-    def in_bytes(self, net: LayerMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+    def in_bytes(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",
@@ -82,7 +82,7 @@ class Caffe(NetDestination[LayerMaker]):
         """The blobs that the source lacks, with the number that changes nothing: what divides a norm's
         statistics, a scale of 1.
         """
-        values, found = LayerMaker.named(graph)[0], {}
+        values, found = CaffeMaker.named(graph)[0], {}
         for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
             scaled = op.scale or op.center
             found[f"{values[norm_name(path) if scaled else path]}/scale_factor"] = 1

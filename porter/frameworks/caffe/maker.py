@@ -25,7 +25,7 @@ _PARAMETERS = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class WrittenLayer:
     """A layer: its words, as the text and the message have them, its parameters as text, and the names of its
     blobs.
     """
@@ -40,12 +40,12 @@ class Layer:
         return f"layer {{ {words}{self.parameters and f' {self.parameters}'} }}"
 
 
-class LayerMaker(Maker):
+class CaffeMaker(Maker):
     """A layer's value has its name, and its blobs are named by their places: `conv1/0`."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.layers: list[Layer] = []
+        self.layers: list[WrittenLayer] = []
 
     @classmethod
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
@@ -107,7 +107,7 @@ class LayerMaker(Maker):
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
         held = {f"{name}/{place}": blob for place, blob in enumerate(blobs)}
         self.layers.append(
-            Layer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held))
+            WrittenLayer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held))
         )
         self.held |= held
         return name
@@ -153,7 +153,7 @@ class LayerMaker(Maker):
         return self.add("Convolution", name, source, blobs=[kernel], num_output=channels, **sides, **steps)
 
 
-CaffeNode = Spelled[LayerMaker, OpT]
+CaffeNode = Spelled[CaffeMaker, OpT]
 """A node that layers of Caffe say."""
 
 

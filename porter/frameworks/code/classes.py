@@ -11,7 +11,7 @@ from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
 from porter.frameworks.code.runs import SHORTEST, Owner, Run, find_runs, whole_run
 from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
 from porter.frameworks.code.text import (
-    Call,
+    Bracketed,
     Choice,
     Code,
     Expression,
@@ -61,7 +61,7 @@ class Known:
     language: Language
     classes: Classes
     norms: Mapping[str, Mapping[str, str]]
-    stages: Mapping[str, Call] = field(default_factory=dict)
+    stages: Mapping[str, Bracketed] = field(default_factory=dict)
 
 
 def write_class(
@@ -79,12 +79,12 @@ def write_class(
         entry: lines that `forward` begins with.
         defaults: whether arguments that are the same in most uses get a default.
     """
-    writer = _Writer(template, given, known, {})
+    writer = _BodyWriter(template, given, known, {})
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*given, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
-        writer = _Writer(template, given, known, {product: local})
+        writer = _BodyWriter(template, given, known, {product: local})
     parameters = _parameters(writer.arguments.used(), defaults)
     language, runs = (
         known.language,
@@ -95,7 +95,7 @@ def write_class(
     forward = Forward(language, template, writer.flags, runs, writer.inlined)
     code = Code()
     methods = code.within(f"class {name}({language.module}):")
-    methods.say("def __init__", Call("", tuple(map(Item, signature))), ":")
+    methods.say("def __init__", Bracketed("", tuple(map(Item, signature))), ":")
     for line in language.begin if language.begin or writer.body.lines else ("pass",):
         methods.deeper.line(line)
     code.lines.extend([*writer.body.lines, ""])
@@ -129,7 +129,7 @@ def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, 
     return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
 
 
-class _Writer:
+class _BodyWriter:
     """Writes a constructor's body and collects the arguments that the body needs."""
 
     def __init__(
@@ -272,7 +272,7 @@ class _Writer:
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
 
-    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Call:
+    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Bracketed:
         return use_of(self.known.classes[kind], texts, self.known.language)
 
     def _call(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
@@ -285,7 +285,7 @@ class _Writer:
         return self.known.language.made(kind, texts, None)
 
 
-def use_of(found: Class, texts: Mapping[str, Expression], language: Language) -> Call:
+def use_of(found: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
     """The call that makes a module of a generated class, from the text of each argument."""
     positional = [texts[p.name] for p in found.parameters if p.default is None]
     named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, Template, TemplatePart
-from porter.frameworks.code.text import Call, Choice, Code, Expression, call, flat
+from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, call, flat
 
 OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
 """Functions that are written between their values."""
@@ -185,7 +185,7 @@ class Forward:
     def _summed(self, part: TemplatePart, live: set[str]) -> Expression | None:
         """A sum with the pending call as one of its terms, if nothing else reads that call."""
         pending = self.pending
-        if pending is None or pending.variable in live or not isinstance(pending.expression, Call):
+        if pending is None or pending.variable in live or not isinstance(pending.expression, Bracketed):
             return None
         if self._function(part) not in OPERATORS or (part.name, None) in self.flags:
             return None

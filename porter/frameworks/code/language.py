@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.code.text import Call, Expression, Item
+from porter.frameworks.code.text import Bracketed, Expression, Item
 from porter.graph import INPUT, Node, Op, Shape, shapes
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import row_of
@@ -36,7 +36,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerStep:
     """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by
     `_pad`.
 
@@ -67,7 +67,7 @@ class Spellings:
     windowed: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]]
     pad: Callable[[Front, Site, str], Layer]
 
-    def steps(self, plan: Plan) -> list[Step]:
+    def steps(self, plan: Plan) -> list[LayerStep]:
         """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
 
         Raises:
@@ -75,7 +75,7 @@ class Spellings:
         """
         known = shapes(plan.lowered, ANY)
         taken = set(known)
-        steps: list[Step] = []
+        steps: list[LayerStep] = []
         for node in plan.lowered.nodes:
             source, inputs = known[node.source], node.inputs
             realisation = plan.realisations.get(node.path)
@@ -91,9 +91,9 @@ class Spellings:
                     layer = replace(layer, why=why)
                 elif realisation.front is not None and node.op.site is not None:
                     pad = _free(f"{node.path}_pad", taken)
-                    steps.append(Step(pad, self.pad(realisation.front, node.op.site, why), inputs))
+                    steps.append(LayerStep(pad, self.pad(realisation.front, node.op.site, why), inputs))
                     inputs = (pad,)
-            steps.append(Step(node.path, layer, inputs, node.shares))
+            steps.append(LayerStep(node.path, layer, inputs, node.shares))
         return [_noted(step, plan.notes) for step in steps]
 
     def _plain(self, node: Node, source: Shape) -> Layer:
@@ -103,7 +103,7 @@ class Spellings:
         return spelling(node.op, source)
 
 
-def _noted(step: Step, notes: Mapping[str, str]) -> Step:
+def _noted(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
     """With what code says at its node; what is said of the input stands at what reads it."""
     said = [
         notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes
@@ -185,8 +185,8 @@ class Language:
     norms: Mapping[str, Norm]
     applied: Callable[[str, Sequence[Expression]], Expression]
     made: Callable[[str, Mapping[str, Expression], str | None], Expression]
-    chained: Callable[[tuple[Item, ...], bool], Call]
-    added: Callable[[str, str, Expression], Call]
+    chained: Callable[[tuple[Item, ...], bool], Bracketed]
+    added: Callable[[str, str, Expression], Bracketed]
     got: Callable[[str], str]
     given: str = ""
     rows: bool = False

@@ -11,7 +11,7 @@ from functools import cached_property
 from keyword import iskeyword
 
 from porter.frameworks.code.classes import Class, Known, recurring_norms, use_of, write_class
-from porter.frameworks.code.language import Language, Step
+from porter.frameworks.code.language import Language, LayerStep
 from porter.frameworks.code.runs import SHORTEST, Run, whole_run
 from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
@@ -27,7 +27,7 @@ _TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", 
 
 
 def model_classes(
-    tree: Body, graph: Graph, steps: Sequence[Step], language: Language, entry: list[str]
+    tree: Body, graph: Graph, steps: Sequence[LayerStep], language: Language, entry: list[str]
 ) -> str:
     """The text of the classes and functions of a model, after the names of its norms; `forward` of the model
     begins with `entry`.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
-from porter.frameworks.code.text import Call, Code, Expression, Item, literal, spelled
+from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spelled
 from porter.graph.blocks.arguments import Value
 
 SHORTEST = 5
@@ -31,7 +31,7 @@ class _HasName(Protocol):
     def default(self) -> str | None: ...
 
 
-Use = Callable[[str, Mapping[str, Expression]], Call]
+Use = Callable[[str, Mapping[str, Expression]], Bracketed]
 Table = list[tuple[tuple[Value, ...], int]]
 """Rows of arguments, each with the number of uses that have it."""
 
@@ -48,7 +48,7 @@ class Owner:
         """Whether parts have names, in which they are counted."""
         return self.name == "self" or not self.language.rows
 
-    def add(self, code: Code, pattern: str, use: Call) -> None:
+    def add(self, code: Code, pattern: str, use: Bracketed) -> None:
         """Writes what adds the part called `pattern`."""
         added = Code(code.depth)
         added.say("", self.language.added(self.name, pattern, use))
@@ -106,7 +106,7 @@ class Run:
         self,
         code: Code,
         owner: Owner,
-        use: Callable[[Mapping[str, Expression]], Call],
+        use: Callable[[Mapping[str, Expression]], Bracketed],
         varying: Sequence[str],
     ) -> None:
         """The loop, with a table of what varies, and with the channels and the index that a use passes on to
@@ -278,7 +278,7 @@ def _repeats(code: Code, varying: Sequence[str], table: Table, special: tuple[st
 
 
 def _say_settings(code: Code, rows: Sequence[tuple[Value, ...]]) -> None:
-    code.say("settings = ", Call("", tuple(Item(_row(row)) for row in rows), "[]"))
+    code.say("settings = ", Bracketed("", tuple(Item(_row(row)) for row in rows), "[]"))
 
 
 def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:

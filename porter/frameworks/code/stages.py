@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.runs import Owner, Run
-from porter.frameworks.code.text import Call, Choice, Code, Expression, Item, expressed, flat, literal
+from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, expressed, flat, literal
 from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
@@ -17,14 +17,14 @@ class Stages:
     """A function that builds rows, and the call that builds each, by the row's name."""
 
     lines: tuple[str, ...]
-    calls: Mapping[str, Call]
+    calls: Mapping[str, Bracketed]
 
 
 def write_stages(
     name: str,
     runs: Mapping[str, Run],
     language: Language,
-    call: Callable[[str, Mapping[str, Expression]], Call],
+    call: Callable[[str, Mapping[str, Expression]], Bracketed],
 ) -> Stages | None:
     """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would
     not be simple: only the first or the last part of a row may differ.
@@ -65,7 +65,7 @@ def write_stages(
     used, use = arguments.used(), call(first.kind, texts)
     number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
     code = Code()
-    code.say(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":")
+    code.say(f"def {name}", Bracketed("", tuple(map(Item, [*used, *language.passed]))), ":")
     body = code.deeper
     body.line(f"row = {language.row}")
     begin = f"{first.start}, " if first.start else ""
@@ -136,11 +136,11 @@ def _shifted(number: Expression, by: int) -> str:
     return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
 
 
-def _call(name: str, values: Mapping[str, Value], language: Language) -> Call:
+def _call(name: str, values: Mapping[str, Value], language: Language) -> Bracketed:
     """The first argument, or `channels` and the next, by its place, the others by name."""
     places = 2 if "channels" in values else 1
     given = (
         Item(literal(value), key if place >= places else "")
         for place, (key, value) in enumerate(values.items())
     )
-    return Call(name, (*given, *language.passed_on))
+    return Bracketed(name, (*given, *language.passed_on))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.language import CHAIN, ROW, Layer
-from porter.frameworks.code.tree import Again, Body, Part
+from porter.frameworks.code.tree import Body, Part, Reuse
 from porter.graph.blocks.arguments import Value
 from porter.graph.blocks.kinds import Unlike, merged
 
@@ -111,7 +111,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
 
 def _again(parts: Mapping[int, Part], uses: int) -> str | None:
     """The part that `parts` are another call of, in each of the uses."""
-    found = {part.content.part if isinstance(part.content, Again) else None for part in parts.values()}
+    found = {part.content.part if isinstance(part.content, Reuse) else None for part in parts.values()}
     if found != {None} and (len(found) > 1 or len(parts) < uses):
         raise Unlike
     return found.pop()
@@ -137,7 +137,7 @@ def _kind(part: Part, classes: ClassUses) -> str:
     content = part.content
     if isinstance(content, Layer):
         return content.kind
-    if isinstance(content, Again):
+    if isinstance(content, Reuse):
         return f"{content.part} again"
     if content.block is None:
         return ROW if content.row else CHAIN
@@ -178,7 +178,7 @@ def _alternative(
     values: dict[str, dict[int, Value]] = {}
     for use, part in parts.items():
         content = part.content
-        if isinstance(content, Again):
+        if isinstance(content, Reuse):
             continue
         given = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
         for slot, value in given.items():

@@ -13,7 +13,7 @@ INDENT = "    "
 
 
 @dataclass(frozen=True)
-class Call:
+class Bracketed:
     """A call, a list or a tuple: `head`, the opening bracket, items, the closing bracket."""
 
     head: str
@@ -30,7 +30,7 @@ class Choice:
     no: Expression
 
 
-Expression = str | Call | Choice
+Expression = str | Bracketed | Choice
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Item:
     comment: str = ""
 
 
-def call(head: str, *values: Expression, **keywords: Expression) -> Call:
-    return Call(
+def call(head: str, *values: Expression, **keywords: Expression) -> Bracketed:
+    return Bracketed(
         head, (*(Item(value) for value in values), *(Item(value, key) for key, value in keywords.items()))
     )
 
@@ -61,7 +61,7 @@ def spelled(value: Value) -> Expression:
     axis stays a tuple.
     """
     if isinstance(value, tuple) and len(value) > 2 and any(isinstance(number, float) for number in value):
-        return Call("", tuple(Item(literal(number)) for number in value), "[]")
+        return Bracketed("", tuple(Item(literal(number)) for number in value), "[]")
     return literal(value)
 
 
@@ -138,7 +138,7 @@ class Code:
         if len(items) == 1:
             self.say(prefix, items[0], suffix)
         else:
-            several = Call("", tuple(map(Item, items)))
+            several = Bracketed("", tuple(map(Item, items)))
             self.say(prefix, bare if self.fits(prefix + bare + suffix) else several, suffix)
 
     def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
@@ -151,7 +151,7 @@ class Code:
             inner.say("else ", choice.no)
         self.line(f"){suffix}")
 
-    def _say_call(self, prefix: str, call: Call, suffix: str) -> None:
+    def _say_call(self, prefix: str, call: Bracketed, suffix: str) -> None:
         inner = self.within(prefix + call.head + call.brackets[0])
         items = [_flat_item(item) for item in call.items]
         together = None if None in items else ", ".join(filter(None, items))

@@ -11,8 +11,8 @@ from keyword import iskeyword
 
 from porter.base.errors import GraphError
 from porter.filegraph.names import Names
-from porter.frameworks.code.language import Language, Layer, Step
-from porter.graph import INPUT, Graph, Scope
+from porter.frameworks.code.language import Language, Layer, LayerStep
+from porter.graph import INPUT, BlockScope, Graph
 
 ENTRY = ""
 """The name of a body's own input among its parts. A further input of the whole model has the name of its
@@ -22,7 +22,7 @@ _ARGUMENT = "="
 
 
 @dataclass(frozen=True)
-class Again:
+class Reuse:
     """Another call of a part, by its name; by its path, while names are not known."""
 
     part: str
@@ -37,7 +37,7 @@ class Part:
     """
 
     name: str
-    content: Layer | Body | Again
+    content: Layer | Body | Reuse
     inputs: tuple[str, ...]
 
 
@@ -74,7 +74,7 @@ class Body:
                 yield from part.content.bodies()
 
 
-def make_tree(graph: Graph, steps: Sequence[Step], language: Language) -> Body:
+def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> Body:
     """The whole model. A container with several inputs or outputs is not a module: its members become its
     parent's. So do those of which one is called elsewhere too, unless the whole container is.
 
@@ -103,7 +103,7 @@ def _further(graph: Graph, language: Language) -> dict[str, str]:
     return {each.path: taken.take(each.path.replace("/", "_")) for each in graph.further_inputs}
 
 
-def _without_reshapes(graph: Graph, steps: Sequence[Step], language: Language) -> list[Step]:
+def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Language) -> list[LayerStep]:
     """The steps without those that make a map of a global pool's features again, if nothing else reads these:
     the pool keeps it.
     """
@@ -133,26 +133,26 @@ def _without_reshapes(graph: Graph, steps: Sequence[Step], language: Language) -
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _PlacedPart:
     """A part whose inputs are still paths, with its own path and the place of its first step in the graph."""
 
     name: str
     path: str
-    content: Layer | Body | Again
+    content: Layer | Body | Reuse
     inputs: tuple[str, ...]
     output: str
     place: int
 
 
 class _Nesting:
-    def __init__(self, graph: Graph, steps: Sequence[Step], language: Language) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[LayerStep], language: Language) -> None:
         self.language = language
-        self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
+        self.scopes: dict[str, BlockScope] = {scope.path: scope for scope in graph.scopes}
         self.single = _in_one_place(self.scopes)
         self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph, language).items()}
         self.places = {step.path: place for place, step in enumerate(steps)}
         self.steps = {step.path: step for step in steps}
-        self.inside: dict[str, list[Step]] = {}
+        self.inside: dict[str, list[LayerStep]] = {}
         """The steps in each container, by its path."""
         for step in steps:
             for end in (place.start() for place in re.finditer("/", step.path)):
@@ -165,32 +165,32 @@ class _Nesting:
             for source in step.inputs:
                 self.readers.setdefault(source, set()).add(step.path)
 
-    def body(self, prefix: str, steps: list[Step], source: str, outputs: Sequence[str]) -> Body:
+    def body(self, prefix: str, steps: list[LayerStep], source: str, outputs: Sequence[str]) -> Body:
         placed = self._placed(prefix, steps)
         names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
         called = {part.path: part.name for part in placed}
         parts = tuple(
             Part(
                 part.name,
-                Again(called[part.content.part]) if isinstance(part.content, Again) else part.content,
+                Reuse(called[part.content.part]) if isinstance(part.content, Reuse) else part.content,
                 tuple(names[path] for path in part.inputs),
             )
             for part in placed
         )
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
-    def _placed(self, prefix: str, steps: list[Step]) -> list[_Placed]:
-        groups: dict[str, list[Step]] = {}
+    def _placed(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
+        groups: dict[str, list[LayerStep]] = {}
         for step in steps:
             groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
-        found: list[_Placed] = []
+        found: list[_PlacedPart] = []
         for name, members in groups.items():
             path = prefix + name
             itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
             for step in itself:
-                content = step.layer if step.shares is None else Again(step.shares)
-                found.append(_Placed(name, path, content, step.inputs, path, self.places[path]))
+                content = step.layer if step.shares is None else Reuse(step.shares)
+                found.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
             module = None if itself or not inside else self._module(path, inside)
             if module is not None:
                 found.append(replace(module, name=name))
@@ -200,7 +200,7 @@ class _Nesting:
                 ]
         return sorted(found, key=lambda part: part.place)
 
-    def _module(self, path: str, steps: list[Step]) -> _Placed | None:
+    def _module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
         within = {step.path for step in steps}
         sources = {source for step in steps for source in step.inputs} - within
         outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
@@ -212,7 +212,7 @@ class _Nesting:
             return None
         if called != path:
             first = self._module(called, self.inside[called])
-            return first and _Placed("", path, Again(called), (source,), output, place)
+            return first and _PlacedPart("", path, Reuse(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
         scope, chain, row = (
             self.scopes.get(path),
@@ -225,20 +225,20 @@ class _Nesting:
             return None
         elif len(body.parts) == 1 and self._has_no_tensors(body.parts[0].content):
             part = body.parts[0]
-            return _Placed("", path, part.content, (source,), output, place)
+            return _PlacedPart("", path, part.content, (source,), output, place)
         else:
             body = (
                 replace(body, row=True)
                 if self.language.rows and _is_numbered(body.parts)
                 else _with_rows(body, self.language)
             )
-        return _Placed("", path, body, (source,), output, place)
+        return _PlacedPart("", path, body, (source,), output, place)
 
-    def _has_no_tensors(self, content: Layer | Body | Again) -> bool:
+    def _has_no_tensors(self, content: Layer | Body | Reuse) -> bool:
         """Whether the names of its tensors are the same with and without a module around it."""
         return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
-    def _called(self, path: str, steps: Sequence[Step]) -> str | None:
+    def _called(self, path: str, steps: Sequence[LayerStep]) -> str | None:
         """The container whose module `steps`, those of the container `path`, are a call of: its own where
         none of its layers is called elsewhere; None where only parts of it are.
         """
@@ -285,7 +285,7 @@ class _Nesting:
         ]
 
 
-def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
+def _in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
     """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no
     class of its own.
     """
@@ -306,7 +306,7 @@ def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
 def _is_chain(body: Body, language: Language) -> bool:
     before = ENTRY
     for part in body.parts:
-        function = isinstance(part.content, Again) or (
+        function = isinstance(part.content, Reuse) or (
             isinstance(part.content, Layer) and part.content.kind in language.functions
         )
         if part.inputs != (before,) or function or "." in part.name:
@@ -347,7 +347,7 @@ def _with_rows(body: Body, language: Language) -> Body:
     if not language.rows:
         return body
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
-    again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Again)}
+    again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Reuse)}
     names, rows, parts = {part.name for part in body.parts}, dict[str, str](), list[Part]()
     for word, group in groupby(body.parts, lambda part: _word(part.name)):
         members = list(group)

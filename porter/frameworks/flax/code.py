@@ -15,7 +15,7 @@ from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
 from porter.frameworks.code.model import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import definitions, needed
-from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
 from porter.graph import INPUT, axes_text
@@ -82,7 +82,9 @@ _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes so
 def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     """A function of FUNCTIONS applied to values."""
     if function == "concat":
-        return Call("jnp.concatenate", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis")))
+        return Bracketed(
+            "jnp.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
+        )
     if function in OPERATORS:
         return OPERATORS[function].join(
             f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
@@ -92,7 +94,7 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
 
 def _called(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
-) -> Call:
+) -> Bracketed:
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     first = (
         _POSITIONAL.get(kind, ())
@@ -112,11 +114,15 @@ def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expre
     return call("partial", kind, **named) if named else kind
 
 
-def _chained(items: tuple[Item, ...], row: bool) -> Call:
+def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
-    return Call("nnx.Sequential", tuple(Item(item.value) for item in items)) if row else Call("Layers", items)
+    return (
+        Bracketed("nnx.Sequential", tuple(Item(item.value) for item in items))
+        if row
+        else Bracketed("Layers", items)
+    )
 
 
 _OWN_LAYERS = definitions("porter.frameworks.flax", "layers.py")

@@ -36,7 +36,7 @@ _JOINED: Mapping[str, Callable[..., Any]] = {
 }
 
 
-class Program:
+class Computation:
     """What a GraphModule computes from its layers. Two of them are never equal, so that jit compiles each for
     itself.
     """
@@ -110,7 +110,7 @@ class GraphModule(nnx.Module):
     """
 
     def __init__(self, plan: Plan, dtype: Dtype, rngs: nnx.Rngs) -> None:
-        self.program = nnx.static(Program(plan, dtype))
+        self.program = nnx.static(Computation(plan, dtype))
         for step in self.program.steps:
             if step.layer.kind in WITH_TENSORS and step.shares is None:
                 _put(

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 
-from porter.frameworks.onnx.maker import NodeMaker, OnnxNode
+from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.graph import ops
 
 
-def rearrange(node: OnnxNode[ops.Rearrange]) -> None:
+def rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
     """A Reshape, a Transpose and a Reshape, of which those that do nothing are left out."""
     source, moves = node.source, node.op.moves
     parts = moves.parts(node.maker.shapes[source])
@@ -81,7 +81,7 @@ def _reshape(
     )
 
 
-def attention(node: OnnxNode[ops.Attention]) -> None:
+def attention(node: OnnxSpelled[ops.Attention]) -> None:
     """The plain ops: the heads, their products, the softmax, the mixture."""
     parts, rank = list(node.inputs), len(node.maker.shapes[node.source])
     if len(parts) == 1:
@@ -106,7 +106,7 @@ def attention(node: OnnxNode[ops.Attention]) -> None:
     node.result("Reshape", turned, node.integers("joined", *kept, -1))
 
 
-def matmul(node: OnnxNode[ops.MatMul]) -> None:
+def matmul(node: OnnxSpelled[ops.MatMul]) -> None:
     """MatMul, of which the second value may be turned."""
     first, second = node.inputs
     if node.op.transpose:
@@ -116,7 +116,7 @@ def matmul(node: OnnxNode[ops.MatMul]) -> None:
     node.result("MatMul", first, second)
 
 
-def tokens(node: OnnxNode[ops.Tokens]) -> None:
+def tokens(node: OnnxSpelled[ops.Tokens]) -> None:
     """The tokens are stretched to the images by adding them to zeros of that shape."""
     images = node.maker.cut(
         node.part("images"),

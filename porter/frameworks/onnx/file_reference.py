@@ -26,7 +26,7 @@ from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Alone
 from porter.frameworks.images import beside, in_parts
 from porter.frameworks.onnx.double import make_rounding
-from porter.frameworks.onnx.model import Model, replay_model, run_model, run_part
+from porter.frameworks.onnx.model import ModelParts, replay_model, run_model, run_part
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
@@ -201,7 +201,7 @@ class OnnxRunner:
         ]
 
     @cached_property
-    def _model(self) -> Model:
+    def _model(self) -> ModelParts:
         """The model in this number type."""
         onnx = import_onnx()
         model = onnx.ModelProto()
@@ -229,7 +229,7 @@ class OnnxRunner:
         for value in model.graph.input:
             value.type.tensor_type.elem_type = kind
         del model.graph.value_info[:]
-        return Model(model, tensors)
+        return ModelParts(model, tensors)
 
     def _retype(self, node: Any) -> None:
         """Gives the real numbers that a node states, in branches too, this number type."""

@@ -160,7 +160,7 @@ class NodeMaker:
 
 
 @dataclass(frozen=True)
-class OnnxNode(Spelled[NodeMaker, OpT]):
+class OnnxSpelled(Spelled[NodeMaker, OpT]):
     """A node that nodes of ONNX say, and constants under its name."""
 
     def integers(self, ending: str, *numbers: int) -> str:

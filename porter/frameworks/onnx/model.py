@@ -15,7 +15,7 @@ from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
 from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
-from porter.frameworks.onnx.maker import NodeMaker, OnnxNode
+from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
@@ -33,7 +33,7 @@ EXTERNAL = 1
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelParts:
     """A model and its tensors.
 
     Attributes:
@@ -53,7 +53,7 @@ class Model:
         return [tensor for tensor in self.proto.graph.initializer if tensor.name in self.tensors]
 
 
-def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> Model:
+def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
     """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every
     value.
 
@@ -79,7 +79,7 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> Model:
         drawn.initializer.add(name=name, dims=array.shape, data_type=number)
     proto = onnx.helper.make_model(drawn, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR)
     shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
-    return Model(shaped, stored, maker.exact)
+    return ModelParts(shaped, stored, maker.exact)
 
 
 def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
@@ -104,7 +104,7 @@ def _made(
     taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
     for node in plan.lowered.nodes:
-        said = OnnxNode[Op](maker, node, node.op, node.path)
+        said = OnnxSpelled[Op](maker, node, node.op, node.path)
         if isinstance(node.op, Conv | MaxPool | AvgPool):
             windowed(said, plan.realisations[node.path])
         else:
@@ -152,7 +152,7 @@ def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
         tensor.external_data.add(key=key, value=str(value))
 
 
-def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
     """What runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the model's
     tensors.
 
@@ -172,14 +172,14 @@ def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: 
     return make_session(proto, model.tensors, optimised=optimised)
 
 
-def replay_model(model: Model, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
+def replay_model(model: ModelParts, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
     """See porter.frameworks.onnx.double.replay."""
     proto = import_onnx().ModelProto()
     proto.CopyFrom(model.proto)
     return replay(_taking_tensors(proto, model.tensors), model.tensors, values)
 
 
-def run_part(model: Model, given: NamedArrays, wanted: str) -> Array | None:
+def run_part(model: ModelParts, given: NamedArrays, wanted: str) -> Array | None:
     """The value called `wanted` that ONNX's reference implementation makes of `given` ones and of the model's
     tensors; None if it needs another value.
     """

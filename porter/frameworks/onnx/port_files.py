@@ -15,7 +15,7 @@ from porter.files import digest
 from porter.formats.onnx.proto import import_onnx, read_message
 from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, tensor_names
-from porter.frameworks.onnx.model import Model, make_model, state_place
+from porter.frameworks.onnx.model import ModelParts, make_model, state_place
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
 
@@ -61,7 +61,7 @@ def write(
     return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if beside else 1]}
 
 
-def _write_beside(path: Path, model: Model) -> None:
+def _write_beside(path: Path, model: ModelParts) -> None:
     """Writes the tensors one after the other, and says in the model where each is."""
     with path.open("wb") as file:
         for tensor in model.stored:

@@ -18,7 +18,7 @@ from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
 from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.images import as_taken, expect_fit, expect_inputs
-from porter.frameworks.onnx.model import Model, make_model, run_model
+from porter.frameworks.onnx.model import ModelParts, make_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
 
@@ -28,7 +28,7 @@ class OnnxModel:
     """A plan's model. Each set of values to give is a session of its own."""
 
     plan: Plan = field(repr=False)
-    model: Model = field(repr=False)
+    model: ModelParts = field(repr=False)
     dtype: Dtype
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.onnx.maker import OnnxNode
+from porter.frameworks.onnx.maker import OnnxSpelled
 from porter.frameworks.onnx.spellings import lacks
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Capabilities, Convention, Front, Pads, Realisation, less, output_size
@@ -33,7 +33,7 @@ _AUTOMATIC = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}
 
 
-def windowed(node: OnnxNode[Any], realisation: Realisation) -> None:
+def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     """Adds the nodes of a windowed node.
 
     Raises:
@@ -49,7 +49,7 @@ def windowed(node: OnnxNode[Any], realisation: Realisation) -> None:
     node.result("Div", sums, share)
 
 
-def _attributes(node: OnnxNode[Conv | MaxPool | AvgPool], realisation: Realisation) -> dict[str, Any]:
+def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realisation) -> dict[str, Any]:
     """Those that are not at their default."""
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
@@ -80,7 +80,7 @@ def _attributes(node: OnnxNode[Conv | MaxPool | AvgPool], realisation: Realisati
     return {name: value for name, (value, needed) in stated.items() if needed}
 
 
-def _rounds_up(node: OnnxNode[Conv | MaxPool | AvgPool], native: Convention) -> bool:
+def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) -> bool:
     """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23
     infers shapes with it: there rounding down finds as many.
     """
@@ -99,7 +99,7 @@ def _rounds_up(node: OnnxNode[Conv | MaxPool | AvgPool], native: Convention) -> 
     return up == every
 
 
-def _padded(node: OnnxNode[Any], front: Front, ending: str, source: str, fill: float) -> str:
+def _padded(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill: float) -> str:
     """The value of a pad layer."""
     pad = replace(node, name=node.part(ending))
     if front.rule == "explicit":
@@ -107,7 +107,7 @@ def _padded(node: OnnxNode[Any], front: Front, ending: str, source: str, fill: f
     return node.maker.pad_by(pad.name, source, _amounts(pad, front, source), fill)
 
 
-def _amounts(pad: OnnxNode[Any], front: Front, source: str) -> str:
+def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
     """The pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input, shared
     out by halves.
     """
@@ -124,7 +124,7 @@ def _amounts(pad: OnnxNode[Any], front: Front, source: str) -> str:
     return pad.step("amounts", "Concat", *both, axis=0)
 
 
-def _mask(node: OnnxNode[Any], front: Front, counted: Pads) -> str:
+def _mask(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:
     """One over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
     size = node.step("size", "Shape", node.source, start=2, end=4)
     shape = node.step("cells_shape", "Concat", node.integers("ones", 1, 1), size, axis=0)

@@ -13,11 +13,11 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.formats.onnx import plain
 from porter.frameworks.onnx import arrays
-from porter.frameworks.onnx.maker import OnnxNode
+from porter.frameworks.onnx.maker import OnnxSpelled
 from porter.graph import Op, ops
 from porter.graph.ops import Function, Side, channels_axis, is_map, row_of
 
-Spelling: TypeAlias = Callable[[OnnxNode[Any]], object]
+Spelling: TypeAlias = Callable[[OnnxSpelled[Any]], object]
 
 _REDUCTIONS: Mapping[Function, str] = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}
 _END = (1 << 63) - 1
@@ -31,7 +31,7 @@ def _plain(
     return lambda node: node.result(kind, *node.inputs, *node.trained(*roles), **attributes(node.op))
 
 
-def _pairwise(kind: str, node: OnnxNode[Op]) -> None:
+def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
     """A node of two values for each value after the first."""
     *before, last = node.inputs
 
@@ -41,7 +41,7 @@ def _pairwise(kind: str, node: OnnxNode[Op]) -> None:
     node.result(kind, reduce(joined, before), last)
 
 
-def _reduce(node: OnnxNode[ops.Reduce]) -> None:
+def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
     axes, keepdims = (
         node.integers("axes", 1 + node.op.over),
         {"keepdims": 0} if node.op.of_arrays else {},
@@ -49,7 +49,7 @@ def _reduce(node: OnnxNode[ops.Reduce]) -> None:
     node.result(_REDUCTIONS[node.op.function], *node.inputs, axes, **keepdims)
 
 
-def _transposed(node: OnnxNode[ops.ConvTranspose]) -> None:
+def _transposed(node: OnnxSpelled[ops.ConvTranspose]) -> None:
     """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
     op = node.op
     window, path = op.window, node.path
@@ -73,7 +73,7 @@ def _transposed(node: OnnxNode[ops.ConvTranspose]) -> None:
         node.result("Add", padded, bias)
 
 
-def _layer_norm(node: OnnxNode[ops.LayerNorm]) -> None:
+def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
     """LayerNormalization is over the last axes."""
     source, trained = node.source, node.trained("gamma", "beta")
     if not is_map(node.shape):
@@ -84,7 +84,7 @@ def _layer_norm(node: OnnxNode[ops.LayerNorm]) -> None:
     node.result("Transpose", normed, perm=(0, 3, 1, 2))
 
 
-def _rms_norm(node: OnnxNode[ops.RmsNorm]) -> None:
+def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
     """ONNX has one of its own since opset 23."""
     source = node.source
     axes = node.integers("axes", 1 + channels_axis(node.shape))
@@ -97,7 +97,7 @@ def _rms_norm(node: OnnxNode[ops.RmsNorm]) -> None:
         node.result("Mul", normed, *node.trained("gamma"))
 
 
-def _group_norm(node: OnnxNode[ops.GroupNorm]) -> None:
+def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
     """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the
     groups.
     """
@@ -126,13 +126,13 @@ def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
     return {"size": op.size, **{key: float(value) for key, value in numbers.items()}}
 
 
-def _channel_scale(node: OnnxNode[ops.ChannelScale]) -> None:
+def _channel_scale(node: OnnxSpelled[ops.ChannelScale]) -> None:
     scaled = node.step("scaled" if node.op.bias else "", "Mul", *node.inputs, *node.trained("gamma"))
     if node.op.bias:
         node.result("Add", scaled, *node.trained("beta"))
 
 
-def _affine(node: OnnxNode[ops.Affine]) -> None:
+def _affine(node: OnnxSpelled[ops.Affine]) -> None:
     ends, source = (1, 1) if is_map(node.shape) else (), node.source
     scale, offset = (
         np.reshape(values, (-1, *ends) if len(values) > 1 else ())
@@ -146,25 +146,25 @@ def _affine(node: OnnxNode[ops.Affine]) -> None:
     node.result("Add", source, node.numbers("offset", offset))
 
 
-def _clip(node: OnnxNode[ops.Clip]) -> None:
+def _clip(node: OnnxSpelled[ops.Clip]) -> None:
     node.result("Clip", *node.inputs, node.scalar("min", node.op.low), node.scalar("max", node.op.high))
 
 
-def _power(node: OnnxNode[ops.Power]) -> None:
+def _power(node: OnnxSpelled[ops.Power]) -> None:
     node.result("Pow", *node.inputs, node.scalar("exponent", node.op.exponent))
 
 
-def _over_channels(kind: str, node: OnnxNode[Op]) -> None:
+def _over_channels(kind: str, node: OnnxSpelled[Op]) -> None:
     node.result(kind, *node.inputs, axis=1 + channels_axis(node.shape))
 
 
-def _step(node: OnnxNode[ops.Step]) -> None:
+def _step(node: OnnxSpelled[ops.Step]) -> None:
     kind = "GreaterOrEqual" if node.op.inclusive else "Greater"
     above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
     node.result("CastLike", above, *node.inputs)
 
 
-def _softplus(node: OnnxNode[ops.Softplus]) -> None:
+def _softplus(node: OnnxSpelled[ops.Softplus]) -> None:
     source = node.source
     if not node.op.cut:
         node.result("Softplus", source)
@@ -173,14 +173,14 @@ def _softplus(node: OnnxNode[ops.Softplus]) -> None:
     node.result("Where", over, source, node.step("smooth", "Softplus", source))
 
 
-def _flatten(node: OnnxNode[ops.Flatten]) -> None:
+def _flatten(node: OnnxSpelled[ops.Flatten]) -> None:
     source = node.source
     if node.op.order == "HWC" and (node.op.rows, node.op.columns) != (1, 1):
         source = node.step("channels_last", "Transpose", source, perm=(0, 2, 3, 1))
     node.result("Flatten", source)
 
 
-def _extend_map(node: OnnxNode[ops.ExtendMap]) -> None:
+def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
     path, source = node.path, node.source
     if node.op.mode != "symmetric":
         node.maker.pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
@@ -202,7 +202,7 @@ def _extend_map(node: OnnxNode[ops.ExtendMap]) -> None:
         source = node.maker.add("Concat", name, *parts, axis=axis)
 
 
-def _crop(node: OnnxNode[ops.Crop]) -> None:
+def _crop(node: OnnxSpelled[ops.Crop]) -> None:
     cells, steps = node.op.cuts.values(), [each.step or 1 for each in node.op.cuts.values()]
     ends = [
         _END * (1 if step > 0 else -1) if each.stop is None else each.stop
@@ -212,13 +212,13 @@ def _crop(node: OnnxNode[ops.Crop]) -> None:
     node.maker.cut(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
 
 
-def _pad(node: OnnxNode[ops.Pad]) -> None:
+def _pad(node: OnnxSpelled[ops.Pad]) -> None:
     before, after = zip(*node.op.ends.values(), strict=True)
     amounts = node.integers("pads", *before, *after)
     node.maker.pad_by(node.path, node.source, amounts, node.op.fill, axes=[1 + axis for axis in node.op.ends])
 
 
-def _channel_shuffle(node: OnnxNode[ops.ChannelShuffle]) -> None:
+def _channel_shuffle(node: OnnxSpelled[ops.ChannelShuffle]) -> None:
     """In between, the cells are one axis, so that no size has to be known."""
     channels = node.shape[0] or 0
     sizes = node.integers("groups", 0, node.op.groups, channels // node.op.groups, -1)
@@ -227,14 +227,14 @@ def _channel_shuffle(node: OnnxNode[ops.ChannelShuffle]) -> None:
     node.result("Reshape", turned, node.step("shape", "Shape", node.source))
 
 
-def _upsample(node: OnnxNode[ops.Upsample]) -> None:
+def _upsample(node: OnnxSpelled[ops.Upsample]) -> None:
     scales = node.maker.name(f"{node.path}.scales")
     node.maker.constants[scales] = np.array((1, 1, node.op.rows, node.op.columns), np.float32)
     how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     node.result("Resize", *node.inputs, "", scales, **how)
 
 
-def _dense(node: OnnxNode[ops.Dense]) -> None:
+def _dense(node: OnnxSpelled[ops.Dense]) -> None:
     """Gemm is of matrices; over an array's channels it is a product with the kernel turned."""
     if len(node.shape) == 1:
         node.result("Gemm", *node.inputs, *node.trained("kernel", "bias"), transB=1)
@@ -245,7 +245,7 @@ def _dense(node: OnnxNode[ops.Dense]) -> None:
         node.result("Add", product, *node.trained("bias"))
 
 
-def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
+def _resize(node: OnnxSpelled[ops.Resize | ops.ResizeLike]) -> None:
     """Resize, of rows and columns; its scales are float32."""
     op = node.op
     how: dict[str, Any] = {"mode": op.mode, "coordinate_transformation_mode": op.coordinates, "axes": (2, 3)}
@@ -273,7 +273,7 @@ _HALVES: Mapping[Side, int] = {"start": 2, "both": 1}
 """So many halves of the cells lie before a map's own."""
 
 
-def _as_large(node: OnnxNode[ops.AsLarge]) -> None:
+def _as_large(node: OnnxSpelled[ops.AsLarge]) -> None:
     """By Pad, or by Slice, with what is computed of the sizes of both maps."""
     op, (source, like) = node.op, node.inputs
     own, wanted = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))

@@ -13,19 +13,19 @@ from porter.base.dtypes import Array
 from porter.frameworks.tf.ports.layers import resize, resize_by_operations
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.model import Spelling
-from porter.frameworks.tf.ports.statement import Symbol
+from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import Op, ops
 
 
-def _add(node: KerasNode[ops.AddArray], array: Array) -> Symbol:
+def _add(node: KerasNode[ops.AddArray], array: Array) -> CallValue:
     return node.operation("add", node.value, array[None])
 
 
-def _multiply(node: KerasNode[ops.MultiplyArray], array: Array) -> Symbol:
+def _multiply(node: KerasNode[ops.MultiplyArray], array: Array) -> CallValue:
     return node.operation("multiply", node.value, array[None])
 
 
-def _tokens(node: KerasNode[ops.Tokens], array: Array) -> Symbol:
+def _tokens(node: KerasNode[ops.Tokens], array: Array) -> CallValue:
     """Zeros before the array's tokens, to which the trained ones are added."""
     whole = node.step("room", "pad", node.value, ((0, 0), (node.op.count, 0), (0, 0)))
     first = node.step("zeros", "getitem", whole, (slice(None), slice(None, node.op.count)))
@@ -33,12 +33,12 @@ def _tokens(node: KerasNode[ops.Tokens], array: Array) -> Symbol:
     return node.layer("Concatenate", [tokens, node.value], axis=1)
 
 
-def _softplus(node: KerasNode[ops.Softplus]) -> Symbol:
+def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
     """max(x, 0) + log(1 + exp(-abs(x))), which a cut does not change in float32. TensorFlow Lite has no
     operator for Keras's: the converter makes log(exp(x) + 1) of it, which is infinite above 88.
     """
 
-    def step(function: str, *operands: Any) -> Symbol:
+    def step(function: str, *operands: Any) -> CallValue:
         return node.step(function, function, *operands)
 
     near = step("exp", step("negative", step("absolute", node.value)))
@@ -46,7 +46,7 @@ def _softplus(node: KerasNode[ops.Softplus]) -> Symbol:
     return node.operation("add", node.under("relu").layer("ReLU"), rest)
 
 
-def _resize(node: KerasNode[ops.Resize]) -> Symbol:
+def _resize(node: KerasNode[ops.Resize]) -> CallValue:
     """Keras's UpSampling2D asks whether the new size is above 0, which no graph of an open size answers."""
     spelling = resize_by_operations if None in node.value.shape[1:3] and not node.op.size else resize
     return spelling(node)

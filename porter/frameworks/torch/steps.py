@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.code.language import Layer, Spellings, Step
+from porter.frameworks.code.language import Layer, LayerStep, Spellings
 from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, constant_pad, pair
 from porter.graph import Op
 from porter.graph.plan import Plan
@@ -33,7 +33,7 @@ _FORGOTTEN = frozenset(
 """Kinds whose value is new memory, and which keep no hold of it."""
 
 
-def make_steps(plan: Plan) -> tuple[Step, ...]:
+def make_steps(plan: Plan) -> tuple[LayerStep, ...]:
     """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
 
     Raises:
@@ -42,7 +42,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
     return _in_place(_SPELLINGS.steps(plan), plan.lowered.outputs)
 
 
-def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
+def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[LayerStep, ...]:
     """Lets activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet
     v2's time went into new memory. What computes the value does not need it for its gradient, so that the
     model can be trained.

@@ -11,7 +11,7 @@ from porter.graph.blocks.kinds import with_blocks
 from porter.graph.blocks.modules import has_modules, modules
 from porter.graph.blocks.outline import Group, Leaf, distinct, outline
 from porter.graph.blocks.rows import paired, renumbered
-from porter.graph.graph import Graph, Node, Scope, tensor_shapes, with_own_tensors
+from porter.graph.graph import BlockScope, Graph, Node, tensor_shapes, with_own_tensors
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ def _placed(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:
             yield prefix + member.name, member.node
 
 
-def _scopes(group: Group, prefix: str) -> Iterator[Scope]:
+def _scopes(group: Group, prefix: str) -> Iterator[BlockScope]:
     for member in group.members:
         if isinstance(member, Group):
             path = prefix + member.name
             if member.block is not None:
-                yield Scope(path, member.block, {})
+                yield BlockScope(path, member.block, {})
             yield from _scopes(member, f"{path}/")

@@ -20,7 +20,7 @@ DEEP = 3
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _NodeParts:
     """A node and the parts of its layer's name, from some module on."""
 
     node: Node
@@ -44,7 +44,7 @@ def modules(graph: Graph, names: Mapping[str, str]) -> Group:
     around = {own[:end] for own in parts.values() for end in range(1, len(own))}
     # A layer that has the name of a module is in it: the trained scale of a block.
     nodes = [
-        _Placed(graph.by_path[path], (*own, "") if own in around else own) for path, own in parts.items()
+        _NodeParts(graph.by_path[path], (*own, "") if own in around else own) for path, own in parts.items()
     ]
     return Group("", distinct(_Modules(graph).members(nodes)))
 
@@ -60,7 +60,7 @@ class _Modules:
             for source in node.inputs:
                 self.readers.setdefault(source, set()).add(node.path)
 
-    def members(self, nodes: Sequence[_Placed]) -> list[Leaf | Group]:
+    def members(self, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:
         found: list[Leaf | Group] = []
         for label, run in groupby(
             nodes, key=lambda placed: placed.parts[0] if len(placed.parts) > 1 else None
@@ -80,7 +80,7 @@ class _Modules:
             for member in found
         ]
 
-    def _module(self, label: str, nodes: Sequence[_Placed]) -> list[Leaf | Group]:
+    def _module(self, label: str, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:
         """A module as one group; as its members, where it only holds numbered ones or has several inputs or
         outputs.
         """
@@ -92,7 +92,7 @@ class _Modules:
             return [replace(member, name=f"{name}{_joined(member)}") for member in inner]
         return [Group(name, distinct(inner), module=True, counted=label.isdigit(), stage=_has_row(inner))]
 
-    def _is_region(self, nodes: Sequence[_Placed]) -> bool:
+    def _is_region(self, nodes: Sequence[_NodeParts]) -> bool:
         """Whether nodes read one value of others, and others read one of theirs."""
         within = {placed.node.path for placed in nodes}
         sources = {source for placed in nodes for source in placed.node.inputs if source not in within}
@@ -129,7 +129,7 @@ def _joined(member: Leaf | Group) -> str:
     return f"_{member.name}"
 
 
-def _leaves(nodes: Sequence[_Placed]) -> Iterator[Leaf]:
+def _leaves(nodes: Sequence[_NodeParts]) -> Iterator[Leaf]:
     """Layers by their own names; those without one, and those that are only numbered, by what they
     compute.
     """

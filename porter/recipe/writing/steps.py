@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.graph import INPUT, Graph, Scope, channels_of
+from porter.graph import INPUT, BlockScope, Graph, channels_of
 from porter.graph.blocks.arguments import Value as Plain
 from porter.graph.blocks.kinds import Unlike
 from porter.recipe.expressions import Value
 from porter.recipe.steps import NORM, NORMED, OPERATIONS
 from porter.recipe.writing.operations import spelled, usual_padding
 from porter.recipe.writing.rows import with_rows
-from porter.recipe.writing.template import Line, Template, Use, UseStep
+from porter.recipe.writing.template import BlockTemplate, Line, Use, UseStep
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
         options: the recipe's, whose `bn_` options are the defaults of batch norms.
     """
     drafting = _Drafting(graph, options)
-    steps = Template([drafting.use("")]).steps
+    steps = BlockTemplate([drafting.use("")]).steps
     parameters = {name: block.parameters for name, block in drafting.blocks.items()}
     blocks = {name: replace(block, steps=_with_norms(block.steps)) for name, block in drafting.blocks.items()}
     return Drafted(_with_norms(with_rows(steps, parameters)), blocks)
@@ -68,7 +68,7 @@ def with_arguments(graph: Graph) -> Graph:
     """The graph, whose scopes have what its blocks' uses are given."""
     drafting = _Drafting(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
     drafting.use("")
-    scopes = (Scope(path, *drafting.given[path]) for path in drafting.scopes)
+    scopes = (BlockScope(path, *drafting.given[path]) for path in drafting.scopes)
     return replace(graph, scopes=tuple(scopes))
 
 
@@ -145,7 +145,7 @@ class _Drafting:
                 self._write(f"{block}_{number + 1}", group)
 
     def _write(self, name: str, uses: Mapping[str, Use]) -> None:
-        template = Template(list(uses.values()))
+        template = BlockTemplate(list(uses.values()))
         defaults = template.defaults
         self.blocks[name] = BlockLines(
             {key: defaults.get(key) for key in template.parameters}, template.steps

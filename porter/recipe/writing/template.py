@@ -47,7 +47,7 @@ class Use:
     channels: int
 
 
-class Template:
+class BlockTemplate:
     """The steps of a block.
 
     Attributes:

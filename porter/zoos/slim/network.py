@@ -21,7 +21,7 @@ from porter.zoos.implementation import Build, BuildRequest, Implementation, expe
 
 
 @dataclass(frozen=True)
-class Network:
+class SlimNetwork:
     """The network that code put into the current graph.
 
     Attributes:
@@ -37,7 +37,7 @@ class Network:
     points: Mapping[str, str]
 
 
-Construct = Callable[[str, Any, int], Network]
+Construct = Callable[[str, Any, int], SlimNetwork]
 """Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a
 number of classes.
 """
@@ -108,7 +108,9 @@ def variables_of(
 
 
 @lru_cache(maxsize=1)
-def _frozen_network(construct: Construct, variant: str, classes: int, size: KnownSize) -> tuple[Any, Network]:
+def _frozen_network(
+    construct: Construct, variant: str, classes: int, size: KnownSize
+) -> tuple[Any, SlimNetwork]:
     """The network without its weights. It is cached, because a check needs it in each number type and the
     code takes seconds.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from porter.base.errors import UsageError
 from porter.zoos.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
-from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
+from porter.zoos.slim.network import SlimNetwork, graph_variables, implementation, old_variables
 from porter.zoos.tables import TF_SLIM
 
 _MOST_POOLED = 7 * 32
@@ -22,7 +22,7 @@ squeeze refuses.
 """
 
 
-def construct(variant: str, images: Any, classes: int) -> Network:
+def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
     """Runs slim's code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
     Its variables are of the old kind, and the graph may not have others yet.
@@ -40,7 +40,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         logits, points = _NETWORKS[name](images, classes, arguments)
     probabilities = points.pop("Predictions" if "Predictions" in points else "predictions")
     ops = {name: tensor.op.name for name, tensor in points.items()}
-    return Network(logits.op.name, probabilities.op.name, graph_variables(), ops)
+    return SlimNetwork(logits.op.name, probabilities.op.name, graph_variables(), ops)
 
 
 def _mobilenet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:

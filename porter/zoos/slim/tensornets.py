@@ -21,7 +21,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import NotInstalled, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
-from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
+from porter.zoos.slim.network import SlimNetwork, graph_variables, implementation, old_variables
 from porter.zoos.tables import TENSORNETS
 
 _RELEASE = "0.4.6"
@@ -34,7 +34,7 @@ _PACKAGE = "porter_tensornets"
 _KERAS = "tensorflow.python.keras"
 
 
-def construct(variant: str, images: Any, classes: int) -> Network:
+def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
     """Runs TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
     Its variables are of the old kind, and the graph may not have others yet.
@@ -51,7 +51,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
     code = getattr(_import(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)
-    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
+    return SlimNetwork(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
 
 
 @cache

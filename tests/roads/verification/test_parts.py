@@ -14,7 +14,7 @@ import porter
 from porter.base.dtypes import Array, Dtype
 from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.port import Port
+from porter.port import StoredPort
 from porter.source.reopening import source_of
 from porter.verification import memory
 from porter.verification.check import Check
@@ -45,7 +45,7 @@ def to_keras(folder: Path) -> Path:
     return (port.folder / "model.keras").rename(folder / "net.keras")
 
 
-def proved(port: Port, file: Path) -> Verdict:
+def proved(port: StoredPort, file: Path) -> Verdict:
     return check_against(Check(port), source_of(port, file, None), None)[0]
 
 

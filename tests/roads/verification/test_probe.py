@@ -19,7 +19,7 @@ import porter
 from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
-from porter.port import Port
+from porter.port import StoredPort
 from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
@@ -150,11 +150,11 @@ def planted(op: Op) -> Op | None:
     return None
 
 
-def proved(port: Port, file: Path) -> Verdict:
+def proved(port: StoredPort, file: Path) -> Verdict:
     return check_against(Check(port, ("float64",)), source_of(port, file, None))[0]
 
 
-def with_op(port: Port, path: str, op: Op) -> Port:
+def with_op(port: StoredPort, path: str, op: Op) -> StoredPort:
     nodes = tuple(replace(node, op=op) if node.path == path else node for node in port.graph.nodes)
     graph = replace(port.graph, nodes=nodes)
     plan = make_plan(graph, port.plan.only_size or (None, None), port.destination.CAPABILITIES)

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun, CheckFailed, Contradiction
-from porter.frameworks.onnx.model import Model, run_model
+from porter.frameworks.onnx.model import ModelParts, run_model
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
 from porter.graph.ops.windows import GlobalPool
@@ -274,7 +274,7 @@ def test_a_mistake_in_small_values_is_refused(
 def test_another_function_in_one_of_two_programs_is_told_where_values_are_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+    def other(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
         for node in model.proto.graph.node if dtype == "float32" else ():
             node.op_type = "Tanh" if node.op_type == "Sigmoid" else node.op_type
         return run_model(model, dtype, outputs, optimised=optimised)
@@ -435,7 +435,7 @@ def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
     text = HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = LeakyRelu <alpha = 0.02> (c)")
     file = written(text, tmp_path / "net.onnx")
 
-    def steeper(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+    def steeper(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
         if dtype == "float32":
             (slope,) = (node.attribute[0] for node in model.proto.graph.node if node.op_type == "LeakyRelu")
             slope.f = 0.0204

@@ -15,7 +15,7 @@ from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
 from porter.recipe import Member, expand
-from porter.recipe.writing.template import Template, Use, UseStep
+from porter.recipe.writing.template import BlockTemplate, Use, UseStep
 from tests.support.authoring.drafts import read_back
 from tests.support.random_graphs import Sample, samples
 from tests.support.recipe.recipes import all_recipes
@@ -297,7 +297,7 @@ def test_what_some_uses_of_a_block_do_not_read_has_a_default() -> None:
         )
         return Use((first, second) if stride else (first,), 8)
 
-    template = Template([use(8, 2), use(12, None), use(16, 3), use(20, None), use(28, 2)])
+    template = BlockTemplate([use(8, 2), use(12, None), use(16, 3), use(20, None), use(28, 2)])
     assert template.defaults == {"stride": 2, "has_dw": True} and template.parameters["stride"] == (
         2,
         2,

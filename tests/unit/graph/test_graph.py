@@ -19,6 +19,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    BlockScope,
     ConcatChannels,
     Conv,
     ConvTranspose,
@@ -33,7 +34,6 @@ from porter.graph import (
     Relu,
     Relu6,
     Resize,
-    Scope,
     channels_of,
     is_depthwise,
     nonnegative_paths,
@@ -77,7 +77,7 @@ def every_op() -> Graph:
         Node("logits", Dense(10, bias=False), ("hidden/scaled",)),
     )
     scopes = (
-        Scope(
+        BlockScope(
             "unit1",
             "unit",
             {"width": 8, "ratio": 0.5, "first": True, "name": "a", "shortcut": None, "kernel": (1, (7, 1))},

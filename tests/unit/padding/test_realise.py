@@ -31,11 +31,11 @@ from porter.padding import (
     Front,
     Realisation,
     Rounding,
-    Row,
     Rule,
     Site,
     SiteKind,
     Window,
+    WindowRow,
     count_windows,
     output_size,
     pad_amounts,
@@ -132,9 +132,9 @@ def _axis(geometry: Geometry) -> tuple[str, int, int, int]:
 
 
 def _row(
-    start: int | None, count: int, fill: float, divisors: tuple[int, ...], lonely: bool, found: Row
-) -> Row:
-    return Row(
+    start: int | None, count: int, fill: float, divisors: tuple[int, ...], lonely: bool, found: WindowRow
+) -> WindowRow:
+    return WindowRow(
         found.start if start is None else start,
         count,
         frozenset({fill} if divisors else ()),

@@ -7,7 +7,7 @@ import pytest
 
 from porter.authoring.check.check import check_recipe
 from porter.base.errors import RecipeError
-from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
+from porter.graph import Affine, BatchNorm, BlockScope, Conv, GlobalMaxPool, Graph, Identity, MaxPool
 from porter.graph.record import from_record, to_record
 from porter.recipe import expand, layer_names, load_recipe
 from porter.recipe.unrolling import Unrolling
@@ -86,7 +86,7 @@ def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
     assert graph.by_path["stage1/unit2/add"].inputs == ("stage1/unit1/add", "stage1/unit2/conv")
     assert graph.output == "head/logits" and graph.channels == 3
     assert graph.scopes == tuple(
-        Scope(f"stage1/unit{i}", "unit", {"filters": 8, "kernel": 3}) for i in (1, 2)
+        BlockScope(f"stage1/unit{i}", "unit", {"filters": 8, "kernel": 3}) for i in (1, 2)
     )
     assert graph.by_path["stem/norm"].op == BatchNorm(1e-3, 0.1, True, True)
 

@@ -14,7 +14,7 @@ import porter
 from porter.base.errors import PorterError
 from porter.files import digest
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile, Port, read_port
+from porter.port import GivenFile, StoredPort, read_port
 from porter.recipe import find_recipe
 from porter.source.open import open_source
 from porter.source.opened import Opened
@@ -195,7 +195,7 @@ class Mine:
 
     folder: Path
     opened: Opened
-    port: Port
+    port: StoredPort
 
     def verdict(self, reference: str) -> Verdict:
         given = parse_reference(str(self.folder / reference))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.frameworks.flax.tracing import sums, windows
-from porter.frameworks.flax.tracing.trace import Open, Operation, Shape, Traced, at_each
+from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, Shape, Traced, at_each
 from porter.frameworks.flax.tracing.writer import FOREIGN, Write, Writer, has_open, is_open, plain
 
 _OPSET, _IR = 21, 10
@@ -54,7 +54,7 @@ def _input(writer: Writer, name: str) -> Any:
         writer.known[name] = writer.node("Transpose", name, perm=(0, 2, 3, 1))
         sizes = tuple(sizes[place] for place in (0, 3, 1, 2))
     writer.see(name)
-    shape = ["x".join(map(str, size.at)) if isinstance(size, Open) else size for size in sizes]
+    shape = ["x".join(map(str, size.at)) if isinstance(size, PerTrace) else size for size in sizes]
     return writer.onnx.helper.make_tensor_value_info(name, 1, shape)
 
 
@@ -69,7 +69,7 @@ _TESTS = {
 }
 
 
-def _divide(writer: Writer, operation: Operation) -> str:
+def _divide(writer: Writer, operation: JaxEquation) -> str:
     top, bottom = operation.inputs
     return (
         sums.softmax(writer, operation)
@@ -79,24 +79,24 @@ def _divide(writer: Writer, operation: Operation) -> str:
     )
 
 
-def _alias(writer: Writer, operation: Operation) -> str:
+def _alias(writer: Writer, operation: JaxEquation) -> str:
     return writer.alias(operation.source, operation.outputs[0])
 
 
-def _reshape(writer: Writer, operation: Operation) -> str:
+def _reshape(writer: Writer, operation: JaxEquation) -> str:
     source, wanted = operation.source, writer.shape(operation.outputs[0])
     if source in writer.kept and writer.wide(source) == wanted:
         return writer.of(source)
     return writer.node("Reshape", writer.full(source), writer.dims(wanted, writer.shape(source)))
 
 
-def _squeeze(writer: Writer, operation: Operation) -> str:
+def _squeeze(writer: Writer, operation: JaxEquation) -> str:
     gone = operation.params["dimensions"]
     value = writer.full(operation.source)
     return writer.node("Squeeze", value, writer.whole(*gone)) if gone else value
 
 
-def _broadcast(writer: Writer, operation: Operation) -> str:
+def _broadcast(writer: Writer, operation: JaxEquation) -> str:
     """The value with axes of one cell more, which are repeated only where an operator needs that."""
     source, wanted = operation.source, writer.shape(operation.outputs[0])
     own = [int(axis) for axis in operation.params["broadcast_dimensions"]]
@@ -111,7 +111,7 @@ def _broadcast(writer: Writer, operation: Operation) -> str:
     return value
 
 
-def _transpose(writer: Writer, operation: Operation) -> str:
+def _transpose(writer: Writer, operation: JaxEquation) -> str:
     return writer.node(
         "Transpose",
         writer.full(operation.source),
@@ -119,11 +119,11 @@ def _transpose(writer: Writer, operation: Operation) -> str:
     )
 
 
-def _add(writer: Writer, operation: Operation) -> str:
+def _add(writer: Writer, operation: JaxEquation) -> str:
     return _without(writer, operation, 0.0) or str(plain("Add")(writer, operation))
 
 
-def _subtract(writer: Writer, operation: Operation) -> str:
+def _subtract(writer: Writer, operation: JaxEquation) -> str:
     return (
         sums.log_softmax(writer, operation)
         or _without(writer, operation, 0.0, 1)
@@ -131,7 +131,7 @@ def _subtract(writer: Writer, operation: Operation) -> str:
     )
 
 
-def _multiply(writer: Writer, operation: Operation) -> str:
+def _multiply(writer: Writer, operation: JaxEquation) -> str:
     return (
         sums.group_norm(writer, operation)
         or _without(writer, operation, 1.0)
@@ -139,7 +139,7 @@ def _multiply(writer: Writer, operation: Operation) -> str:
     )
 
 
-def _without(writer: Writer, operation: Operation, neutral: float, *places: int) -> str | None:
+def _without(writer: Writer, operation: JaxEquation, neutral: float, *places: int) -> str | None:
     """The value of the other operand, where one is a number that changes nothing."""
     for place in places or (0, 1):
         name, other = operation.inputs[place], operation.inputs[1 - place]
@@ -149,7 +149,7 @@ def _without(writer: Writer, operation: Operation, neutral: float, *places: int)
     return None
 
 
-def _product(writer: Writer, operation: Operation) -> str:
+def _product(writer: Writer, operation: JaxEquation) -> str:
     """A matrix product, or a sum of products along any axes."""
     (left, right), (both_left, both_right) = operation.params["dimension_numbers"]
     one, other = operation.inputs
@@ -169,25 +169,25 @@ def _product(writer: Writer, operation: Operation) -> str:
     return writer.node("Einsum", writer.full(one), writer.full(other), equation=equation)
 
 
-def _power(writer: Writer, operation: Operation) -> str:
+def _power(writer: Writer, operation: JaxEquation) -> str:
     (value,), exponent = writer.stretching(operation), operation.params["y"]
     if exponent == 2:
         return writer.node("Mul", value, value)
     return writer.node("Pow", value, writer.numbers(np.asarray(float(exponent))))
 
 
-def _square(writer: Writer, operation: Operation) -> str:
+def _square(writer: Writer, operation: JaxEquation) -> str:
     (value,) = writer.stretching(operation)
     return writer.node("Mul", value, value)
 
 
-def _rest_of_erf(writer: Writer, operation: Operation) -> str:
+def _rest_of_erf(writer: Writer, operation: JaxEquation) -> str:
     return writer.node(
         "Sub", writer.numbers(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
     )
 
 
-def _choice(writer: Writer, operation: Operation) -> str | None:
+def _choice(writer: Writer, operation: JaxEquation) -> str | None:
     """One of two values. A test whether a value is not a number is never true."""
     if len(operation.inputs) != 3:
         return None
@@ -201,25 +201,25 @@ def _choice(writer: Writer, operation: Operation) -> str | None:
     return writer.node("Where", writer.full(test), writer.of(yes), writer.of(no))
 
 
-def _clamp(writer: Writer, operation: Operation) -> str:
+def _clamp(writer: Writer, operation: JaxEquation) -> str:
     low, value, high = operation.inputs
     return writer.node("Min", writer.node("Max", writer.full(value), writer.of(low)), writer.of(high))
 
 
-def _stack(writer: Writer, operation: Operation) -> str:
+def _stack(writer: Writer, operation: JaxEquation) -> str:
     axis = int(operation.params["axis"])
     rows = [writer.node("Unsqueeze", writer.full(name), writer.whole(axis)) for name in operation.inputs]
     return writer.node("Concat", *rows, axis=axis)
 
 
-def _unstack(writer: Writer, operation: Operation) -> list[str]:
+def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
     axis, count = int(operation.params["axis"]), len(operation.outputs)
     inputs = [writer.full(operation.source), writer.whole(*[1] * count)]
     rows = writer.several("Split", inputs, count, axis=axis)
     return [writer.node("Squeeze", row, writer.whole(axis)) for row in rows]
 
 
-def _tile(writer: Writer, operation: Operation) -> str | None:
+def _tile(writer: Writer, operation: JaxEquation) -> str | None:
     counts = operation.params["reps"]
     return (
         None
@@ -228,13 +228,13 @@ def _tile(writer: Writer, operation: Operation) -> str | None:
     )
 
 
-def _split(writer: Writer, operation: Operation) -> list[str]:
+def _split(writer: Writer, operation: JaxEquation) -> list[str]:
     sizes = writer.whole(*map(int, operation.params["sizes"]))
     inputs = [writer.full(operation.source), sizes]
     return writer.several("Split", inputs, len(operation.outputs), axis=int(operation.params["axis"]))
 
 
-def _slice(writer: Writer, operation: Operation) -> str | None:
+def _slice(writer: Writer, operation: JaxEquation) -> str | None:
     params, sizes = operation.params, writer.shape(operation.source)
     starts, ends, steps = (
         params["start_indices"],
@@ -257,7 +257,7 @@ def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], s
         return value
     axes, starts, ends, steps = ([*each] for each in zip(*cut, strict=True))
     known = [
-        _from_end(end, sizes[axis]) if isinstance(end, Open) else end
+        _from_end(end, sizes[axis]) if isinstance(end, PerTrace) else end
         for axis, end in zip(axes, ends, strict=True)
     ]
     if None in known or has_open(starts):
@@ -267,18 +267,18 @@ def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], s
     )
 
 
-def _from_end(end: Open, size: Any) -> int | None:
+def _from_end(end: PerTrace, size: Any) -> int | None:
     """A place that is as far from the end of an axis at each of its sizes."""
     apart = {place - own for place, own in zip(end.at, at_each(size, len(end.at)), strict=True)}
     return None if len(apart) > 1 or max(apart) > 0 else int(min(apart)) or 2**62
 
 
-def _reverse(writer: Writer, operation: Operation) -> str:
+def _reverse(writer: Writer, operation: JaxEquation) -> str:
     cut = [(int(axis), -1, -(2**62), -1) for axis in operation.params["dimensions"]]
     return str(_cut(writer, writer.full(operation.source), cut, ()))
 
 
-def _pad(writer: Writer, operation: Operation) -> str | None:
+def _pad(writer: Writer, operation: JaxEquation) -> str | None:
     config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
@@ -287,7 +287,7 @@ def _pad(writer: Writer, operation: Operation) -> str | None:
     return writer.node("Pad", writer.full(operation.source), pads, writer.numbers(np.asarray(float(fill))))
 
 
-def _gather(writer: Writer, operation: Operation) -> str | None:
+def _gather(writer: Writer, operation: JaxEquation) -> str | None:
     """Cells from known places on, or known places of one axis."""
     source, params = operation.source, operation.params
     numbers, places = params["dimension_numbers"], writer.constant(operation.inputs[1])
@@ -313,7 +313,7 @@ def _gather(writer: Writer, operation: Operation) -> str | None:
     return value if at == axis else writer.node("Transpose", value, perm=[*order[:at], axis, *order[at:]])
 
 
-def _as_type(writer: Writer, operation: Operation) -> str | None:
+def _as_type(writer: Writer, operation: JaxEquation) -> str | None:
     """Of truths to ones and zeros; another has no operator here."""
     test = writer.made.get(operation.source)
     if (

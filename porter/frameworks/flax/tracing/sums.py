@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from porter.frameworks.flax.tracing.trace import Open, Operation, at_each
+from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, at_each
 from porter.frameworks.flax.tracing.writer import Write, Writer, is_open, plain
 
 
-def mean(writer: Writer, operation: Operation) -> str | None:
+def mean(writer: Writer, operation: JaxEquation) -> str | None:
     """A sum over axes that is divided by their cells."""
     top, bottom = operation.inputs
     total = writer.giving(top, "reduce_sum")
@@ -26,7 +26,7 @@ def mean(writer: Writer, operation: Operation) -> str | None:
     return _over(writer, operation, total, "ReduceMean", source)
 
 
-def _over(writer: Writer, operation: Operation, total: Operation, kind: str, source: str) -> str:
+def _over(writer: Writer, operation: JaxEquation, total: JaxEquation, kind: str, source: str) -> str:
     """What is computed of a sum, which may have axes of one cell since, as an operator over the same axes of
     `source`.
     """
@@ -40,7 +40,7 @@ def _over(writer: Writer, operation: Operation, total: Operation, kind: str, sou
     return kept
 
 
-def square_root(writer: Writer, operation: Operation) -> str:
+def square_root(writer: Writer, operation: JaxEquation) -> str:
     """A root; of a sum of squares the norm."""
     total = writer.giving(operation.source, "reduce_sum")
     source = total and _squared(writer, total.source)
@@ -81,7 +81,7 @@ def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | Non
     return mean if apart is not None and mean == (apart.source, found[1]) else None
 
 
-def group_norm(writer: Writer, operation: Operation) -> str | None:
+def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
     """(x - mean) / sqrt(variance + epsilon), where both are of groups of channels, as nnx.GroupNorm computes
     it.
     """
@@ -98,7 +98,7 @@ def group_norm(writer: Writer, operation: Operation) -> str | None:
     return None
 
 
-def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
+def _of_groups(writer: Writer, apart: JaxEquation, root: str) -> str | None:
     """x - mean over the root, without a scale."""
     source, mean = apart.inputs
     rank, total = len(writer.shape(source)), writer.giving(root, "rsqrt")
@@ -118,7 +118,7 @@ def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
     if (
         cells[1] != (*range(1, rank - 1), rank)
         or {*writer.shape(mean)[1:-1]} - {1}
-        or isinstance(groups, Open)
+        or isinstance(groups, PerTrace)
     ):
         return None
     value = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
@@ -130,10 +130,10 @@ def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
     )
 
 
-def is_count(writer: Writer, name: str, sizes: Sequence[int | Open]) -> bool:
+def is_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
     """Whether a value is the number of cells of these sizes."""
     held = writer.constant(name)
-    count = max((len(each.at) for each in (held, *sizes) if isinstance(each, Open)), default=1)
+    count = max((len(each.at) for each in (held, *sizes) if isinstance(each, PerTrace)), default=1)
     products = map(math.prod, zip(*(at_each(size, count) for size in sizes), strict=True))
     if held is None:
         return False
@@ -141,7 +141,7 @@ def is_count(writer: Writer, name: str, sizes: Sequence[int | Open]) -> bool:
     return all(np.size(each) == 1 and float(each) == cells for each, cells in pairs)
 
 
-def softmax(writer: Writer, operation: Operation) -> str | None:
+def softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """exp(x - m) divided by its sums along an axis, of which each has one m."""
     raised, total = writer.made.get(operation.source), writer.giving(operation.inputs[1], "reduce_sum")
     found = _less(writer, raised, total)
@@ -151,7 +151,7 @@ def softmax(writer: Writer, operation: Operation) -> str | None:
     return writer.node("Softmax", writer.full(source), axis=axis)
 
 
-def log_softmax(writer: Writer, operation: Operation) -> str | None:
+def log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """x - m without the logarithm of the sums of exp(x - m)."""
     log = writer.giving(operation.inputs[1], "log")
     total = None if log is None else writer.giving(log.source, "reduce_sum")
@@ -162,7 +162,7 @@ def log_softmax(writer: Writer, operation: Operation) -> str | None:
     return writer.node("LogSoftmax", writer.full(found[0]), axis=found[1])
 
 
-def _less(writer: Writer, raised: Operation | None, total: Operation | None) -> tuple[str, int] | None:
+def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None) -> tuple[str, int] | None:
     """The x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
     if (
         raised is None
@@ -179,7 +179,7 @@ def _less(writer: Writer, raised: Operation | None, total: Operation | None) -> 
 
 
 def reduce(kind: str) -> Write:
-    def write(writer: Writer, operation: Operation) -> str:
+    def write(writer: Writer, operation: JaxEquation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])
         writer.kept[operation.outputs[0]] = axes
         return writer.reduce(kind, operation.source, axes)

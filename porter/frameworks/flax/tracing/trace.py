@@ -20,7 +20,7 @@ from porter.graph.walks import upstream
 
 
 @dataclass(frozen=True)
-class Open:
+class PerTrace:
     """What differs between the traces of a module at several sizes, such as an open size: what it is in
     each.
     """
@@ -28,12 +28,12 @@ class Open:
     at: tuple[Any, ...]
 
 
-Shape: TypeAlias = "tuple[int | Open, ...]"
+Shape: TypeAlias = "tuple[int | PerTrace, ...]"
 
 
 def at_each(value: Any, count: int) -> tuple[Any, ...]:
     """What a value is in each of so many traces."""
-    return value.at if isinstance(value, Open) else (value,) * count
+    return value.at if isinstance(value, PerTrace) else (value,) * count
 
 
 _CALLS = frozenset(
@@ -46,7 +46,7 @@ MOST_STEPS = 64
 
 
 @dataclass(frozen=True)
-class Operation:
+class JaxEquation:
     """One equation of a jaxpr, without those that call others.
 
     Attributes:
@@ -70,7 +70,7 @@ class Operation:
         return self.inputs[0]
 
 
-_NOTHING = Operation(None, {}, (), ())
+_NOTHING = JaxEquation(None, {}, (), ())
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Traced:
         rounding: whether it casts to a type below float32, which a trace leaves out.
     """
 
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[JaxEquation] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
@@ -196,7 +196,9 @@ def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequen
             found.rounding |= equation.params["new_dtype"].itemsize < 4
         else:
             made = [found.value(kind, each.aval.shape) for each in equation.outvars]
-            found.operations.append(Operation(equation.primitive, equation.params, tuple(given), tuple(made)))
+            found.operations.append(
+                JaxEquation(equation.primitive, equation.params, tuple(given), tuple(made))
+            )
         names.update(zip(equation.outvars, made, strict=True))
     return [named(atom) for atom in jaxpr.outvars]
 
@@ -258,7 +260,7 @@ def _joined(values: Sequence[Any]) -> Any:
         parts = [_joined(each) for each in zip(*values, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     same = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
-    return first if same else Open(tuple(values))
+    return first if same else PerTrace(tuple(values))
 
 
 def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., NamedArrays]:
@@ -306,7 +308,7 @@ def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dty
     return {name: values[name] for name in kept}
 
 
-def _params(operation: Operation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
+def _params(operation: JaxEquation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
     for name, value in operation.params.items():
         is_type = name.endswith("dtype") or name == "preferred_element_type"
         yield name, np.dtype(dtype) if is_type and value is not None and _is_real(value) else value

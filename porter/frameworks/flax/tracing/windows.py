@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from porter.frameworks.flax.tracing.sums import is_count
-from porter.frameworks.flax.tracing.trace import Open, Operation, at_each
+from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, at_each
 from porter.frameworks.flax.tracing.writer import LAST, Writer, has_open
 
 
@@ -34,7 +34,7 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
     return pool(writer, sums, "AveragePool", count_include_pad=0) if same else None
 
 
-def window_sum(writer: Writer, operation: Operation) -> str | None:
+def window_sum(writer: Writer, operation: JaxEquation) -> str | None:
     if operation.source in writer.narrow:
         return None
     mean = pool(writer, operation, "AveragePool", count_include_pad=1)
@@ -42,7 +42,7 @@ def window_sum(writer: Writer, operation: Operation) -> str | None:
     return mean and writer.node("Mul", mean, writer.numbers(np.asarray(float(count))))
 
 
-def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | None:
+def pool(writer: Writer, operation: JaxEquation, kind: str, **more: Any) -> str | None:
     """A window over the axes between the batch and the channels, which come last."""
     params, source = operation.params, operation.source
     window, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
@@ -69,7 +69,7 @@ def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | 
 
 def _sides(
     pads: Any,
-    sizes: Sequence[int | Open],
+    sizes: Sequence[int | PerTrace],
     window: Sequence[int],
     strides: Sequence[int],
     apart: Sequence[int],
@@ -77,7 +77,7 @@ def _sides(
     """The attributes of a window's pads: numbers, or at open sizes the rule of SAME."""
     if not has_open(pads) and min(min(pair) for pair in pads) < 0:
         return None
-    count = max((len(size.at) for size in sizes if isinstance(size, Open)), default=1)
+    count = max((len(size.at) for size in sizes if isinstance(size, PerTrace)), default=1)
     reach = [(cells - 1) * gap + 1 for cells, gap in zip(window, apart, strict=True)]
     stated = [*zip(*(zip(*(at_each(end, count) for end in pair), strict=True) for pair in pads), strict=True)]
     uneven = has_open(pads) or any(first != last for first, last in pads)
@@ -94,7 +94,7 @@ def _sides(
     )
 
 
-def convolution(writer: Writer, operation: Operation) -> str | None:
+def convolution(writer: Writer, operation: JaxEquation) -> str | None:
     params = operation.params
     spec, groups = params["dimension_numbers"], params["feature_group_count"]
     source, kernel = operation.inputs
@@ -120,7 +120,7 @@ def convolution(writer: Writer, operation: Operation) -> str | None:
 
 def _transposed(
     writer: Writer,
-    operation: Operation,
+    operation: JaxEquation,
     value: str,
     weights: str,
     kernel: Sequence[int],

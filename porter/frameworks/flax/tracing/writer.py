@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.onnx.proto import import_onnx
-from porter.frameworks.flax.tracing.trace import MOST_STEPS, Open, Operation, Shape, Traced
+from porter.frameworks.flax.tracing.trace import MOST_STEPS, JaxEquation, PerTrace, Shape, Traced
 
 LAST = "@last"
 """See porter.frameworks.in_memory.Saved.calls."""
@@ -49,8 +49,8 @@ class Writer:
     initializers: list[Any] = field(default_factory=list)
     known: dict[str, str] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
-    sizes: dict[Open, tuple[str, int]] = field(default_factory=dict)
-    made: dict[str, Operation] = field(default_factory=dict)
+    sizes: dict[PerTrace, tuple[str, int]] = field(default_factory=dict)
+    made: dict[str, JaxEquation] = field(default_factory=dict)
     narrow: set[str] = field(default_factory=set)
     kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
     reduced: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Writer:
         self.onnx = import_onnx()
         self.owners = {name: name.rpartition(".")[0].replace(".", "/") for name in self.traced.variables}
 
-    def write(self, operation: Operation) -> None:
+    def write(self, operation: JaxEquation) -> None:
         """Adds what computes an operation's values."""
         for name in operation.outputs:
             self.made[name] = operation
@@ -111,7 +111,7 @@ class Writer:
     def see(self, name: str) -> None:
         """Remembers where open sizes can be taken from."""
         for axis, size in enumerate(self.traced.shapes[name]):
-            if isinstance(size, Open):
+            if isinstance(size, PerTrace):
                 self.sizes.setdefault(size, (self.known[name], axis))
 
     def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
@@ -151,7 +151,7 @@ class Writer:
                 self.known[name] = self.numbers(np.asarray(self.traced.variables[name], np.float32), name)
             else:
                 held = self.traced.constants[name]
-                if isinstance(held, Open):
+                if isinstance(held, PerTrace):
                     raise NotImplementedError("a number that is computed from open sizes")
                 self.known[name] = self.numbers(np.asarray(held))
         return self.known[name]
@@ -174,7 +174,7 @@ class Writer:
             self.see(name)
         return self.of(name)
 
-    def stretching(self, operation: Operation) -> list[str]:
+    def stretching(self, operation: JaxEquation) -> list[str]:
         """What an operator of each number takes, which stretches axes of one cell itself."""
         names, (made,) = operation.inputs, operation.outputs
         axes = {self.kept.get(name) for name in names if self.shape(name)}
@@ -228,7 +228,7 @@ class Writer:
         """
         parts, free = list[int | str](), bool(before)
         for place, size in enumerate(sizes):
-            if not isinstance(size, Open):
+            if not isinstance(size, PerTrace):
                 parts.append(size)
             elif place < len(before) and before[place] == size:
                 parts.append(0)
@@ -243,14 +243,14 @@ class Writer:
             "Concat", *(part if isinstance(part, str) else self.whole(part) for part in parts), axis=0
         )
 
-    def size(self, size: Open) -> str:
+    def size(self, size: PerTrace) -> str:
         """An open size as a value of the model, of one number."""
         if size not in self.sizes:
             raise NotImplementedError(f"the size {size}")
         value, axis = self.sizes[size]
         return self.node("Gather", self.node("Shape", value), self.whole(axis), axis=0)
 
-    def giving(self, name: str, kind: str) -> Operation | None:
+    def giving(self, name: str, kind: str) -> JaxEquation | None:
         """The operation of this kind that gives a value, which may be broadcast or reshaped, if it does not
         get other cells.
         """
@@ -266,21 +266,21 @@ class Writer:
 
 def is_open(number: Any) -> bool:
     """Whether a number is none, or not the same at each size."""
-    return number is None or isinstance(number, Open)
+    return number is None or isinstance(number, PerTrace)
 
 
 def has_open(value: Any) -> bool:
-    return isinstance(value, Open) or (isinstance(value, tuple | list) and any(map(has_open, value)))
+    return isinstance(value, PerTrace) or (isinstance(value, tuple | list) and any(map(has_open, value)))
 
 
-Write = Callable[[Writer, Operation], "str | list[str] | None"]
+Write = Callable[[Writer, JaxEquation], "str | list[str] | None"]
 """Adds what computes an operation's values, and gives their names; None where ONNX has no operator for it."""
 
 
 def plain(kind: str, *attributes: tuple[str, Any]) -> Write:
     """An operator of each number, of values that may be stretched."""
 
-    def write(writer: Writer, operation: Operation) -> str:
+    def write(writer: Writer, operation: JaxEquation) -> str:
         return writer.node(kind, *writer.stretching(operation), **dict(attributes))
 
     return write

@@ -10,12 +10,12 @@ from porter.base.errors import GraphError
 from porter.base.options import INPUT_SIZE
 from porter.frameworks.tf.ports.layers import LAYERS
 from porter.frameworks.tf.ports.maker import KerasNode
-from porter.frameworks.tf.ports.statement import Symbol
+from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import Op, ops
 from porter.graph.ops import CHANNELS_LAST
 
 
-def _rearrange(node: KerasNode[ops.Rearrange]) -> Symbol:
+def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
     """Keras's Reshape, which finds one open size, and Permute."""
     value = node.value
     shape = tuple(
@@ -36,14 +36,14 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> Symbol:
     return value if steps else node.layer("Identity", value)
 
 
-def _matmul(node: KerasNode[ops.MatMul]) -> Symbol:
+def _matmul(node: KerasNode[ops.MatMul]) -> CallValue:
     first, second = node.inputs
     if node.op.transpose:
         second = node.step("turned", "swapaxes", second, -1, -2)
     return node.operation("matmul", first, second)
 
 
-def _attention(node: KerasNode[ops.Attention]) -> Symbol:
+def _attention(node: KerasNode[ops.Attention]) -> CallValue:
     """A Keras MultiHeadAttention would hold the dense layers around it too."""
     parts = list(node.inputs)
     if len(node.inputs) == 1:
@@ -74,7 +74,7 @@ def _attention(node: KerasNode[ops.Attention]) -> Symbol:
     return node.layer("Reshape", turned, target_shape=target)
 
 
-def _head_by_head(node: KerasNode[ops.Attention], parts: list[Symbol]) -> Symbol:
+def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> CallValue:
     """Each head's channels are cut out, because no reshape can give the heads an axis."""
     if node.op.heads == 1:
         return _attended(node, node, parts)
@@ -90,7 +90,7 @@ def _head_by_head(node: KerasNode[ops.Attention], parts: list[Symbol]) -> Symbol
     return node.layer("Concatenate", mixed, axis=-1)
 
 
-def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[Symbol]) -> Symbol:
+def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]) -> CallValue:
     """Of queries, keys and values ... x tokens x channels; the result has the name of `last`."""
     query, key, value = parts
     products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
@@ -99,18 +99,18 @@ def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[S
     return last.operation("matmul", shares, value)
 
 
-def _multiply_array(node: KerasNode[ops.OfArray]) -> Symbol:
+def _multiply_array(node: KerasNode[ops.OfArray]) -> CallValue:
     """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
     return _product(node, node.op.sizes, node.value)
 
 
-def _add_array(node: KerasNode[ops.OfArray]) -> Symbol:
+def _add_array(node: KerasNode[ops.OfArray]) -> CallValue:
     """The array is its product with ones."""
     array = _product(node, node.op.sizes, node.step("ones", "ones_like", node.value))
     return LAYERS[ops.Add](node.of(ops.Add(), "sum", node.value, array))
 
 
-def _product(node: KerasNode[Op], sizes: Sequence[int], value: Symbol) -> Symbol:
+def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
     for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own):
@@ -123,14 +123,14 @@ def _product(node: KerasNode[Op], sizes: Sequence[int], value: Symbol) -> Symbol
     )
 
 
-def _tokens(node: KerasNode[ops.Tokens]) -> Symbol:
+def _tokens(node: KerasNode[ops.Tokens]) -> CallValue:
     value = node.value
     cell = node.step("cell", "max", value, axis=1, keepdims=True)
     tokens = _product(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
     return node.under("joined").layer("Concatenate", [tokens, value], axis=1)
 
 
-ARRAYS: Mapping[type[Op], Callable[[KerasNode[Any]], Symbol]] = {
+ARRAYS: Mapping[type[Op], Callable[[KerasNode[Any]], CallValue]] = {
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
     ops.Attention: _attention,

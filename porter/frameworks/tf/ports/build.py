@@ -13,7 +13,7 @@ from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.tf.ports.config import MODEL_NAME
 from porter.frameworks.tf.ports.model import state_model
 from porter.frameworks.tf.ports.operations import SINCE
-from porter.frameworks.tf.ports.statement import Call, Statement, Symbol
+from porter.frameworks.tf.ports.statement import CallValue, KerasCall, Statement
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.ops import is_map
@@ -74,7 +74,7 @@ class _Caller:
         self._statement = statement
         self._initializers: list[tuple[Any, str, Any]] = []
 
-    def call(self, call: Call) -> None:
+    def call(self, call: KerasCall) -> None:
         is_first = call.name not in self._layers
         made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
@@ -92,7 +92,7 @@ class _Caller:
             held = getattr(made, variable)
             held.assign(self._numbers(array, held.shape, held.dtype))
 
-    def _made(self, call: Call) -> Any:
+    def _made(self, call: KerasCall) -> Any:
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"
@@ -107,11 +107,11 @@ class _Caller:
 
     def _filled(self, value: Any) -> Any:
         """An argument with Keras's own values for symbols."""
-        if isinstance(value, Symbol):
+        if isinstance(value, CallValue):
             return self.results[value.call]
         return type(value)(map(self._filled, value)) if isinstance(value, list | tuple) else value
 
-    def _begins_with(self, layer: Any, call: Call, variable: str, array: Array) -> bool:
+    def _begins_with(self, layer: Any, call: KerasCall, variable: str, array: Array) -> bool:
         """Has a variable begin with its numbers instead of random ones; False if its class makes it of ones
         in any case.
         """

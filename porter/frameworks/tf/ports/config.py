@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.frameworks.tf.ports.statement import Call, Statement, Symbol
+from porter.frameworks.tf.ports.statement import CallValue, KerasCall, Statement
 
 MODEL_NAME = "port"
 
@@ -36,12 +36,12 @@ def model_config(statement: Statement) -> dict[str, Any]:
     return {"module": module, "class_name": kind, "config": config, "registered_name": kind}
 
 
-def _place(statement: Statement, symbol: Symbol) -> list[Any]:
+def _place(statement: Statement, symbol: CallValue) -> list[Any]:
     """Where a value comes from: the name of its layer, which call of it, and which of its values."""
     return [*statement.place(symbol), 0]
 
 
-def _layer(statement: Statement, calls: Sequence[Call]) -> dict[str, Any]:
+def _layer(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
     """A layer or an operation, with all of its calls."""
     call = calls[0]
     config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
@@ -72,7 +72,7 @@ def _named(
 def _said(statement: Statement, value: Any) -> Any:
     """An argument (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
     match value:
-        case Symbol():
+        case CallValue():
             history = {"shape": value.shape, "dtype": value.dtype, "keras_history": _place(statement, value)}
             return {"class_name": "__keras_tensor__", "config": history}
         case np.ndarray():

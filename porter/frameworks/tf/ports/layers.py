@@ -18,12 +18,12 @@ from porter.formats.keras.activations import ACTIVATIONS, Row
 from porter.formats.keras.operations import OF_NUMBERS
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.ports.maker import KerasNode
-from porter.frameworks.tf.ports.statement import Symbol
+from porter.frameworks.tf.ports.statement import CallValue
 from porter.frameworks.tf.resizing import resized
 from porter.graph import Op, ops
 from porter.graph.ops import row_of
 
-_Spelling = Callable[[KerasNode[Any]], Symbol]
+_Spelling = Callable[[KerasNode[Any]], CallValue]
 _Config = Callable[[Any], Mapping[str, Any]]
 
 
@@ -50,22 +50,22 @@ def _norm(op: Any) -> Mapping[str, Any]:
     return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
-def _rms_norm(node: KerasNode[ops.RmsNorm]) -> Symbol:
+def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
     """Keras's layer always has a scale."""
     if not node.op.scale:
         return node.operation("rms_normalization", node.value, axis=-1, epsilon=node.op.epsilon)
     return node.layer("RMSNormalization", axis=[-1], epsilon=node.op.epsilon)
 
 
-def _activation(function: str, node: KerasNode[Op]) -> Symbol:
+def _activation(function: str, node: KerasNode[Op]) -> CallValue:
     return node.layer("Activation", activation=function)
 
 
-def _merge(kind: str, node: KerasNode[Op]) -> Symbol:
+def _merge(kind: str, node: KerasNode[Op]) -> CallValue:
     return node.layer(kind, node.inputs)
 
 
-def _add(node: KerasNode[ops.Add]) -> Symbol:
+def _add(node: KerasNode[ops.Add]) -> CallValue:
     """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels,
     and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched
     is subtracted with its sign turned.
@@ -76,7 +76,7 @@ def _add(node: KerasNode[ops.Add]) -> Symbol:
     return node.operation("subtract", total, node.step("negative", "negative", node.inputs[-1]))
 
 
-def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> Symbol:
+def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut
     adds are those of an input with zeros around it.
     """
@@ -105,19 +105,19 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> Symbol:
     return node.under("crop").spatial("Cropping2D", result, cropping=((top, bottom), (left, right)))
 
 
-def _axis(op: ops.AlongAxes, axis: int, value: Symbol) -> int:
+def _axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
     """Where Keras has an axis of porter's: the channels of maps are its last one."""
     return 1 + axis if op.of_arrays else axis or value.ndim - 1
 
 
-def _reduce(node: KerasNode[ops.Reduce]) -> Symbol:
+def _reduce(node: KerasNode[ops.Reduce]) -> CallValue:
     keepdims = {} if node.op.of_arrays else {"keepdims": True}
     return node.operation(
         node.op.function, node.value, axis=_axis(node.op, node.op.over, node.value), **keepdims
     )
 
 
-def _pad(node: KerasNode[ops.Pad]) -> Symbol:
+def _pad(node: KerasNode[ops.Pad]) -> CallValue:
     ends = {_axis(node.op, axis, node.value): amounts for axis, amounts in node.op.ends.items()}
     fill = {"constant_values": node.op.fill} if node.op.of_arrays else {}
     return node.operation(
@@ -125,7 +125,7 @@ def _pad(node: KerasNode[ops.Pad]) -> Symbol:
     )
 
 
-def _channel_scale(node: KerasNode[ops.ChannelScale]) -> Symbol:
+def _channel_scale(node: KerasNode[ops.ChannelScale]) -> CallValue:
     config = {
         "kernel_size": (1, 1),
         "strides": (1, 1),
@@ -136,7 +136,7 @@ def _channel_scale(node: KerasNode[ops.ChannelScale]) -> Symbol:
     return _over_maps(node, "DepthwiseConv2D", data_format="channels_last", **config)
 
 
-def _affine(node: KerasNode[ops.Affine]) -> Symbol:
+def _affine(node: KerasNode[ops.Affine]) -> CallValue:
     """A `Rescaling` casts a Python number through float32, but an array directly
     (keras/src/layers/preprocessing/rescaling.py and tf.cast). If ~/.keras/keras.json says channels_first, it
     moves a vector of scales away from the last axis, but not an array of rank 3.
@@ -147,7 +147,7 @@ def _affine(node: KerasNode[ops.Affine]) -> Symbol:
     return _over_maps(node, "Rescaling", scale=scale, offset=offset)
 
 
-def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> Symbol:
+def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
     """The value of a layer that takes maps and arrays; features become maps of one cell."""
     if node.value.ndim != 2:
         return node.layer(kind, **config)
@@ -157,7 +157,7 @@ def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> Symbol:
     return node.under("features").layer("Reshape", found, target_shape=(features,))
 
 
-def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> Symbol:
+def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
     """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference
     keeps its sign.
     """
@@ -174,7 +174,7 @@ def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> Symbol:
     )
 
 
-def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> Symbol:
+def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
     """Keras's layer refuses slopes below 0."""
     op = node.op
     if op.slope >= 0 and (not node.maker.double or float(np.float32(op.slope)) == op.slope):
@@ -183,12 +183,12 @@ def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> Symbol:
     return node.operation("maximum" if op.slope <= 1 else "minimum", node.value, below)
 
 
-def _p_relu(node: KerasNode[ops.PRelu]) -> Symbol:
+def _p_relu(node: KerasNode[ops.PRelu]) -> CallValue:
     config = {"shared_axes": (1, 2)} if node.value.ndim == 4 else {}
     return node.layer("PReLU", None, **config)
 
 
-def _softplus(node: KerasNode[ops.Softplus]) -> Symbol:
+def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
     if not node.op.cut:
         return _activation("softplus", node)
     smooth = _activation("softplus", node.under("smooth"))
@@ -200,21 +200,21 @@ def _softplus(node: KerasNode[ops.Softplus]) -> Symbol:
     )
 
 
-def _hard_sigmoid(node: KerasNode[ops.HardSigmoid]) -> Symbol:
+def _hard_sigmoid(node: KerasNode[ops.HardSigmoid]) -> CallValue:
     if node.op == ops.HardSigmoid():
         return _activation("hard_sigmoid", node)
     scaled = node.step("scaled", "multiply", node.value, node.op.slope)
     return node.operation("clip", node.step("moved", "add", scaled, node.op.offset), 0.0, 1.0)
 
 
-def _gelu(node: KerasNode[ops.Gelu]) -> Symbol:
+def _gelu(node: KerasNode[ops.Gelu]) -> CallValue:
     value = node.value
     if not node.maker.double:
         if node.op.approximate:
             return node.operation("gelu", value, approximate=True)
         return _activation("gelu", node)
 
-    def step(function: str, *arguments: Any) -> Symbol:
+    def step(function: str, *arguments: Any) -> CallValue:
         return node.step(function, function, *arguments)
 
     if node.op.approximate:
@@ -225,26 +225,26 @@ def _gelu(node: KerasNode[ops.Gelu]) -> Symbol:
     return node.operation("multiply", step("multiply", value, 0.5), step("add", share, 1.0))
 
 
-def _softmax(node: KerasNode[ops.Softmax]) -> Symbol:
+def _softmax(node: KerasNode[ops.Softmax]) -> CallValue:
     """Keras warns at every call of a softmax over one channel, which is 1."""
     if node.value.shape[-1] == 1:
         return node.operation("ones_like", node.value)
     return node.layer("Softmax", axis=-1)
 
 
-def _step(node: KerasNode[ops.Step]) -> Symbol:
+def _step(node: KerasNode[ops.Step]) -> CallValue:
     above = node.step("above", "greater_equal" if node.op.inclusive else "greater", node.value, 0.0)
     return node.operation("cast", above, dtype=node.maker.dtype)
 
 
-def _flatten(node: KerasNode[ops.Flatten]) -> Symbol:
+def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
     value = node.value
     if node.op.order == "CHW" and (node.op.rows, node.op.columns) != (1, 1):
         value = node.under("channels_first").layer("Permute", value, dims=(3, 1, 2))
     return node.spatial("Flatten", value)
 
 
-def _extend_map(node: KerasNode[ops.ExtendMap]) -> Symbol:
+def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
     value, (top, bottom, left, right) = node.value, node.op.pads
     if node.op.mode in ("reflect", "symmetric"):
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
@@ -265,25 +265,25 @@ def _extend_map(node: KerasNode[ops.ExtendMap]) -> Symbol:
     return value
 
 
-def _dropout(node: KerasNode[ops.Dropout]) -> Symbol:
+def _dropout(node: KerasNode[ops.Dropout]) -> CallValue:
     if node.op.maps:
         return node.spatial("SpatialDropout2D", rate=node.op.rate)
     return node.layer("Dropout", rate=node.op.rate)
 
 
-def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> Symbol:
+def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> CallValue:
     """Reshaped as usual, a map would need a size that is known."""
     order = np.arange(node.value.size(-1)).reshape(node.op.groups, -1).T
     return node.operation("take", node.value, order.ravel().tolist(), axis=-1)
 
 
-def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> Symbol:
+def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> CallValue:
     if node.op.block == 1:
         return node.layer("Identity")
     return node.operation("depth_to_space", node.value, node.op.block, data_format="channels_last")
 
 
-def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> Symbol:
+def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
     """Every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
     block = node.op.block
     if block == 1:
@@ -301,7 +301,7 @@ def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> Symbol:
     return node.layer("Concatenate", parts, axis=-1)
 
 
-def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> Symbol:
+def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
     """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of
     two.
     """
@@ -317,10 +317,10 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> Symbol
     return resize_by_operations(node)
 
 
-def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> Symbol:
+def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
     """A resize whose cells and shares are computed from the size of the map."""
 
-    def do(function: str, *arguments: Any, **options: Any) -> Symbol:
+    def do(function: str, *arguments: Any, **options: Any) -> CallValue:
         return node.step(function, function, *arguments, **options)
 
     kind = "float64" if node.maker.double else "float32"

@@ -15,15 +15,15 @@ import numpy as np
 
 from porter.base.dtypes import Dtype
 from porter.filegraph.names import Names
-from porter.frameworks.tf.ports.operations import OPERATIONS, Operation
+from porter.frameworks.tf.ports.operations import OPERATIONS, OperationClass
 from porter.frameworks.tf.ports.shapes import layer_shape, operation_shape
-from porter.frameworks.tf.ports.statement import LAYERS_MODULE, Call, Shape, Symbol
+from porter.frameworks.tf.ports.statement import LAYERS_MODULE, CallValue, KerasCall, Shape
 from porter.graph import Op
 from porter.padding import Pads
 
 
 @dataclass
-class LayerMaker:
+class CallMaker:
     """States calls of one Keras model, whose layers are all of one dtype.
 
     Attributes:
@@ -34,7 +34,7 @@ class LayerMaker:
 
     dtype: Dtype
     names: Names
-    calls: list[Call] = field(default_factory=list)
+    calls: list[KerasCall] = field(default_factory=list)
 
     @property
     def double(self) -> bool:
@@ -43,29 +43,29 @@ class LayerMaker:
         """
         return self.dtype == "float64"
 
-    def input(self, name: str, shape: Shape) -> Symbol:
+    def input(self, name: str, shape: Shape) -> CallValue:
         """The model's input."""
         config = {"batch_shape": list(shape), "dtype": self.dtype}
         return self._stated(
-            Call(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype))
+            KerasCall(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype))
         )
 
-    def layer(self, kind: str, name: str, value: Symbol | list[Symbol], **config: Any) -> Symbol:
+    def layer(self, kind: str, name: str, value: CallValue | list[CallValue], **config: Any) -> CallValue:
         """The value of a layer of the Keras class `kind`."""
         shape = layer_shape(
             kind, config, [each.shape for each in (value if isinstance(value, list) else [value])]
         )
         return self._stated(
-            Call(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype))
+            KerasCall(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype))
         )
 
-    def spatial(self, kind: str, name: str, value: Symbol, **config: Any) -> Symbol:
+    def spatial(self, kind: str, name: str, value: CallValue, **config: Any) -> CallValue:
         """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have
         another.
         """
         return self.layer(kind, name, value, data_format="channels_last", **config)
 
-    def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> Symbol:
+    def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> CallValue:
         """The value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
         operation = OPERATIONS[function]
         operands, rest = (
@@ -79,18 +79,18 @@ class LayerMaker:
             operation_shape(operation.kind, config, operands), _dtype(operation, operands, config)
         )
         return self._stated(
-            Call(operation.module, operation.kind, name, config, tuple(operands), called, given)
+            KerasCall(operation.module, operation.kind, name, config, tuple(operands), called, given)
         )
 
-    def _stated(self, call: Call) -> Symbol:
+    def _stated(self, call: KerasCall) -> CallValue:
         self.calls.append(call)
         return call.value
 
-    def _next(self, shape: Shape, dtype: str) -> Symbol:
+    def _next(self, shape: Shape, dtype: str) -> CallValue:
         """The value of the call that is stated next."""
-        return Symbol(len(self.calls), shape, dtype)
+        return CallValue(len(self.calls), shape, dtype)
 
-    def named(self, value: Symbol, name: str) -> Symbol:
+    def named(self, value: CallValue, name: str) -> CallValue:
         """`value`, of a call that now has another name."""
         self.calls[value.call] = replace(self.calls[value.call], name=name)
         return value
@@ -99,7 +99,7 @@ class LayerMaker:
         """`wanted`, or the first variation of it that no layer has."""
         return self.names.take(wanted)
 
-    def pad(self, value: Symbol, pads: Pads, fill: float, name: str) -> Symbol:
+    def pad(self, value: CallValue, pads: Pads, fill: float, name: str) -> CallValue:
         """A map N×H×W×C with cells of `fill` around it."""
         top, bottom, left, right = pads
         if fill == 0:
@@ -121,14 +121,14 @@ class KerasNode(Generic[OpT]):
         of_map: whether the first of its inputs is a map.
     """
 
-    maker: LayerMaker
+    maker: CallMaker
     op: OpT
     name: str
-    inputs: list[Symbol]
+    inputs: list[CallValue]
     of_map: bool = False
 
     @property
-    def value(self) -> Symbol:
+    def value(self) -> CallValue:
         """The first of the values that it reads."""
         return self.inputs[0]
 
@@ -136,24 +136,24 @@ class KerasNode(Generic[OpT]):
         """A name for a call before the last one."""
         return self.maker.name(f"{self.name}_{ending}")
 
-    def of(self, op: Op, ending: str, *inputs: Symbol) -> KerasNode[Any]:
+    def of(self, op: Op, ending: str, *inputs: CallValue) -> KerasNode[Any]:
         """Another op before the last one, of its own inputs where none are given."""
         return KerasNode(self.maker, op, self.part(ending), [*inputs] or self.inputs, self.of_map)
 
-    def under(self, ending: str, *inputs: Symbol) -> KerasNode[Any]:
+    def under(self, ending: str, *inputs: CallValue) -> KerasNode[Any]:
         return self.of(self.op, ending, *inputs)
 
-    def layer(self, kind: str, value: Symbol | list[Symbol] | None = None, **config: Any) -> Symbol:
+    def layer(self, kind: str, value: CallValue | list[CallValue] | None = None, **config: Any) -> CallValue:
         """A layer of its first input, if of no other value."""
         return self.maker.layer(kind, self.name, self.value if value is None else value, **config)
 
-    def spatial(self, kind: str, value: Symbol | None = None, **config: Any) -> Symbol:
+    def spatial(self, kind: str, value: CallValue | None = None, **config: Any) -> CallValue:
         return self.maker.spatial(kind, self.name, self.value if value is None else value, **config)
 
-    def operation(self, function: str, *arguments: Any, **options: Any) -> Symbol:
+    def operation(self, function: str, *arguments: Any, **options: Any) -> CallValue:
         return self.maker.operation(function, self.name, *arguments, **options)
 
-    def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> Symbol:
+    def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> CallValue:
         """An operation before the last call."""
         return self.under(ending).operation(function, *arguments, **options)
 
@@ -165,7 +165,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
 
 
-def _dtype(operation: Operation, operands: list[Any], config: Mapping[str, Any]) -> str:
+def _dtype(operation: OperationClass, operands: list[Any], config: Mapping[str, Any]) -> str:
     """The type of an operation's value: the widest of its floats. Numbers of Python have none."""
     if operation.kind in ("Equal", "Greater", "GreaterEqual"):
         return "bool"
@@ -176,6 +176,6 @@ def _dtype(operation: Operation, operands: list[Any], config: Mapping[str, Any])
     found = [
         str(value.dtype)
         for value in operands
-        if isinstance(value, Symbol | np.ndarray) and value.dtype != "bool"
+        if isinstance(value, CallValue | np.ndarray) and value.dtype != "bool"
     ]
     return max(found, key=("float16", "bfloat16", "float32", "float64").index)

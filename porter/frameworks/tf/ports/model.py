@@ -12,9 +12,9 @@ from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
 from porter.frameworks.tf.ports.arrays import ARRAYS
 from porter.frameworks.tf.ports.layers import LAYERS
-from porter.frameworks.tf.ports.maker import KerasNode, LayerMaker
+from porter.frameworks.tf.ports.maker import CallMaker, KerasNode
 from porter.frameworks.tf.ports.sites import windowed
-from porter.frameworks.tf.ports.statement import Statement, Symbol
+from porter.frameworks.tf.ports.statement import CallValue, Statement
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan, taken_shapes
@@ -23,7 +23,7 @@ POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooli
 """The Keras classes of pools."""
 
 
-Spelling = Callable[Concatenate[KerasNode[Any], ...], Symbol]
+Spelling = Callable[Concatenate[KerasNode[Any], ...], CallValue]
 """The value of a node, and of the array that it holds, with the channels last, if it holds one."""
 
 
@@ -50,7 +50,7 @@ def state_model(
     graph, shapes = plan.lowered, tensor_shapes(plan.lowered)
     _expect_cover(shapes, tensors)
     names = layer_names(graph, layers)
-    maker = LayerMaker(dtype, Names(names.values()))
+    maker = CallMaker(dtype, Names(names.values()))
     taken = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
     values = {
         path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()
@@ -103,7 +103,7 @@ def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: 
 
 
 def _variables(
-    graph: Graph, node: Node, tensors: NamedArrays, roles: Collection[str], value: Symbol
+    graph: Graph, node: Node, tensors: NamedArrays, roles: Collection[str], value: CallValue
 ) -> dict[str, Array]:
     """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes,
     views where possible.
@@ -121,7 +121,7 @@ def _variables(
     return found
 
 
-def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> Symbol:
+def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> CallValue:
     """The value of a node. If it has tensors, the layer of its name holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.lowered, node) or POOLS[type(node.op)]

@@ -16,7 +16,7 @@ from porter.formats.keras.operations import OF_NUMBERS
 
 
 @dataclass(frozen=True)
-class Operation:
+class OperationClass:
     """A class of operations.
 
     Attributes:
@@ -37,10 +37,13 @@ class Operation:
 
 
 _REDUCED = ("axis", "keepdims")
-OPERATIONS: Mapping[str, Operation] = {
-    **{name: Operation("numpy", name.capitalize()) for name in (*OF_NUMBERS, "negative", "square", "tanh")},
+OPERATIONS: Mapping[str, OperationClass] = {
     **{
-        name: Operation("numpy", name.capitalize(), 2)
+        name: OperationClass("numpy", name.capitalize())
+        for name in (*OF_NUMBERS, "negative", "square", "tanh")
+    },
+    **{
+        name: OperationClass("numpy", name.capitalize(), 2)
         for name in (
             "add",
             "divide",
@@ -54,31 +57,31 @@ OPERATIONS: Mapping[str, Operation] = {
             "subtract",
         )
     },
-    **{name: Operation("numpy", name.capitalize(), 1, _REDUCED) for name in ("max", "mean", "sum")},
+    **{name: OperationClass("numpy", name.capitalize(), 1, _REDUCED) for name in ("max", "mean", "sum")},
     **{
-        name: Operation("nn", name.capitalize(), 1, tuple(own for own, _ in row.attributes.values()))
+        name: OperationClass("nn", name.capitalize(), 1, tuple(own for own, _ in row.attributes.values()))
         for name, row in ACTIVATIONS.items()
         if isinstance(row, Row)
     },
-    "cast": Operation("core", "Cast", 1, ("dtype",)),
-    "clip": Operation("numpy", "Clip", 1, ("x_min", "x_max")),
-    "cumsum": Operation("numpy", "Cumsum"),
-    "depth_to_space": Operation("nn", "DepthToSpace", 1, ("block_size", "data_format")),
-    "erf": Operation("math", "Erf"),
-    "gelu": Operation("nn", "Gelu", 1, ("approximate",)),
-    "greater_equal": Operation("numpy", "GreaterEqual", 2),
-    "getitem": Operation("numpy", "GetItem", 2),
-    "norm": Operation("linalg", "Norm", 1, _REDUCED),
-    "ones_like": Operation("numpy", "OnesLike"),
-    "pad": Operation("numpy", "Pad", 1, ("pad_width", "mode")),
-    "repeat": Operation("numpy", "Repeat", 1, ("repeats", "axis")),
-    "reshape": Operation("numpy", "Reshape", 1, ("newshape",)),
+    "cast": OperationClass("core", "Cast", 1, ("dtype",)),
+    "clip": OperationClass("numpy", "Clip", 1, ("x_min", "x_max")),
+    "cumsum": OperationClass("numpy", "Cumsum"),
+    "depth_to_space": OperationClass("nn", "DepthToSpace", 1, ("block_size", "data_format")),
+    "erf": OperationClass("math", "Erf"),
+    "gelu": OperationClass("nn", "Gelu", 1, ("approximate",)),
+    "greater_equal": OperationClass("numpy", "GreaterEqual", 2),
+    "getitem": OperationClass("numpy", "GetItem", 2),
+    "norm": OperationClass("linalg", "Norm", 1, _REDUCED),
+    "ones_like": OperationClass("numpy", "OnesLike"),
+    "pad": OperationClass("numpy", "Pad", 1, ("pad_width", "mode")),
+    "repeat": OperationClass("numpy", "Repeat", 1, ("repeats", "axis")),
+    "reshape": OperationClass("numpy", "Reshape", 1, ("newshape",)),
     # Its call wants one.
-    "rms_normalization": Operation("nn", "RMSNorm", 1, ("axis", "epsilon"), {"scale": None}),
-    "swapaxes": Operation("numpy", "Swapaxes", 1, ("axis1", "axis2")),
-    "take": Operation("numpy", "Take", 2, ("axis",)),
-    "where": Operation("numpy", "Where", 3),
-    "zeros_like": Operation("numpy", "ZerosLike"),
+    "rms_normalization": OperationClass("nn", "RMSNorm", 1, ("axis", "epsilon"), {"scale": None}),
+    "swapaxes": OperationClass("numpy", "Swapaxes", 1, ("axis1", "axis2")),
+    "take": OperationClass("numpy", "Take", 2, ("axis",)),
+    "where": OperationClass("numpy", "Where", 3),
+    "zeros_like": OperationClass("numpy", "ZerosLike"),
 }
 """By the name of the function in `keras.ops`, and `getitem` for a part of a value."""
 

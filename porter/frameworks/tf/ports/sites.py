@@ -10,7 +10,7 @@ from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
 from porter.frameworks.tf.ports.layers import lacks
 from porter.frameworks.tf.ports.maker import KerasNode
-from porter.frameworks.tf.ports.statement import Symbol
+from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import AvgPool, Conv, MaxPool, Op
 from porter.padding import Capabilities, Pads, Realisation, Window
 
@@ -33,7 +33,7 @@ finds one size.
 """
 
 
-def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation) -> Symbol:
+def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation) -> CallValue:
     """The value of a windowed node (N×H×W×C), of which a layer of the class `kind` holds the weights.
 
     Raises:
@@ -73,7 +73,7 @@ def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: 
     return result
 
 
-def _largest(node: KerasNode[Op], window: Window, value: Symbol) -> Symbol:
+def _largest(node: KerasNode[Op], window: Window, value: CallValue) -> CallValue:
     """A max pool of dilated windows, first down the columns, then along the rows."""
     for axis, last in ((0, node.under("columns")), (1, node)):
         reach, stride = window.extent(axis) - 1, window.stride[axis]
@@ -86,7 +86,7 @@ def _largest(node: KerasNode[Op], window: Window, value: Symbol) -> Symbol:
     return value
 
 
-def _mask(node: KerasNode[Op], pads: Pads, counted: Pads) -> Symbol:
+def _mask(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
     """One over the node's input and the counted pads, zero over the rest of `pads`."""
     ones = node.step("cells", "ones_like", node.value)
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
@@ -96,5 +96,5 @@ def _mask(node: KerasNode[Op], pads: Pads, counted: Pads) -> Symbol:
     return _padded(node, ones, rest, 0.0, f"{node.name}_uncounted")
 
 
-def _padded(node: KerasNode[Op], value: Symbol, pads: Pads, fill: float, wanted: str) -> Symbol:
+def _padded(node: KerasNode[Op], value: CallValue, pads: Pads, fill: float, wanted: str) -> CallValue:
     return node.maker.pad(value, pads, fill, node.maker.name(wanted)) if any(pads) else value

@@ -28,7 +28,7 @@ _FRAMES = 40
 
 
 @dataclass(frozen=True)
-class Symbol:
+class CallValue:
     """The value of a call.
 
     Attributes:
@@ -52,7 +52,7 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Call:
+class KerasCall:
     """A call of a layer or an operation. Calls of one name are of one layer; an operation is called once.
 
     Attributes:
@@ -69,7 +69,7 @@ class Call:
     config: Mapping[str, Any]
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
-    value: Symbol
+    value: CallValue
 
     @property
     def is_layer(self) -> bool:
@@ -81,9 +81,9 @@ class Call:
         return tuple(symbol.call for symbol in _symbols((*self.arguments, *self.options.values())))
 
 
-def _symbols(values: Any) -> Iterator[Symbol]:
+def _symbols(values: Any) -> Iterator[CallValue]:
     for value in values:
-        if isinstance(value, Symbol):
+        if isinstance(value, CallValue):
             yield value
         elif isinstance(value, list):
             yield from _symbols(value)
@@ -103,15 +103,15 @@ class Statement:
     """
 
     dtype: Dtype
-    calls: tuple[Call, ...]
-    values: Mapping[str, Symbol]
+    calls: tuple[KerasCall, ...]
+    values: Mapping[str, CallValue]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     several: bool
     weights: Tensors
 
     @cached_property
-    def ordered(self) -> tuple[tuple[Call, ...], ...]:
+    def ordered(self) -> tuple[tuple[KerasCall, ...], ...]:
         """The calls that lead to an output, those of one layer together, in the order of `model.operations`.
 
         The order is by falling depth, which is the longest way to an output, and within a depth by the first
@@ -131,15 +131,15 @@ class Statement:
         return tuple(self._calls[name] for name in sorted(names, key=lambda name: -deepest[name]))
 
     @cached_property
-    def _calls(self) -> Mapping[str, tuple[Call, ...]]:
+    def _calls(self) -> Mapping[str, tuple[KerasCall, ...]]:
         """By name, the calls that lead to an output, in order."""
-        found: dict[str, tuple[Call, ...]] = {}
+        found: dict[str, tuple[KerasCall, ...]] = {}
         for place in sorted(self._visits):
             call = self.calls[place]
             found[call.name] = (*found.get(call.name, ()), call)
         return found
 
-    def place(self, symbol: Symbol) -> tuple[str, int]:
+    def place(self, symbol: CallValue) -> tuple[str, int]:
         """Where a value comes from: the name of its layer, and which of the layer's calls gives it."""
         name = self.calls[symbol.call].name
         return name, next(number for number, call in enumerate(self._calls[name]) if call.value == symbol)

@@ -12,7 +12,7 @@ from porter.base.dtypes import Array, cast
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import snake_case
 from porter.frameworks.tf.ports.config import MODEL_NAME
-from porter.frameworks.tf.ports.statement import Call, Statement
+from porter.frameworks.tf.ports.statement import KerasCall, Statement
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -74,7 +74,7 @@ class _Unfailing(FileIO):
             raise error
 
 
-def _variables(statement: Statement, call: Call) -> Iterator[Array]:
+def _variables(statement: Statement, call: KerasCall) -> Iterator[Array]:
     held = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
         array = held.get(name.removeprefix("depthwise_"))

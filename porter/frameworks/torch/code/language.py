@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
-from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
 from porter.frameworks.torch.spellings import (
     FUNCTIONS,
@@ -38,7 +38,7 @@ _OF_MODULES = (
 def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     """A function of FUNCTIONS applied to values."""
     if function == "concat":
-        return Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+        return Bracketed("torch.cat", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("1")))
     if function in OF_NUMBERS:
         return call(f"torch.{function}", inputs[0])
     if function in ("maximum", "minimum"):
@@ -86,7 +86,7 @@ LANGUAGE = Language(
     },
     applied=_applied,
     made=_made,
-    chained=lambda items, row: Call("chain", items),
+    chained=lambda items, row: Bracketed("chain", items),
     added=lambda target, name, layer: call(f"{target}.add_module", f'f"{name}"', layer),
     got=lambda name: f'self.get_submodule(f"{name}")',
 )

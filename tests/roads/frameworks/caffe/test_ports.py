@@ -14,7 +14,7 @@ import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.frameworks import Destination, get_destination
 from porter.frameworks.caffe.destination import DESTINATION as caffe
-from porter.frameworks.caffe.maker import LayerMaker
+from porter.frameworks.caffe.maker import CaffeMaker
 from porter.graph import Graph
 from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
@@ -112,13 +112,13 @@ def test_a_port_of_a_caffe_net(file: Path, tmp_path: Path) -> None:
 def test_a_mistake_of_the_writer_is_seen(
     wrote: str, instead: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = LayerMaker.text
+    text = CaffeMaker.text
 
-    def mistaken(self: LayerMaker, *args: Any) -> str:
+    def mistaken(self: CaffeMaker, *args: Any) -> str:
         assert wrote in text(self, *args)
         return text(self, *args).replace(wrote, instead, 1)
 
-    monkeypatch.setattr(LayerMaker, "text", mistaken)
+    monkeypatch.setattr(CaffeMaker, "text", mistaken)
     with pytest.raises(CheckFailed):
         porter.convert(file, to="caffe", out=tmp_path / "port")
 

@@ -10,6 +10,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    BlockScope,
     ConcatChannels,
     Conv,
     Dense,
@@ -22,7 +23,6 @@ from porter.graph import (
     Op,
     Relu,
     Relu6,
-    Scope,
     Shape,
 )
 from porter.graph.ops import channels_in
@@ -37,7 +37,7 @@ class Writer:
 
     def __init__(self, channels: int = 3) -> None:
         self.nodes: list[Node] = []
-        self.scopes: list[Scope] = []
+        self.scopes: list[BlockScope] = []
         self.channels = channels
         self.shapes: dict[str, Shape] = {INPUT: (channels, None, None)}
         self.width = {INPUT: channels}
@@ -68,7 +68,7 @@ class Writer:
         return self.add(path, BatchNorm(1e-3, 0.001, **rest))
 
     def scope(self, path: str, block: str, **arguments) -> None:
-        self.scopes.append(Scope(path, block, arguments))
+        self.scopes.append(BlockScope(path, block, arguments))
 
     def graph(self) -> Graph:
         return Graph(tuple(self.nodes), self.channels, self.last, tuple(self.scopes))

@@ -25,13 +25,13 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    BlockScope,
     ConcatChannels,
     Conv,
     Graph,
     MaxPool,
     Node,
     Relu,
-    Scope,
     site_of,
     tensor_shapes,
 )
@@ -495,6 +495,6 @@ TAKEN = [f"a/{name}" for name in dir(torch.nn.Module()) if not name.startswith("
 
 @pytest.mark.parametrize("path", ["layers/0", "a/class", "a/b-c", *TAKEN])
 def test_a_path_that_is_no_free_python_name_is_refused(path):
-    graph = Graph((Node(path, Relu(), (INPUT,)),), 3, path, (Scope("a", "block", {}),))
+    graph = Graph((Node(path, Relu(), (INPUT,)),), 3, path, (BlockScope("a", "block", {}),))
     with pytest.raises(GraphError, match="Python names"):
         model_source(make_plan(graph, ANY, framework.CAPABILITIES))
