@@ -16,7 +16,7 @@ import numpy as np
 
 from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Node, Pattern, Reference, StoredTensor
+from porter.filegraph.dataflow import N, OperatorNode, Pattern, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
@@ -33,7 +33,7 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 }
 
 
-def combine(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> Read:
+def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
         return alone if kind == "Add" else Zeros(alone.known_sizes)
@@ -61,7 +61,7 @@ def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     return walk.view(values[0]) if same else None
 
 
-def _filling(walk: Walk, node: Node, sources: Sequence[Source]) -> Zeros | Repeated | None:
+def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     numbers = [walk.constant_number(walk.unrepeated(each)) for each in sources if not walk.is_value(each)]
@@ -92,7 +92,7 @@ def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
 
 
 def combine_constant(
-    walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool = True
+    walk: Walk, node: OperatorNode, kind: str, view: View, other: Reference, first: bool = True
 ) -> View:
     """As `combine`, of a value and a constant. `first` is the value's place."""
     count = math.prod(walk.constant_shape(other) or ())
@@ -104,7 +104,7 @@ def combine_constant(
     return walk.views.like(view, value or _with_constant(walk, node, kind, view.value, other, first))
 
 
-def _by_array(walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool) -> View:
+def _by_array(walk: Walk, node: OperatorNode, kind: str, view: View, other: Reference, first: bool) -> View:
     """A stored array with a number of its own in each place."""
     numbers, origin = walk.constant_shape(other), walk.flow.origin(other)
     if view.axes is not None and len(numbers or ()) > len(view.axes):
@@ -168,7 +168,7 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTe
     return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
 
 
-def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> View:
+def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
@@ -189,7 +189,7 @@ def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> V
     return tensor(value)
 
 
-def _merge(walk: Walk, node: Node, op: ops.Merge | None, sources: Sequence[Source]) -> View:
+def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequence[Source]) -> View:
     """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
     difference.
     """
@@ -229,7 +229,7 @@ def _fits(walk: Walk, view: View, source: Source) -> bool:
     return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
 
 
-def _with_tensor(walk: Walk, node: Node, kind: str, value: Value, other: Reference) -> Value | None:
+def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other: Reference) -> Value | None:
     """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
     layer's values.
     """
@@ -245,7 +245,9 @@ def _with_tensor(walk: Walk, node: Node, kind: str, value: Value, other: Referen
     return None
 
 
-def _with_constant(walk: Walk, node: Node, kind: str, value: Value, other: Reference, first: bool) -> Value:
+def _with_constant(
+    walk: Walk, node: OperatorNode, kind: str, value: Value, other: Reference, first: bool
+) -> Value:
     """A constant on one side. `first` is the value's place."""
     constant = walk.numbers(other)
     numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
@@ -286,23 +288,23 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
     return builder.chain(name, value, named.get(exponent, (ops.Power(exponent),)))
 
 
-def negative(walk: Walk, node: Node, source: Source) -> View:
+def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
-def filled(walk: Walk, node: Node, source: Source, number: float) -> View:
+def filled(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
     """A number for each number of a value."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
-def clip(walk: Walk, node: Node, source: Source, low: float, high: float) -> View:
+def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
 
 
-def slopes(walk: Walk, node: Node, source: Source, alpha: Reference) -> View:
+def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: Reference) -> View:
     """A PReLU with one slope, or one for each channel."""
     view, number = walk.kept(source), walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
@@ -321,7 +323,7 @@ def slopes(walk: Walk, node: Node, source: Source, alpha: Reference) -> View:
 
 def batch_norm(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     source: Source,
     tensors: Mapping[str, Reference],
     epsilon: float,
@@ -411,7 +413,7 @@ def response_norm(
 
 def norm_of_cells(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     source: Source,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
@@ -428,7 +430,7 @@ def norm_of_cells(
 
 def _norm_of_axes(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     source: Source,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
@@ -456,7 +458,12 @@ def _norm_of_axes(
 
 
 def group_norm(
-    walk: Walk, node: Node, source: Source, groups: int, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk,
+    node: OperatorNode,
+    source: Source,
+    groups: int,
+    tensors: Mapping[str, Reference],
+    epsilon: float,
 ) -> View:
     """A norm over all cells of each group of channels, with stored vectors by role."""
     view = walk.by_cell(source, walk.views.channels_place)
@@ -468,7 +475,7 @@ def group_norm(
 
 
 def instance_norm(
-    walk: Walk, node: Node, source: Source, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: OperatorNode, source: Source, tensors: Mapping[str, Reference], epsilon: float
 ) -> View:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
@@ -511,6 +518,6 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
-def _each_cell(walk: Walk, node: Node, view: View, op: Op, tensors: Mapping[str, str]) -> View:
+def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, tensors: Mapping[str, str]) -> View:
     stored = {role: Stored(name) for role, name in tensors.items()}
     return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Apart
 from porter.filegraph.constants import ELEMENTWISE
-from porter.filegraph.dataflow import N, Node
+from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Dim, Open, divides, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.walk import NodeWalk, Read, Source, Walk
@@ -62,7 +62,7 @@ Stated = tuple[list[int] | None, list[Dim] | None]
 """The block of a node, and its pads or crops; None where the model computes them as it runs."""
 
 
-def by_inputs(walk: Walk, node: Node) -> Stated:
+def by_inputs(walk: Walk, node: OperatorNode) -> Stated:
     """Of a SpaceToBatchND or a BatchToSpaceND."""
     return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
 
@@ -107,7 +107,7 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     return apart if place is None else walk.views.of(apart).without([place])
 
 
-def put_together(walk: Walk, node: Node) -> Read:
+def put_together(walk: Walk, node: OperatorNode) -> Read:
     """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
     if node.source[0] not in walk.apart:
         raise Unsupported("behind something else than a convolution")

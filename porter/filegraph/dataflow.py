@@ -46,7 +46,7 @@ has any of them.
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
-class Node(Protocol):
+class OperatorNode(Protocol):
     """A node of a format that names each node's op and inputs."""
 
     @property
@@ -59,17 +59,17 @@ class Node(Protocol):
     def source(self) -> Reference: ...
 
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=OperatorNode)
 Evaluate = Callable[[N], Sequence[Numbers | None] | None]
 """Computes what a node gives from constants; None where numpy cannot."""
 
 
-def depending(nodes: Mapping[str, Node], sources: Collection[str]) -> set[str]:
+def depending(nodes: Mapping[str, OperatorNode], sources: Collection[str]) -> set[str]:
     """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
     return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)
 
 
-class Constants(Protocol):
+class StoredConstants(Protocol):
     """What a file stores, by the names of nodes."""
 
     def declared(self, name: str) -> tuple[int, ...] | None:
@@ -129,7 +129,7 @@ class Dataflow(Generic[N]):
 
     nodes: Mapping[str, N]
     live: Collection[str]
-    constants: Constants
+    constants: StoredConstants
     kind: Callable[[N], str]
     is_cast: Callable[[N], bool] = lambda node: False
     reshapes: Collection[str] = ()

@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.axes import View
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Numbers, Open, known
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.parts import MOST_PARTS, _padded, part
@@ -23,7 +23,7 @@ from porter.filegraph.walk import Repeated, Source, Walk, within
 from porter.graph import Tokens
 
 
-def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> View:
+def gather(walk: Walk, node: OperatorNode, source: Source, place: int, places: Sequence[int]) -> View:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = view.size(place)
@@ -44,13 +44,15 @@ def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[
     return _beside(walk, node, parts, place)
 
 
-def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
+def _beside(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View:
     """Values of the same axes one after the other along one of them."""
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
 
-def gather_cells(walk: Walk, node: Node, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]) -> View:
+def gather_cells(
+    walk: Walk, node: OperatorNode, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]
+) -> View:
     """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
     axes of their own.
     """
@@ -96,7 +98,7 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
     return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
-def concat(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | Repeated:
+def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | Repeated:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
@@ -111,7 +113,7 @@ def concat(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> Vie
     return found or _joined(walk, node, [*map(walk.array, sources)], place)
 
 
-def _by_channels(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
+def _by_channels(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View | None:
     """Maps or features one after the other along an axis that is their channels; None where it is another
     one.
     """
@@ -121,7 +123,7 @@ def _by_channels(walk: Walk, node: Node, views: Sequence[View], place: int) -> V
     return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
 
-def _joined(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
+def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View:
     """Arrays one after the other along an axis."""
     if not views:
         raise Unsupported("of no values")
@@ -131,7 +133,7 @@ def _joined(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
     return walk.views.led_like(views[0], value)
 
 
-def _with_zeros(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
+def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -149,7 +151,7 @@ def _with_zeros(walk: Walk, node: Node, sources: Sequence[Source], place: int) -
     return _padded(walk, node, walk.given(found), {place: (first, last)}, fills.pop())
 
 
-def _of_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> Repeated | None:
+def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
     found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
     whole = [each for each in found if each is not None]
@@ -163,7 +165,7 @@ def _of_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int)
     return Repeated(constant, joined, lacks="of constants")
 
 
-def _with_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+def _with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
@@ -189,7 +191,7 @@ def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
@@ -232,7 +234,7 @@ def _whole(walk: Walk, source: Source) -> Numbers | None:
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
+def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
@@ -264,7 +266,7 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
     return walk.views.led_like(view, value)
 
 
-def stack(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
+def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it
     counts the parts.
     """
@@ -282,7 +284,7 @@ def stack(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View
     return _joined(walk, node, arrays, order.index(place_of(place, len(order)))).restored(order)
 
 
-def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
+def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View | None:
     names = walk.views.alike(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None
@@ -296,7 +298,7 @@ def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View 
     return joined.reshaped(sizes).transposed(order)
 
 
-def windows(walk: Walk, node: Node, source: Source, place: int, size: int, step: int) -> View:
+def windows(walk: Walk, node: OperatorNode, source: Source, place: int, size: int, step: int) -> View:
     """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
     each as the last axis.
     """

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Reader, Tap, own_name
 from porter.graph import ops
@@ -17,7 +17,7 @@ from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
 def read_graph(
     flow: Dataflow[N],
-    image: Image,
+    image: GraphInput,
     trained: Collection[str],
     readers: Mapping[str, Reader[N]],
     ends: Iterable[Reference],

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Unsupported, first_of
 from porter.filegraph.joins import _beside
@@ -24,7 +24,7 @@ from porter.graph import Rearrange, Upsample
 from porter.graph.ops import AXES
 
 
-def reshape(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> View:
+def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> View:
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
@@ -37,19 +37,19 @@ def reshape(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> Vie
     return first_of(*ways)
 
 
-def _flat(walk: Walk, node: Node, view: View) -> View:
+def _flat(walk: Walk, node: OperatorNode, view: View) -> View:
     """The numbers of an array as features, of which axes can be made that do not divide the array's."""
     return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
-def flatten(walk: Walk, node: Node, source: Source, first: int, last: int = -1) -> View:
+def flatten(walk: Walk, node: OperatorNode, source: Source, first: int, last: int = -1) -> View:
     """The axes from the first to the last as one."""
     sizes = walk.known_sizes(source)
     start, end = (place_of(place, len(sizes)) for place in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
-def squeeze(walk: Walk, node: Node, source: Source, places: Collection[int] | None = None) -> View:
+def squeeze(walk: Walk, node: OperatorNode, source: Source, places: Collection[int] | None = None) -> View:
     """The tensor without axes of one cell; without all of them if no places are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
@@ -67,17 +67,17 @@ def squeeze(walk: Walk, node: Node, source: Source, places: Collection[int] | No
     return view.without(chosen)
 
 
-def unsqueeze(walk: Walk, node: Node, source: Source, places: Collection[int]) -> View:
+def unsqueeze(walk: Walk, node: OperatorNode, source: Source, places: Collection[int]) -> View:
     """The tensor with axes of one cell, which have these places in it."""
     return walk.view(source).with_axes(places)
 
 
-def transpose(walk: Walk, node: Node, source: Source, order: Sequence[int]) -> View | Repeated:
+def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> View | Repeated:
     constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
     return constant or walk.view(source).transposed(order)
 
 
-def _turned_constant(walk: Walk, node: Node, source: Source, order: Sequence[int]) -> Repeated | None:
+def _turned_constant(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> Repeated | None:
     """A constant that is repeated, with its axes in another order."""
     filled = walk.repeated.get(source)
     numbers = walk.constant(filled.before) if filled is not None else None
@@ -89,7 +89,7 @@ def _turned_constant(walk: Walk, node: Node, source: Source, order: Sequence[int
     return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
-def repeat(walk: Walk, node: Node, source: Source, times: Sequence[Dim]) -> View | Repeated:
+def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim]) -> View | Repeated:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
     one cell.
     """
@@ -106,7 +106,7 @@ def repeat(walk: Walk, node: Node, source: Source, times: Sequence[Dim]) -> View
     return found
 
 
-def interleave(walk: Walk, node: Node, source: Source, place: int, times: int) -> View:
+def interleave(walk: Walk, node: OperatorNode, source: Source, place: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
     sizes, rank = view.known_sizes, len(view.known_sizes)
@@ -117,7 +117,7 @@ def interleave(walk: Walk, node: Node, source: Source, place: int, times: int) -
     return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
 
 
-def expand(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> Repeated:
+def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> Repeated:
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
     1 keep an axis. A constant may get axes before its own.
     """
@@ -139,7 +139,9 @@ def expand(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> Repe
     return replace(repeated, view=walk.view(source).repeated(known(times)))
 
 
-def quarter_turns(walk: Walk, node: Node, source: Source, places: tuple[int, int], turns: int) -> View:
+def quarter_turns(
+    walk: Walk, node: OperatorNode, source: Source, places: tuple[int, int], turns: int
+) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
     rank = len(view.known_axes)
@@ -150,7 +152,7 @@ def quarter_turns(walk: Walk, node: Node, source: Source, places: tuple[int, int
     return turned_round(walk, node, turned, around)
 
 
-def each_image(walk: Walk, node: Node, source: Source, times: int) -> View:
+def each_image(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
     sizes, shape = array.known_sizes, array.value.shape or ()
@@ -165,7 +167,7 @@ def each_image(walk: Walk, node: Node, source: Source, times: int) -> View:
 
 
 def cells_as_channels(
-    walk: Walk, node: Node, source: Source, block: int, channels_first: bool, outer: bool = False
+    walk: Walk, node: OperatorNode, source: Source, block: int, channels_first: bool, outer: bool = False
 ) -> View:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or,
     if these are `outer`, behind.
@@ -189,7 +191,7 @@ def cells_as_channels(
     )
 
 
-def row(walk: Walk, node: Node, source: Source) -> Value:
+def row(walk: Walk, node: OperatorNode, source: Source) -> Value:
     """A tensor of one axis beside batch and channels as a map of one row, for windows over that axis.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, known, text
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
@@ -23,7 +23,7 @@ tf2onnx's 10^9.
 """
 
 
-def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
+def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
     without cells only the sizes are known.
     """
@@ -54,7 +54,7 @@ def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]
     return _part(walk, node, source, parts)
 
 
-def part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
     """As `cut`, of a value that is not known to be zeros.
 
     Raises:
@@ -66,7 +66,7 @@ def part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int
     return found
 
 
-def _part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
     """As `cut`, of a part that has cells."""
     sizes = walk.view(source).sizes
     around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
@@ -75,7 +75,7 @@ def _part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | in
     return _cut(walk, node.name, found, rest) if rest else found
 
 
-def take(walk: Walk, node: Node, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
+def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
     """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
     of one cell.
     """
@@ -180,7 +180,7 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
 
 
 def pad(
-    walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
+    walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
 ) -> View:
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
@@ -196,7 +196,9 @@ def pad(
     return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, stated, fill)
 
 
-def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> View:
+def _padded(
+    walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
+) -> View:
     aligned = walk.aligned(f"{node.name}:array", view)
     ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
@@ -209,7 +211,9 @@ def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, i
     return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
 
 
-def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode) -> View:
+def extend(
+    walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
+) -> View:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
     names = walk.views.names(view)
@@ -225,7 +229,7 @@ def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim
     return walk.views.laid(value, names)
 
 
-def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]) -> View:
+def turned_round(walk: Walk, node: OperatorNode, source: Source, places: Collection[int]) -> View:
     """The cells of these axes from the last one to the first."""
     found = walk.kept(source)
     for place in places:
@@ -233,7 +237,7 @@ def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]
     return found
 
 
-def _turned_round(walk: Walk, node: Node, view: View, place: int) -> View:
+def _turned_round(walk: Walk, node: OperatorNode, view: View, place: int) -> View:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
     rank, around = len(view.axes or ()), slice(None, None, -1)
     if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
@@ -249,7 +253,7 @@ def _turned_round(walk: Walk, node: Node, view: View, place: int) -> View:
     return walk.views.like(array, value).restored(order)
 
 
-def roll(walk: Walk, node: Node, source: Source, shifts: Mapping[int, int]) -> View:
+def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
     rank, sizes, value = len(view.known_axes), view.known_sizes, view.value
@@ -273,7 +277,7 @@ def roll(walk: Walk, node: Node, source: Source, shifts: Mapping[int, int]) -> V
     return walk.views.led_like(view, value)
 
 
-def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], offset: int) -> View:
+def diagonal(walk: Walk, node: OperatorNode, source: Source, places: tuple[int, int], offset: int) -> View:
     """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
     the last axis: in both axes as one, each lies a row and a cell behind the one before it.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.walk import Source, Walk
@@ -20,7 +20,7 @@ from porter.graph import Conv, ConvTranspose
 from porter.padding import Convention, Pads, Window
 
 
-def patches(walk: Walk, node: Node, source: Source, window: Window, pads: Pads) -> View:
+def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads: Pads) -> View:
     """The cells under a window at each of its places, with zeros around the map."""
     view = walk.view(source)
     batch, channels, down, across = view.known_sizes
@@ -39,7 +39,7 @@ def patches(walk: Walk, node: Node, source: Source, window: Window, pads: Pads) 
 
 
 def map_of_patches(
-    walk: Walk, node: Node, source: Source, size: Sequence[Dim], window: Window, pads: Pads
+    walk: Walk, node: OperatorNode, source: Source, size: Sequence[Dim], window: Window, pads: Pads
 ) -> View | Value:
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.
@@ -74,7 +74,9 @@ def _beside(window: Window, pads: Pads) -> bool:
     return window == Window(window.kernel, window.kernel) and not any(pads)
 
 
-def _each_cell(walk: Walk, node: Node, channels: int | None, window: Window) -> dict[str, Stored] | None:
+def _each_cell(
+    walk: Walk, node: OperatorNode, channels: int | None, window: Window
+) -> dict[str, Stored] | None:
     """A kernel that takes each cell of a window over each channel; None where it is too large."""
     rows, columns = window.kernel
     cells = rows * columns

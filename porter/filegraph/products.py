@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.axes import View
-from porter.filegraph.dataflow import N, Node, Reference, StoredTensor
+from porter.filegraph.dataflow import N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.parts import diagonal
@@ -53,7 +53,7 @@ class Product:
     place: int = -1
 
 
-def dense(walk: Walk, node: Node, source: Source, product: Product) -> View:
+def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> View:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.weights(product.kernel)
@@ -119,7 +119,7 @@ def along_channels(
 
 
 def matmul(
-    walk: Walk, node: Node, sources: Sequence[Source], turned: Sequence[bool] = (False, False)
+    walk: Walk, node: OperatorNode, sources: Sequence[Source], turned: Sequence[bool] = (False, False)
 ) -> View:
     """The product of two values over their last two axes, or over these axes `turned`."""
     views = []
@@ -131,7 +131,7 @@ def matmul(
     return _of_matrices(walk, node, views)
 
 
-def _of_matrices(walk: Walk, node: Node, views: Sequence[View]) -> View:
+def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """As `matmul`, of views."""
     rank, held = len(views[1].axes or ()), _turned(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
@@ -158,7 +158,7 @@ def _with_last_turned(view: View) -> View:
 
 def attention(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     heads: Sequence[View],
     mask: Reference | None,
     scale: float | None,
@@ -217,7 +217,7 @@ def read_equation(text: str, rank: int) -> Equation | None:
     )
 
 
-def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> View:
+def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
     """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
     and diagonals of it.
     """
@@ -227,7 +227,7 @@ def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> View
         raise Unsupported(f"by '{text:.40}' {error}") from error
 
 
-def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> View:
+def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
     if len(sources) == 1:
         return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -249,7 +249,7 @@ def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> Vie
     )
 
 
-def with_matrices(walk: Walk, node: Node, source: Source, matrices: StoredTensor) -> View:
+def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: StoredTensor) -> View:
     """A value times stored matrices, of which each has a place of its own in the value's axes before the last
     two.
     """
@@ -264,7 +264,7 @@ def with_matrices(walk: Walk, node: Node, source: Source, matrices: StoredTensor
     return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
 
 
-def by_matrix(walk: Walk, node: Node, first: Reference, source: Source) -> View:
+def by_matrix(walk: Walk, node: OperatorNode, first: Reference, source: Source) -> View:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
@@ -280,7 +280,7 @@ def by_matrix(walk: Walk, node: Node, first: Reference, source: Source) -> View:
 
 
 def bilinear(
-    walk: Walk, node: Node, sources: Sequence[Source], kernel: Reference, bias: Reference | None
+    walk: Walk, node: OperatorNode, sources: Sequence[Source], kernel: Reference, bias: Reference | None
 ) -> View:
     """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
     dense layer over all of these products.
@@ -299,7 +299,7 @@ def bilinear(
     return with_kernel(walk, node, products, whole, held)
 
 
-def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -> View:
+def mixed(walk: Walk, node: OperatorNode, source: Source, place: int, matrix: Numbers) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.kept(source)
     rank = len(view.axes or ())
@@ -313,7 +313,7 @@ def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -
 
 
 def running_sums(
-    walk: Walk, node: Node, source: Source, place: int, reverse: bool = False, exclusive: bool = False
+    walk: Walk, node: OperatorNode, source: Source, place: int, reverse: bool = False, exclusive: bool = False
 ) -> View:
     """The sums of the numbers of an axis up to each of them, by a matrix of ones.
 
@@ -329,7 +329,7 @@ def running_sums(
 
 
 def _scaled(
-    walk: Walk, node: Node, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
+    walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation
@@ -343,7 +343,7 @@ def _scaled(
     return walk.views.led_like(array, with_stored(walk, node.name, "Mul", array.value, stored))
 
 
-def with_kernel(walk: Walk, node: Node, source: Source, equation: Equation, kernel: Kernel) -> View:
+def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
     """A dense layer over axes of a value, whose features and whose units may be several axes.
 
     Raises:
@@ -393,7 +393,7 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
 
-def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Source]) -> View:
+def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     first, second = (
@@ -424,7 +424,7 @@ def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Sou
     return _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
 
 
-def _of_one(walk: Walk, node: Node, text: str, source: Source) -> View:
+def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
     x, _, result = text.replace(" ", "").partition("->")
     view = walk.kept(source)
     for letter in sorted({*x}):
@@ -439,7 +439,9 @@ def _of_one(walk: Walk, node: Node, text: str, source: Source) -> View:
     return summed.transposed([letters.index(axis) for axis in result])
 
 
-def _summed(walk: Walk, node: Node, view: View, letters: str, kept: Collection[str]) -> tuple[str, View]:
+def _summed(
+    walk: Walk, node: OperatorNode, view: View, letters: str, kept: Collection[str]
+) -> tuple[str, View]:
     """A value, and the letters of its axes, without those that nothing else has: these are summed."""
     gone = [place for place, axis in enumerate(letters) if axis not in kept]
     if not gone:
@@ -448,7 +450,7 @@ def _summed(walk: Walk, node: Node, view: View, letters: str, kept: Collection[s
     return "".join(axis for axis in letters if axis in kept), found
 
 
-def _each_by_each(walk: Walk, node: Node, equation: Equation, views: Sequence[View]) -> View:
+def _each_by_each(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
     """A product that sums nothing: both values along all axes of the result, with one cell where they have
     none.
     """

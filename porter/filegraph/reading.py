@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Dataflow, N, Node, Reference, StoredTensor
+from porter.filegraph.dataflow import Dataflow, N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
@@ -29,7 +29,7 @@ class ReaderFault(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Image:
+class GraphInput:
     """The value that a graph takes.
 
     Attributes:
@@ -55,12 +55,12 @@ class Image:
 
 def begin(
     flow: Dataflow[N],
-    image: Image,
+    image: GraphInput,
     trained: Collection[str] = (),
     tap: Tap = own_name,
     held: Callable[[N], Mapping[str, str]] | None = None,
     repeats: Callable[[N], bool] = lambda node: False,
-    further: Mapping[str, Image] = MappingProxyType({}),
+    further: Mapping[str, GraphInput] = MappingProxyType({}),
 ) -> NodeWalk[N]:
     """A walk that has only what the graph takes; the other arguments are as in NodeWalk.
 
@@ -86,7 +86,7 @@ def begin(
     return walk
 
 
-def _further_input(name: str, image: Image) -> FurtherInput:
+def _further_input(name: str, image: GraphInput) -> FurtherInput:
     """Raises GraphError if an array has an open size."""
     axes = tuple(axis for axis in image.shape if axis is not None)
     if len(axes) < len(image.shape):
@@ -135,7 +135,7 @@ def _evaluated(
     return [each if isinstance(each, np.ndarray) else None for each in found]
 
 
-def _fault(node: Node, error: Exception) -> ReaderFault:
+def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
     return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
 
 
@@ -155,7 +155,7 @@ def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
         )
 
 
-def read_pattern(walk: Walk, node: Node) -> View | None:
+def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     """The layer whose last op is this node, if several ops are one layer. Its tensors are along the
     channels.
     """

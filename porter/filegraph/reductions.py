@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from porter.filegraph.axes import View
-from porter.filegraph.dataflow import N, Node
+from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.parts import MOST_PARTS
@@ -29,7 +29,7 @@ Reduction = Function | Literal["sum", "min"]
 
 
 def reduce(
-    walk: Walk, node: Node, source: Source, function: Reduction, places: Collection[int], keep: bool
+    walk: Walk, node: OperatorNode, source: Source, function: Reduction, places: Collection[int], keep: bool
 ) -> View:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
@@ -53,7 +53,7 @@ def reduce(
 
 
 def _of_array(
-    walk: Walk, node: Node, source: Source, function: Function, places: Collection[int], keep: bool
+    walk: Walk, node: OperatorNode, source: Source, function: Function, places: Collection[int], keep: bool
 ) -> View:
     view = walk.view(source)
     order, gone = view.batch_first, view.places(places)
@@ -77,7 +77,7 @@ def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: S
     return walk.views.led(value, len(view.axes or ()) - len(places)).with_axes(places)
 
 
-def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
+def _total(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
@@ -93,7 +93,7 @@ def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep
     return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
 
 
-def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
+def _least(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.kept(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
@@ -101,7 +101,7 @@ def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep
     return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
 
 
-def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
+def _parts(walk: Walk, node: OperatorNode, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
     count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
@@ -115,7 +115,9 @@ def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
 SOFTMAX = Softmax()
 
 
-def softmax(walk: Walk, node: Node, source: Source, *places: int, op: Softmax | LogSoftmax = SOFTMAX) -> View:
+def softmax(
+    walk: Walk, node: OperatorNode, source: Source, *places: int, op: Softmax | LogSoftmax = SOFTMAX
+) -> View:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
     along other axes, of which several are one; or with that `op` its logarithm.
     """
@@ -134,7 +136,7 @@ def softmax(walk: Walk, node: Node, source: Source, *places: int, op: Softmax | 
     return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)), op)
 
 
-def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], op: Op) -> View:
+def _softmax_of_last(walk: Walk, node: OperatorNode, whole: View, last: Sequence[int], op: Op) -> View:
     """A softmax along axes that become the last one, and go back."""
     if whole.has_batch(last[0]):
         raise Unsupported("over the batch")

@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
 from porter.filegraph.file_graph import Unsupported, tried
 from porter.filegraph.walk import Source, Walk
@@ -27,7 +27,9 @@ _ASYMMETRIC = Resize("nearest", coordinates="asymmetric", rounding="floor")
 """As torch and ONNX's asymmetric resize take the nearest cell."""
 
 
-def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Value:
+def adaptive_pool(
+    walk: Walk, node: OperatorNode, value: Value, function: Function, counts: tuple[Dim, Dim]
+) -> Value:
     """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map.
     Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
     aten/src/ATen/native/AdaptivePooling.h).
@@ -57,7 +59,7 @@ def _steps(size: Dim, count: int) -> tuple[int, int] | None:
 
 def resize(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     source: Source,
     op: Resize,
     scales: Mapping[int, float],
@@ -100,7 +102,7 @@ def resize(
     return walk.views.laid(found, names)
 
 
-def as_large(walk: Walk, node: Node, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
+def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
     """A map with so many cells of 0 more before and after its rows and columns, or so many less where they
     are below 0, of which the input's size decides how many: as many as another map has.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from porter.filegraph.axes import Piece, View, joined
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Node
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported, tried
 from porter.filegraph.parts import part
@@ -39,7 +39,7 @@ class Stack:
     rows: int
 
 
-def stacked(walk: Walk, node: Node, view: View, window: Window, pads: Pads) -> Stack | None:
+def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
     """The maps of a view whose first axis has more than the images; None for others."""
     order = _channels_last(walk)
     last, sizes = view.transposed(order) if len(view.axes or ()) == len(order) else None, view.sizes
@@ -62,7 +62,7 @@ def stacked(walk: Walk, node: Node, view: View, window: Window, pads: Pads) -> S
     return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
 
 
-def unstacked(walk: Walk, node: Node, stack: Stack, value: Value) -> View:
+def unstacked(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
     """What a window made of maps below each other, as the tensor that the file has of it."""
     found = _apart(walk, value, stack.count, stack.apart)
     if stack.rows == stack.apart:

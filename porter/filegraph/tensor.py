@@ -28,7 +28,7 @@ from porter.filegraph import (
 )
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import Node, Reference
+from porter.filegraph.dataflow import OperatorNode, Reference
 from porter.filegraph.dims import (
     Dim,
     Numbers,
@@ -72,7 +72,7 @@ class Scope:
 
 
 def _operation(
-    function: Callable[Concatenate[Walk, Node, Source, P], Read],
+    function: Callable[Concatenate[Walk, OperatorNode, Source, P], Read],
     of_constant: Callable[Concatenate[Numbers, P], Numbers] | None = None,
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
     """A method that is an operation of another module.
@@ -82,7 +82,7 @@ def _operation(
     """
 
     def operation(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
-        def make(node: Node) -> Read:
+        def make(node: OperatorNode) -> Read:
             return function(x.walk, node, x.source, *arguments, **named)
 
         if of_constant is None:
@@ -107,7 +107,7 @@ class Tensor:
 
     scope: Scope
     word: str
-    make: Callable[[Node], Read]
+    make: Callable[[OperatorNode], Read]
     given: Source | None = None
 
     @property
@@ -145,7 +145,7 @@ class Tensor:
         array = self.array
         return self.walk.view(self.source) if array is None else array
 
-    def made(self, word: str, make: Callable[[Node], Read]) -> Tensor:
+    def made(self, word: str, make: Callable[[OperatorNode], Read]) -> Tensor:
         """Another tensor of the same scope."""
         return Tensor(self.scope, word, make)
 
@@ -156,7 +156,7 @@ class Tensor:
     def saying(self, words: str) -> Tensor:
         """The same, of which a refusal has these words first."""
 
-        def make(node: Node) -> Read:
+        def make(node: OperatorNode) -> Read:
             try:
                 return self.make(node)
             except Unsupported as error:
@@ -403,7 +403,7 @@ class Tensor:
     def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
         """A dense layer over the last axis."""
 
-        def make(node: Node) -> View:
+        def make(node: OperatorNode) -> View:
             view = self.walk.by_cell(self.source)
             return self.walk.views.like(view, self.walk.builder.dense(node.name, view.value, units, tensors))
 
@@ -496,7 +496,7 @@ def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
 
 def _along(
     walk: Walk,
-    node: Node,
+    node: OperatorNode,
     source: Source,
     axes: Axes,
     op: Op,
@@ -532,14 +532,14 @@ Operand = Tensor | float
 def made_of(
     word: str,
     of_constants: Callable[..., Numbers],
-    make: Callable[[Node], Read],
+    make: Callable[[OperatorNode], Read],
     *tensors: Tensor,
 ) -> Tensor:
     """What an operation gives: numbers that numpy computes where all tensors are constants and it can,
     otherwise what `make` adds.
     """
 
-    def made(node: Node) -> Read:
+    def made(node: OperatorNode) -> Read:
         arrays = list[Numbers]()
         for each in tensors:
             array = each.array
@@ -571,7 +571,7 @@ def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
     """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
     tensors = _tensors(*operands)
 
-    def make(node: Node) -> Read:
+    def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
     return made_of(word, partial(constants.each, kind), make, *tensors)
@@ -608,7 +608,7 @@ def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
 def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Values one after the other along a new axis."""
 
-    def make(node: Node) -> Read:
+    def make(node: OperatorNode) -> Read:
         if not all(each.is_value for each in tensors):
             raise Unsupported("with a constant")
         return joins.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
@@ -654,7 +654,7 @@ def attention(
     """
     walk = query.walk
 
-    def make(node: Node) -> View:
+    def make(node: OperatorNode) -> View:
         heads = [
             walk.as_array(f"{node.name}:{word}", each.view)
             if isinstance(each.source, View)
@@ -674,7 +674,7 @@ def by_matrix(matrix: Tensor, x: Tensor) -> Tensor:
 def merged(kind: str, tensors: Sequence[Tensor]) -> Tensor:
     """A sum, product, mean or extreme of several tensors."""
 
-    def make(node: Node) -> Read:
+    def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
     return made_of(kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.reading import Image
+from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensor import Tensor
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
@@ -91,7 +91,7 @@ def nearest_or_linear(linear: bool, half: bool, ends: bool) -> Resize:
 
 def further_image(
     source: Reference, sizes: Sequence[int | None], batch: int | None, cells: Size
-) -> Image | None:
+) -> GraphInput | None:
     """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for
     each image; None of others. A map of the rows and columns of the image has them at every size.
     """
@@ -99,9 +99,13 @@ def further_image(
     if first != batch:
         return None
     if len(rest) != 3:
-        return Image(source, 1, ANY, shape=tuple(rest)) if rest and None not in rest else None
+        return GraphInput(source, 1, ANY, shape=tuple(rest)) if rest and None not in rest else None
     rows, columns, channels = rest
-    return Image(source, channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
+    return (
+        GraphInput(source, channels, ANY if (rows, columns) == cells else (rows, columns))
+        if channels
+        else None
+    )
 
 
 def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:

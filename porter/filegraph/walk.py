@@ -15,7 +15,7 @@ from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Node, Operand, Reference, StoredTensor
+from porter.filegraph.dataflow import Dataflow, N, Operand, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.places import Items, place_of
@@ -582,7 +582,7 @@ def within(node: N, name: str) -> N:
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
-def apply(walk: Walk, node: Node, source: Source, *ops: Op) -> View:
+def apply(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))

@@ -41,7 +41,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
-class Members(dict[str, Any]):
+class StatedFields(dict[str, Any]):
     """What a file states by name. To lack a name is damage of the file; a KeyError is a fault of porter's."""
 
     def __missing__(self, name: object) -> Any:
@@ -49,7 +49,7 @@ class Members(dict[str, Any]):
 
 
 def read_json(text: str | bytes) -> Any:
-    """JSON of a stranger's, whose objects are `Members`.
+    """JSON of a stranger's, whose objects are `StatedFields`.
 
     Raises:
         ValueError: it is no JSON in UTF-8, has half of a character, which no text that is written can hold,
@@ -59,7 +59,7 @@ def read_json(text: str | bytes) -> Any:
     text = text if isinstance(text, str) else text.decode("utf-8-sig")
     if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
-    found = json.loads(text, object_pairs_hook=Members)
+    found = json.loads(text, object_pairs_hook=StatedFields)
     if _HALF.search(text):
         json.dumps(found, ensure_ascii=False).encode()
     return found

@@ -37,7 +37,7 @@ class Made:
         """Does nothing with the state that a pickle gives its object."""
 
 
-class Named(Made):
+class PickledGlobal(Made):
     """A class or function by its name in a pickle. `make` is what a call of it does."""
 
     def __init__(self, name: str, make: Maker) -> None:
@@ -166,7 +166,7 @@ class _Machine:
             raise self.refusal(
                 f"the file pickles '{name[:100]}', not only tensors; porter runs no code from files"
             )
-        self.stack.append(Named(name, make))
+        self.stack.append(PickledGlobal(name, make))
 
 
 def _mark(machine: _Machine) -> None:
@@ -282,7 +282,7 @@ def _stack_global(machine: _Machine) -> None:
 
 def _call(machine: _Machine) -> None:
     arguments, named = machine.stack.pop(), machine.stack.pop()
-    if not isinstance(named, Named) or type(arguments) is not tuple:
+    if not isinstance(named, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError(f"it calls {type(named).__name__}")
     machine.copied += sum(len(given) for given in arguments if isinstance(given, list | tuple | dict))
     if machine.copied > _MOST_OPCODES:  # through the memo, one long list can be copied by any number of calls

@@ -49,7 +49,7 @@ def own_name(name: str, place: int, taken: set[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class OperatorCall:
     """An operator as the file says it.
 
     Attributes:
@@ -66,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class KernelProgram:
     """What the rows of a format make of a file.
 
     Attributes:
@@ -77,7 +77,7 @@ class Program:
     """
 
     image: str
-    steps: tuple[Step, ...]
+    steps: tuple[OperatorCall, ...]
     rows: Mapping[str, Row]
     channels_last: bool = False
     single: bool = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Items, Reading
-from porter.formats.caffe.text import Message, parse
+from porter.formats.caffe.text import TextMessage, parse
 from porter.formats.limits import MOST_NODES
 
 IMAGE = "image"
@@ -28,7 +28,7 @@ caffe.proto).
 
 
 @dataclass(frozen=True)
-class Layer(Reading):
+class CaffeLayer(Reading):
     """A layer.
 
     Attributes:
@@ -43,11 +43,11 @@ class Layer(Reading):
     op: str
     inputs: tuple[Reference, ...]
     values: int
-    stated: Message
+    stated: TextMessage
     gives: int
 
     @property
-    def parameters(self) -> Message:
+    def parameters(self) -> TextMessage:
         return self.stated.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
 
     @property
@@ -75,7 +75,7 @@ class Net:
         passed: dropouts, each with what it reads.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[CaffeLayer, ...]
     channels: int | None
     size: tuple[int | None, int | None]
     ends: tuple[Reference, ...]
@@ -131,11 +131,11 @@ class _Layers:
 
     images: list[tuple[str, Sequence[int | None]]]
     known: dict[str, Reference | None]
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[CaffeLayer] = field(default_factory=list)
     names: set[str] = field(default_factory=lambda: {IMAGE})
     passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
 
-    def read(self, layer: Message) -> None:
+    def read(self, layer: TextMessage) -> None:
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op, tops = _type_of(layer), layer.words("top")
@@ -154,10 +154,10 @@ class _Layers:
         else:
             name = own_name(layer.word("name") or op.lower(), len(self.layers), self.names)
             blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
-            self.layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
+            self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))
             self.known |= {top: (name, place) for place, top in enumerate(tops)}
 
-    def _take(self, op: str, layer: Message, tops: Sequence[str]) -> None:
+    def _take(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
         """What the net is given: of a data layer an image and labels, of an Input images."""
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
@@ -167,16 +167,16 @@ class _Layers:
             self.images += [(top, _cut_to(layer)) for top in tops[:1]]
             self.known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
 
-    def _source(self, name: str, layer: Message) -> Reference | None:
+    def _source(self, name: str, layer: TextMessage) -> Reference | None:
         if name not in self.known:
             raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
         return self.known[name]
 
 
-def _is_of_test(layer: Message) -> bool:
+def _is_of_test(layer: TextMessage) -> bool:
     """Whether a net without levels and stages has the layer when it is not trained."""
 
-    def holds(rule: Message) -> bool:
+    def holds(rule: TextMessage) -> bool:
         level = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
         return rule.word("phase", "TEST") in _TEST and level and not rule.words("stage")
 
@@ -185,7 +185,7 @@ def _is_of_test(layer: Message) -> bool:
     return stays and layer.word("phase", "TEST") in _TEST
 
 
-def _type_of(layer: Message) -> str:
+def _type_of(layer: TextMessage) -> str:
     """Its type by the name that the second format has for it: the first one wrote `INNER_PRODUCT` for
     `InnerProduct`.
     """
@@ -195,7 +195,7 @@ def _type_of(layer: Message) -> str:
     )
 
 
-def _blobs(op: str, layer: Message) -> int:
+def _blobs(op: str, layer: TextMessage) -> int:
     """How many blobs a layer has."""
     if op in (*_CONVOLUTIONS, "InnerProduct"):
         return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
@@ -204,7 +204,7 @@ def _blobs(op: str, layer: Message) -> int:
     return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
 
 
-def _dims(net: Message) -> list[Sequence[int | None]]:
+def _dims(net: TextMessage) -> list[Sequence[int | None]]:
     """The sizes of the inputs that stand at the top of a net."""
     shapes = [shape.counts("dim") for shape in net.parts("input_shape")]
     flat = net.counts("input_dim")
@@ -215,7 +215,7 @@ def _dims(net: Message) -> list[Sequence[int | None]]:
     ]
 
 
-def _cut_to(layer: Message) -> Sequence[int | None]:
+def _cut_to(layer: TextMessage) -> Sequence[int | None]:
     """The sizes of what a data layer gives, as far as it states them."""
     memory, side = (
         layer.part("memory_data_param"),

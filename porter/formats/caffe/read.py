@@ -25,12 +25,12 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import always, reads, watching
-from porter.filegraph.reading import Image
+from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
-from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
-from porter.formats.caffe.text import Message
+from porter.formats.caffe.net import IMAGE, CaffeLayer, Net, read_net
+from porter.formats.caffe.text import TextMessage
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_bounded
 from porter.formats.protobuf import MOST_BYTES
@@ -169,23 +169,23 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
     channels = net.channels or next(
         (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3
     )
-    image = Image((IMAGE, 0), channels, size, order="CHW")
+    image = GraphInput((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
     graph = read_graph(flow, image, tensors, READERS, ends, value_name)
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
 
-def _passed_over(layer: Layer) -> list[str]:
+def _passed_over(layer: CaffeLayer) -> list[str]:
     """The parameters of a layer that its reader did not look at."""
     return [name for name in layer.parameters.fields.passed_over if name not in _OTHERWISE]
 
 
-def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
+def _with_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
     """The layers by name, in which a BatchNorm and the Scale that only reads it are one norm: Caffe's has no
     scale of its own.
     """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
-    found: dict[str, Layer] = {}
+    found: dict[str, CaffeLayer] = {}
     for layer in layers:
         norm = found.get(layer.source[0])
         plain = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
@@ -211,17 +211,17 @@ def _statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], 
     return [*computed], computed
 
 
-def _window(stated: Message) -> tuple[Window, Pads]:
+def _window(stated: TextMessage) -> tuple[Window, Pads]:
     window = Window(stated.pair("kernel_size", 0), stated.pair("stride", 1), stated.pair("dilation", 1))
     return window, both_sides(stated.pair("pad", 0))
 
 
-def _held(layer: Layer, axes: str) -> dict[str, Stored]:
+def _held(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
     kernel, *bias = layer.blobs
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
 
 
-def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     (filters, *_), stated = known(kernel.sizes), layer.parameters
@@ -230,13 +230,13 @@ def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(layer, "OIHW"))
 
 
-def _deconv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     (_, width, *_), groups = known(kernel.sizes), layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
     return x.op(op, **_held(layer, "OIHW"))
 
 
-def _pool(layer: Layer, x: Tensor) -> Tensor:
+def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
     """Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of forks, which
     OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
@@ -254,7 +254,7 @@ def _pool(layer: Layer, x: Tensor) -> Tensor:
     return pool(x, function, (window, pads), "floor" if floors else "ceil")
 
 
-def _dense(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
+def _dense(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
@@ -262,7 +262,7 @@ def _dense(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.flatten(1).fully_connected(stated.count("num_output", 0), held)
 
 
-def _norm(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
+def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
         raise Unsupported("with the statistics of the batch")
@@ -271,7 +271,7 @@ def _norm(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.batch_norm(stated.number("eps", 1e-5), momentum, **roles)
 
 
-def _scale(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
+def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     """By trained numbers, or by another value."""
     stated, builder = layer.parameters, x.walk.builder
     if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
@@ -292,7 +292,7 @@ def _scale(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     return found
 
 
-def _bias(layer: Layer, x: Tensor, other: Tensor) -> Tensor | Value:
+def _bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
     """By a trained number for each channel, or by another value."""
     if layer.values == 2:
         return x + other
@@ -307,7 +307,7 @@ def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
     return x.scope.constant(stored.numbers().reshape(-1, *[1] * (x.rank - 2)))
 
 
-def _over_deviation(layer: Layer, x: Tensor) -> Tensor:
+def _over_deviation(layer: CaffeLayer, x: Tensor) -> Tensor:
     """MVN, over the cells of each channel or over all axes (mvn_layer.cpp)."""
     stated = layer.parameters
     axes = (1, 2, 3) if stated.flag("across_channels", False) else (2, 3)
@@ -316,7 +316,7 @@ def _over_deviation(layer: Layer, x: Tensor) -> Tensor:
     return functions.over_deviation(x, axes, stated.number("eps", 1e-9))
 
 
-def _over_norm(layer: Layer, x: Tensor, scale: Tensor) -> Tensor:
+def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
     """SSD's Normalize: a value over its norm along the channels, or along all axes, times a number for each
     channel or one (normalize_layer.cpp in github.com/weiliu89/caffe).
     """
@@ -327,13 +327,13 @@ def _over_norm(layer: Layer, x: Tensor, scale: Tensor) -> Tensor:
     return normed.op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))
 
 
-def _permute(layer: Layer, x: Tensor) -> Tensor:
+def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
     """SSD's: axes that it does not name come last."""
     order = layer.parameters.counts("order")
     return x.transpose([*order, *(place for place in range(x.rank) if place not in order)])
 
 
-def _eltwise(layer: Layer, *values: Tensor) -> Tensor:
+def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     stated = layer.parameters
     kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
     factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
@@ -348,7 +348,7 @@ def _line(x: Tensor, scale: float, shift: float) -> Tensor:
     return x if (scale, shift) == (1, 0) else x.each(ops.Affine((scale,), (shift,)))
 
 
-def _power(layer: Layer, x: Tensor) -> Tensor:
+def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
     power, scale, shift = (
         layer.parameters.number(name, default)
         for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
@@ -359,7 +359,7 @@ def _power(layer: Layer, x: Tensor) -> Tensor:
     return line if power == 1 else line.each(ops.Power(power))
 
 
-def _lrn(layer: Layer, x: Tensor) -> Tensor:
+def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     stated = layer.parameters
     size, alpha, beta = (
         stated.count("local_size", 5),
@@ -387,11 +387,11 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     return around.op(op).op(ops.SliceChannels(cells // 2, channels * cells, cells))
 
 
-def _axis(layer: Layer, older: str) -> int:
+def _axis(layer: CaffeLayer, older: str) -> int:
     return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
-def _slice(layer: Layer, x: Tensor) -> list[Tensor]:
+def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     (whole,) = known([x.size(axis)])
     ends = (
@@ -400,7 +400,7 @@ def _slice(layer: Layer, x: Tensor) -> list[Tensor]:
     return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 
 
-def _crop(layer: Layer, x: Tensor, like: Tensor) -> Tensor:
+def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
     """A value cut to the size of another from an axis on, at offsets."""
     sizes, wanted = x.sizes, like.sizes
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
@@ -415,11 +415,11 @@ def _crop(layer: Layer, x: Tensor, like: Tensor) -> Tensor:
     return x.cut({place: slice(start, start + wanted[place]) for place, start in starts.items()})
 
 
-def _flatten(layer: Layer, x: Tensor) -> Tensor:
+def _flatten(layer: CaffeLayer, x: Tensor) -> Tensor:
     return x.flatten(layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1))
 
 
-def _reshape(layer: Layer, x: Tensor) -> Tensor:
+def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
     """0 keeps a size."""
     sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
     if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
@@ -427,29 +427,29 @@ def _reshape(layer: Layer, x: Tensor) -> Tensor:
     return x.reshape([size or sizes[place] for place, size in enumerate(wanted)])
 
 
-def _relu(layer: Layer, x: Tensor) -> Tensor:
+def _relu(layer: CaffeLayer, x: Tensor) -> Tensor:
     slope = layer.parameters.number("negative_slope", 0.0)
     return x.each(ops.LeakyRelu(slope) if slope else ops.Relu())
 
 
-def _clip(layer: Layer, x: Tensor) -> Tensor:
+def _clip(layer: CaffeLayer, x: Tensor) -> Tensor:
     return x.clip(layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf))
 
 
-def _exponential(layer: Layer, x: Tensor) -> Tensor:
+def _exponential(layer: CaffeLayer, x: Tensor) -> Tensor:
     """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
     base, scale, shift = _logarithmic(layer)
     factor = 1.0 if base == -1 else math.log(base)
     return functions.exp(_line(x, factor * scale, factor * shift))
 
 
-def _logarithm(layer: Layer, x: Tensor) -> Tensor:
+def _logarithm(layer: CaffeLayer, x: Tensor) -> Tensor:
     """log(scale * x + shift) to a base, as of Exp."""
     base, scale, shift = _logarithmic(layer)
     return (1.0 if base == -1 else 1 / math.log(base)) * functions.log(_line(x, scale, shift))
 
 
-def _logarithmic(layer: Layer) -> tuple[float, float, float]:
+def _logarithmic(layer: CaffeLayer) -> tuple[float, float, float]:
     base, scale, shift = (
         layer.parameters.number(name, usual)
         for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0))
@@ -494,7 +494,7 @@ _PLAIN: Mapping[str, Op] = {
     "Sigmoid": ops.Sigmoid(),
     "TanH": ops.Tanh(),
 }
-READERS: Mapping[str, Reader[Layer]] = watching(
+READERS: Mapping[str, Reader[CaffeLayer]] = watching(
     {
         **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
         **{kind: always(op) for kind, op in _PLAIN.items()},

@@ -10,14 +10,14 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers
-from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
-from porter.formats.caffe.text import Message
+from porter.formats.caffe.text import TextMessage
 
 
-def program(definition: bytes) -> Program:
+def program(definition: bytes) -> KernelProgram:
     steps = []
     for layer in read_net(definition.decode()).layers:
         gives = tuple(value_name((layer.name, place)) for place in range(layer.gives))
@@ -26,23 +26,23 @@ def program(definition: bytes) -> Program:
             *(blob for blob, _ in layer.inputs[layer.values :]),
         )
         steps.append(
-            Step(
+            OperatorCall(
                 layer.op,
                 reads,
                 gives,
                 {"stated": _settings(layer.stated), "values": layer.values, "gives": layer.gives},
             )
         )
-    return Program(IMAGE, tuple(steps), _ROWS)
+    return KernelProgram(IMAGE, tuple(steps), _ROWS)
 
 
-def _settings(layer: Message) -> Settings:
+def _settings(layer: TextMessage) -> Settings:
     """Of a layer's type. It has those of no other type, so that their name does not matter."""
     found = dict[str, list[str]]()
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
     for part in parts:
-        for name, given in part.fields.items() if isinstance(part, Message) else ():
-            shapes = [each.fields.get("dim", ()) for each in given if isinstance(each, Message)]
+        for name, given in part.fields.items() if isinstance(part, TextMessage) else ():
+            shapes = [each.fields.get("dim", ()) for each in given if isinstance(each, TextMessage)]
             every = [*given, *(size for shape in shapes for size in shape)]
             found.setdefault(name, []).extend(each for each in every if isinstance(each, str))
     return Settings(found)

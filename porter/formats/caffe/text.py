@@ -15,10 +15,10 @@ _FALSE = ("false", "f", "0")
 
 
 @dataclass
-class Message:
+class TextMessage:
     """A message: the values of each field, in the file's order."""
 
-    fields: Watched[list[str | Message]] = field(default_factory=Watched)
+    fields: Watched[list[str | TextMessage]] = field(default_factory=Watched)
 
     def words(self, name: str) -> list[str]:
         return [value for value in self.fields.get(name, ()) if isinstance(value, str)]
@@ -46,21 +46,21 @@ class Message:
     def flag(self, name: str, default: bool) -> bool:
         return self.word(name).lower() not in _FALSE if self.words(name) else default
 
-    def parts(self, name: str) -> list[Message]:
-        return [value for value in self.fields.get(name, ()) if isinstance(value, Message)]
+    def parts(self, name: str) -> list[TextMessage]:
+        return [value for value in self.fields.get(name, ()) if isinstance(value, TextMessage)]
 
-    def part(self, name: str) -> Message:
+    def part(self, name: str) -> TextMessage:
         """A field's message; an empty one if it is left out."""
-        return (self.parts(name) or [Message()])[-1]
+        return (self.parts(name) or [TextMessage()])[-1]
 
 
-def parse(text: str) -> Message:
+def parse(text: str) -> TextMessage:
     """A message as text.
 
     Raises:
         ValueError: it is no such text.
     """
-    found = Message()
+    found = TextMessage()
     open_ones, tokens = [found], _tokens(text)
     for kind, token in tokens:
         if token in (";", ",") and kind == "mark":
@@ -79,7 +79,7 @@ def parse(text: str) -> Message:
         if (kind, value) == ("mark", "["):
             values += _listed(tokens)
         elif kind == "mark" and value in ("{", "<"):
-            message = Message()
+            message = TextMessage()
             values.append(message)
             open_ones.append(message)
         elif kind in ("word", "text"):

@@ -9,12 +9,12 @@ from typing import Any
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import exp, glu, hard_shrink, log_sigmoid, relu, soft_shrink, sqrt
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import Layer, axes_in, number, whole
+from porter.formats.keras.layer import KerasLayer, axes_in, number, whole
 from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
-class Row:
+class ActivationRow:
     """An activation with attributes that a function of `keras.ops` has too: of each Keras's name and
     default.
     """
@@ -22,7 +22,7 @@ class Row:
     op: type[Any]
     attributes: Mapping[str, tuple[str, float]]
 
-    def __call__(self, layer: Layer) -> Op:
+    def __call__(self, layer: KerasLayer) -> Op:
         stated = {
             name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()
         }
@@ -40,12 +40,12 @@ class Row:
         }
 
 
-def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
-    return Row(op, attributes)
+def _row(op: type[Any], **attributes: tuple[str, float]) -> ActivationRow:
+    return ActivationRow(op, attributes)
 
 
 # The destination takes an op's last name.
-ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
+ACTIVATIONS: Mapping[str, Op | ActivationRow | Callable[[KerasLayer], Op]] = {
     "relu": ops.Relu(),
     "relu6": ops.Relu6(),
     "sigmoid": ops.Sigmoid(),
@@ -108,7 +108,7 @@ def activation_name(value: Any) -> str | None:
     return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
 
 
-def activated(layer: Layer, x: Tensor) -> Tensor:
+def activated(layer: KerasLayer, x: Tensor) -> Tensor:
     """The value of the activation that `layer.op` names.
 
     Raises:

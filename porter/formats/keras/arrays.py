@@ -11,7 +11,7 @@ from porter.filegraph.functions import norm, over_norm
 from porter.filegraph.places import Items
 from porter.filegraph.products import Equation, Kernel, read_equation
 from porter.filegraph.tensor import Tensor, attention, einsum
-from porter.formats.keras.layer import Layer, pair
+from porter.formats.keras.layer import KerasLayer, pair
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     **{part: (part, f"{part}_dense", f"_{part}_dense") for part in ("query", "key", "value")},
@@ -48,7 +48,7 @@ def variable_in(layer: str, variable: str) -> str:
     return f"{_PART_OF.get(layer, layer)}/{variable}"
 
 
-def stored_array(layer: Layer) -> tuple[str, Array] | None:
+def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
     """The kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its input:
     its name, and its content, with one cell along the batch and the axes that it is repeated along. None for
     another layer.
@@ -66,7 +66,7 @@ def stored_array(layer: Layer) -> tuple[str, Array] | None:
     return layer.tensors["kernel"], kernel.reshape(1, *sizes)
 
 
-def read_einsum(layer: Layer, x: Tensor) -> Tensor:
+def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     """An EinsumDense that multiplies each number by its own, or that is a dense layer over some axes."""
     if (stored := stored_array(layer)) is not None:
         return x * x.scope.tensor((stored[0], 0))
@@ -85,7 +85,7 @@ def read_einsum(layer: Layer, x: Tensor) -> Tensor:
     return x.with_kernel(equation, held).saying(said)
 
 
-def read_attention(layer: Layer, *values: Tensor) -> Tensor:
+def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel
     over all heads.
     """
@@ -120,19 +120,19 @@ def read_attention(layer: Layer, *values: Tensor) -> Tensor:
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"))
 
 
-def _part(layer: Layer, part: str, x: Tensor, equation: Equation) -> Tensor:
+def _part(layer: KerasLayer, part: str, x: Tensor, equation: Equation) -> Tensor:
     kernel = layer.stored(f"{part}/kernel")
     bias = layer.stored(f"{part}/bias").name if layer.flag("use_bias") else None
     return x.with_kernel(equation, Kernel(kernel.name, layer.arrays[f"{part}/kernel"].shape, bias))
 
 
-def _expect_plain(layer: Layer) -> None:
+def _expect_plain(layer: KerasLayer) -> None:
     """Refuses an attention with masks, gates or trained scales."""
     if stated := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
         raise Unsupported(f"with {', '.join(stated)}")
 
 
-def read_plain_attention(layer: Layer, *values: Tensor) -> Tensor:
+def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     """An Attention of queries, values and, if there are others, keys, which has no scale but a trained
     one.
     """
@@ -143,7 +143,7 @@ def read_plain_attention(layer: Layer, *values: Tensor) -> Tensor:
     return attention(query, key, value, scale=1.0)
 
 
-def read_dot(layer: Layer, *values: Tensor) -> Tensor:
+def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     """A Dot: the sums over an axis of each of two values; of features N×1, over their norms if they are
     normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has tf.math.l2_normalize, which
     bounds the square of a norm).
@@ -164,7 +164,7 @@ def read_dot(layer: Layer, *values: Tensor) -> Tensor:
     return einsum(equation, *values)
 
 
-def read_cosine(layer: Layer, *values: Tensor) -> Tensor:
+def read_cosine(layer: KerasLayer, *values: Tensor) -> Tensor:
     """Keras 1's Merge by cos of features: their product over that of their norms, or over its epsilon where
     that is smaller. It is N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the root of the product
     of the sums of squares).

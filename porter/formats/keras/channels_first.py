@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from porter.base.json import JsonObject
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, read_flow, results_in
+from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, moved, read_flow, results_in
 from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.theano import padded_by_theano
 from porter.formats.keras.windows import ROWS, WINDOWS
@@ -100,7 +100,7 @@ def _all_last(flow: Flow) -> Flow:
 
 
 def _turned(flow: Flow) -> Flow:
-    calls, places, ranks = list[Call](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
+    calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for place, call in enumerate(flow.calls):
         read = [ranks[result.call] for result in results_in(call.given)]
         given = moved(call.given, places)
@@ -120,13 +120,13 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     """The model with Permutes around its layers that have channels first; `whole`: its image has them first
     too.
     """
-    calls, places, shape = list[Call](), {SOURCE.call: SOURCE.call}, flow.shape
+    calls, places, shape = list[LayerCall](), {SOURCE.call: SOURCE.call}, flow.shape
     if whole:
         batch, channels, *cells = shape
         shape, places = (batch, *cells, channels), {SOURCE.call: 0}
-        calls.append(Call((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
+        calls.append(LayerCall((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
-    def add(call: Call, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
+    def add(call: LayerCall, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
         path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
         calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
         return Inbound((Result(len(calls) - 1),), {})

@@ -17,7 +17,7 @@ from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.precision import computing, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
-from porter.formats.limits import MOST_NODES, Members, read_json
+from porter.formats.limits import MOST_NODES, StatedFields, read_json
 
 LayerPath = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
@@ -43,7 +43,7 @@ SOURCE = Result(-1)
 
 
 @dataclass(frozen=True)
-class Call:
+class LayerCall:
     """One call of one layer.
 
     Attributes:
@@ -81,7 +81,7 @@ class Flow:
         halves: the types of half precision that the config states for its layers.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[LayerCall, ...]
     outputs: tuple[Result, ...]
     shape: tuple[int | None, ...]
     keras: int
@@ -115,7 +115,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         model = read_json(text)
         if not _is_model(model):
             return None
-        calls, further = _Calls(), _shapes_by_input(model)
+        calls, further = _CallRecorder(), _shapes_by_input(model)
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
@@ -180,13 +180,13 @@ def moved(given: Any, places: Mapping[int, int]) -> Any:
     if isinstance(given, tuple):
         return tuple(moved(each, places) for each in given)
     return (
-        Members((name, moved(each, places)) for name, each in given.items())
+        StatedFields((name, moved(each, places)) for name, each in given.items())
         if isinstance(given, Mapping)
         else given
     )
 
 
-def _version(model: JsonObject, calls: Sequence[Call]) -> int:
+def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
     """Keras 3's calls are another form; where a config says nothing, it is Keras 2's."""
     stated = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
     return int(stated[0]) if stated else 3 if any(call.given.keras3 for call in calls) else 2
@@ -231,13 +231,13 @@ def _layers(model: JsonObject) -> list[JsonObject]:
 
 
 @dataclass
-class _Calls:
+class _CallRecorder:
     """The calls so far, and how many calls of models they stand for."""
 
-    found: list[Call] = field(default_factory=list)
+    found: list[LayerCall] = field(default_factory=list)
     models: int = 0
 
-    def add(self, call: Call) -> Result:
+    def add(self, call: LayerCall) -> Result:
         if len(self.found) >= MOST_NODES:
             raise ValueError(f"its layers are called more than {MOST_NODES} times")
         self.found.append(call)
@@ -253,7 +253,7 @@ class _Calls:
 
 
 def _flatten(
-    calls: _Calls,
+    calls: _CallRecorder,
     model: JsonObject,
     path: LayerPath,
     inputs: Sequence[Result],
@@ -294,7 +294,7 @@ def _flatten(
 
 
 def _flatten_sequential(
-    calls: _Calls,
+    calls: _CallRecorder,
     model: JsonObject,
     path: LayerPath,
     inputs: Sequence[Result],
@@ -311,7 +311,7 @@ def _flatten_sequential(
 
 
 def _call(
-    calls: _Calls,
+    calls: _CallRecorder,
     layer: JsonObject,
     path: LayerPath,
     given: Inbound,
@@ -328,7 +328,9 @@ def _call(
     if is_foreign(layer):
         return [
             calls.add(
-                Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training)
+                LayerCall(
+                    path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training
+                )
             )
         ]
     if (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and training):
@@ -338,7 +340,7 @@ def _call(
         arguments = {**DEFAULTS.get(kind, {}), **arguments}
     if is_operation(layer):
         kind, arguments = operation(kind, arguments)
-    return [calls.add(Call(path, kind, arguments, given, index, training))]
+    return [calls.add(LayerCall(path, kind, arguments, given, index, training))]
 
 
 def _fed(model: JsonObject, given: Inbound) -> list[Result]:
@@ -361,8 +363,8 @@ def _fed(model: JsonObject, given: Inbound) -> list[Result]:
     return [value for name in names for value in results_in(named[name])]
 
 
-def _input_layer(path: LayerPath, round: int) -> Call:
-    return Call(path, "InputLayer", {}, Inbound((), {}), round)
+def _input_layer(path: LayerPath, round: int) -> LayerCall:
+    return LayerCall(path, "InputLayer", {}, Inbound((), {}), round)
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:

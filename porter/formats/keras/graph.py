@@ -20,15 +20,15 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import outputs
-from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import Outputs
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, Stated, results_in, with_stated
-from porter.formats.keras.layer import Layer, Taken, Walk
+from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, Stated, results_in, with_stated
+from porter.formats.keras.layer import KerasLayer, Taken, Walk
 from porter.formats.keras.layers import (
     FUSING,
     SEVERAL,
@@ -41,7 +41,7 @@ from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
-from porter.formats.limits import Members, most_bytes
+from porter.formats.limits import StatedFields, most_bytes
 from porter.graph import MOST_CONSTANTS
 from porter.padding import Size
 from porter.padding.sizes import MAX_SIDE
@@ -54,10 +54,10 @@ _DAMAGED = (ValueError, OverflowError)
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedCall:
     """A call with its node's name, and its layer's tensors: variable to name in the checkpoint."""
 
-    call: Call
+    call: LayerCall
     name: str
     tensors: Mapping[str, str]
 
@@ -111,19 +111,21 @@ def read_graph(
     )
 
 
-def _image(shape: Sequence[int | None]) -> Image | None:
+def _image(shape: Sequence[int | None]) -> GraphInput | None:
     """What a port is given for an input of this shape, batch first: a map, or an array of known axes, whose
     numbers stand in a map of one channel; None for others.
     """
     _, *sizes = shape or (None,)
     if len(sizes) == 3:
         rows, columns, channels = sizes
-        return Image(_IMAGE, channels, (rows, columns)) if channels else None
+        return GraphInput(_IMAGE, channels, (rows, columns)) if channels else None
     known = [size for size in sizes if size]
     if not known or len(known) < len(sizes):
         return None
     rows, columns = (1, known[0]) if len(known) == 1 else (known[0], math.prod(known[1:]))
-    return Image(_IMAGE, 1, (rows, columns), shape=tuple(known)) if max(rows, columns) <= MAX_SIDE else None
+    return (
+        GraphInput(_IMAGE, 1, (rows, columns), shape=tuple(known)) if max(rows, columns) <= MAX_SIDE else None
+    )
 
 
 def _no_image(flow: Flow) -> str:
@@ -148,11 +150,11 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
     )
 
 
-def _end(calls: Sequence[Named], result: Result) -> Reference:
+def _end(calls: Sequence[NamedCall], result: Result) -> Reference:
     return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
 
 
-def _chosen(calls: Sequence[Named], outputs: Sequence[str]) -> list[Reference]:
+def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[Reference]:
     """The values that a user names; a layer's name is that of its value after its activation.
 
     Raises:
@@ -168,9 +170,9 @@ def _chosen(calls: Sequence[Named], outputs: Sequence[str]) -> list[Reference]:
 
 def _graph(
     flow: Flow,
-    calls: list[Named],
+    calls: list[NamedCall],
     ends: Sequence[Reference],
-    image: Image,
+    image: GraphInput,
     tensors: NamedArrays,
     where: str,
 ) -> FileGraph:
@@ -180,7 +182,7 @@ def _graph(
         return None if source[1] else before.get(source[0], source[0])
 
     before = {named.name: before_activation(named) for named in calls}
-    layers, stored = dict[str, Layer](), _Stored({}, set())
+    layers, stored = dict[str, KerasLayer](), _StoredArrays({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
     budget = most_bytes(sum(array.nbytes for array in tensors.values()))
     flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "", budget=budget)
@@ -207,7 +209,7 @@ def _graph(
                 live.discard(layer.name)
                 break
 
-    def read(walk: Walk, layer: Layer) -> Outputs:
+    def read(walk: Walk, layer: KerasLayer) -> Outputs:
         try:
             return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
@@ -223,7 +225,7 @@ def _graph(
     )
 
 
-def _further_image(flow: Flow, named: Named) -> Image | None:
+def _further_image(flow: Flow, named: NamedCall) -> GraphInput | None:
     """What a call stands for that is a further input; None of other calls."""
     *around, own = named.call.path
     if named.call.kind != "InputLayer" or around or own not in flow.further:
@@ -232,14 +234,14 @@ def _further_image(flow: Flow, named: Named) -> Image | None:
     return further_image((named.name, 0), flow.further[own], flow.shape[0], (rows, columns))
 
 
-def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:
+def _unreadable(layer: KerasLayer, error: Exception, where: str) -> FileError:
     reason = f"{type(error).__name__} {first_line(error)}"
     message = f"the file's description of layer '{layer.name}' cannot be read: {reason}"
     return FileError(message, where=where, next="save the model again")
 
 
 @dataclass
-class _Stored:
+class _StoredArrays:
     """The stored arrays that layers take as values, by name, and the values that are ones: Keras can say a
     trained array only as an EinsumDense of ones.
     """
@@ -247,7 +249,7 @@ class _Stored:
     arrays: dict[str, Array]
     ones: set[Reference]
 
-    def add(self, layer: Layer) -> tuple[NamedArrays, list[str]]:
+    def add(self, layer: KerasLayer) -> tuple[NamedArrays, list[str]]:
         """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all
         that it added.
         """
@@ -260,7 +262,7 @@ class _Stored:
         self.arrays |= added
         return own, list(added)
 
-    def is_array(self, layer: Layer) -> str | None:
+    def is_array(self, layer: KerasLayer) -> str | None:
         """The name of the array that a layer is, if it is nothing else."""
         found = stored_array(layer)
         if (
@@ -273,15 +275,15 @@ class _Stored:
 
 
 def _layers(
-    named: Named, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
-) -> Iterator[Layer]:
+    named: NamedCall, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
+) -> Iterator[KerasLayer]:
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
     before it.
     """
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(_reference(result, given) for result in results_in(call.given))
     of_operands = operation or call.kind in ATTENTIONS
-    arguments = Members({**call.arguments, **(call.given.keywords if of_operands else {})})
+    arguments = StatedFields({**call.arguments, **(call.given.keywords if of_operands else {})})
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}
 
@@ -292,7 +294,7 @@ def _layers(
 
     operands = tuple(_taken(operand, given, hold) for operand in operands_of(call)) if of_operands else ()
     read = read_operation if operation else partial(_read_layer, call)
-    layer = Layer(
+    layer = KerasLayer(
         named.name,
         operation or call.kind,
         arguments,
@@ -310,19 +312,19 @@ def _layers(
         )
 
 
-def _read_layer(call: Call, layer: Layer, *values: Tensor) -> Any:
+def _read_layer(call: LayerCall, layer: KerasLayer, *values: Tensor) -> Any:
     _expect_plain_call(layer, call)
     return read_layer(layer, *values)
 
 
-def _expect_plain_call(layer: Layer, call: Call) -> None:
+def _expect_plain_call(layer: KerasLayer, call: LayerCall) -> None:
     if len(layer.inputs) != 1 and not (layer.inputs and call.kind in SEVERAL):
         raise Unsupported(f"of {len(layer.inputs)} values" if layer.inputs else "as a further one")
     if is_in_training(call):
         raise Unsupported("called with training=True")
 
 
-def operands_of(call: Call) -> list[Any]:
+def operands_of(call: LayerCall) -> list[Any]:
     """The operands of an operation, in order: results and constants."""
     keywords = call.given.keywords
     return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None)]
@@ -344,7 +346,7 @@ def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array],
     return tuple(_taken(item, given, hold) for item in operand) if isinstance(operand, tuple) else operand
 
 
-def name_calls(flow: Flow, tensors: NamedArrays) -> list[Named]:
+def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
     """Every call with the name of its node: its layer's name, `layer:2` at the layer's second call."""
     holders = [call.path for call in flow.calls if _may_hold(call)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)
@@ -354,7 +356,7 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[Named]:
         by_layer.setdefault(layer, {})[variable] = tensor
     holding = set(holders)
     return [
-        Named(
+        NamedCall(
             call,
             names[call.path] + (f":{call.call_index + 1}" if call.call_index else ""),
             by_layer.get(names[call.path], _parts(call, by_layer)) if call.path in holding else {},
@@ -363,7 +365,7 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[Named]:
     ]
 
 
-def _parts(call: Call, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _parts(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others
     have them too.
     """
@@ -379,16 +381,16 @@ def _parts(call: Call, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, s
     return found
 
 
-def _may_hold(call: Call) -> bool:
+def _may_hold(call: LayerCall) -> bool:
     return operation_name(call.kind, call.arguments) is None and holds_tensors(call.kind)
 
 
-def last_name(named: Named) -> str:
+def last_name(named: NamedCall) -> str:
     """The name of the node that gives a layer's value, also that of its activation."""
     return fused_name(named) if named.call.kind in FUSING else named.name
 
 
-def before_activation(named: Named) -> str:
+def before_activation(named: NamedCall) -> str:
     """What a layer's value is called before its `activation` argument, such as `dense:linear`; its name, if
     it has none.
     """
@@ -398,7 +400,7 @@ def before_activation(named: Named) -> str:
     return named.name if is_last else f"{named.name}:linear"
 
 
-def fused_name(named: Named) -> str:
+def fused_name(named: NamedCall) -> str:
     """The name of the node for a layer's `activation` argument, such as `dense:softmax`."""
     stated = named.call.arguments.get("activation")
     return f"{named.name}:{stated.rpartition('.')[2] if isinstance(stated, str) else 'activation'}"

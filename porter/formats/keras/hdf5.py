@@ -17,8 +17,8 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
 from porter.formats.damage import refusing_damage
-from porter.formats.keras.hdf5_bytes import Image, Unknown
-from porter.formats.keras.hdf5_objects import Object, Values
+from porter.formats.keras.hdf5_bytes import Hdf5Bytes, UnknownPart
+from porter.formats.keras.hdf5_objects import DatasetValues, Object
 from porter.formats.limits import most_bytes
 
 # TensorFlow 2.13 wrote the second (keras/src/saving/saving_lib.py, H5IOStore.get).
@@ -34,7 +34,7 @@ _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
-class Node:
+class Hdf5Node:
     """A group, or a dataset.
 
     Attributes:
@@ -70,11 +70,11 @@ class Hdf5:
     taken: Counter[str] = field(default_factory=Counter)
 
     @property
-    def root(self) -> Node:
+    def root(self) -> Hdf5Node:
         return self.node("/", self.top)
 
-    def node(self, name: str, address: int) -> Node:
-        return Node(name[:_MOST_PATH], address, self.object_at(address))
+    def node(self, name: str, address: int) -> Hdf5Node:
+        return Hdf5Node(name[:_MOST_PATH], address, self.object_at(address))
 
     def holds(self, size: int) -> bool:
         """Counts the bytes of a name: False if all are more than a file of this size may make."""
@@ -100,9 +100,9 @@ def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = 
     with refusing_damage(path, "fetch or copy it again", "this HDF5 file", (MemoryError,)):
         data = mapped(path) if image is None else image
         try:
-            found = Image(data)
+            found = Hdf5Bytes(data)
             return read(Hdf5(path, found.object_at, found.root(), len(data)))
-        except Unknown:
+        except UnknownPart:
             from porter.formats.keras.hdf5_library import told_by_library  # few files need it
 
             objects, root = told_by_library(path, image, data)
@@ -132,7 +132,7 @@ def hdf5_format(file: Hdf5) -> str:
     return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
 
 
-def children(file: Hdf5, group: Node) -> list[str]:
+def children(file: Hdf5, group: Hdf5Node) -> list[str]:
     """The names in a group.
 
     Raises:
@@ -143,16 +143,16 @@ def children(file: Hdf5, group: Node) -> list[str]:
     return list(group.held.links)
 
 
-def has_child(group: Node, name: str) -> bool:
+def has_child(group: Hdf5Node, name: str) -> bool:
     """Whether a link of that name exists."""
     return name in group.held.links
 
 
-def has_attribute(owner: Node, name: str) -> bool:
+def has_attribute(owner: Hdf5Node, name: str) -> bool:
     return name in owner.held.attributes
 
 
-def child_of(file: Hdf5, group: Node, name: str) -> Node:
+def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
     """The group or dataset at `name`, a path relative to `group`, each step of which is a hard link.
 
     Raises:
@@ -173,7 +173,7 @@ def child_of(file: Hdf5, group: Node, name: str) -> Node:
     return current
 
 
-def group_of(file: Hdf5, group: Node, name: str) -> Node:
+def group_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
     """As `child_of`, for a group.
 
     Raises:
@@ -182,7 +182,7 @@ def group_of(file: Hdf5, group: Node, name: str) -> Node:
     return _expect("group", file, group, name)
 
 
-def dataset_of(file: Hdf5, group: Node, name: str) -> Node:
+def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
     """As `child_of`, for a dataset.
 
     Raises:
@@ -191,14 +191,16 @@ def dataset_of(file: Hdf5, group: Node, name: str) -> Node:
     return _expect("dataset", file, group, name)
 
 
-def _expect(kind: str, file: Hdf5, group: Node, name: str) -> Node:
+def _expect(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
     found = child_of(file, group, name)
     if found.kind != kind:
         raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {found.kind}")
     return found
 
 
-def walk(file: Hdf5, group: Node, skip: Collection[str] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
+def walk(
+    file: Hdf5, group: Hdf5Node, skip: Collection[str] = ()
+) -> Iterator[tuple[tuple[str, ...], Hdf5Node]]:
     """Every group below `group` with its path, parents first. Those with a name in `skip` are left out, if no
     container holds them.
 
@@ -206,7 +208,7 @@ def walk(file: Hdf5, group: Node, skip: Collection[str] = ()) -> Iterator[tuple[
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
     """
     seen: set[int] = set()
-    waiting: list[tuple[tuple[str, ...], Node]] = [((), group)]
+    waiting: list[tuple[tuple[str, ...], Hdf5Node]] = [((), group)]
     while waiting:
         path, current = waiting.pop()
         # Two hard links may close a circle.
@@ -223,7 +225,7 @@ def walk(file: Hdf5, group: Node, skip: Collection[str] = ()) -> Iterator[tuple[
                 waiting.append(((*path, name), found))
 
 
-def text_attribute(file: Hdf5, owner: Node, name: str) -> str | None:
+def text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
     """A scalar text attribute, or None where there is none.
 
     Raises:
@@ -240,7 +242,7 @@ def text_attribute(file: Hdf5, owner: Node, name: str) -> str | None:
     return str(found.texts[0], "utf-8")
 
 
-def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
+def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
     """A list of names. Keras splits one that is too long for an HDF5 header into `name0`, `name1` and so on.
 
     Raises:
@@ -260,7 +262,7 @@ def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
     return tuple(chunks)
 
 
-def _names(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
+def _names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
     found = owner.held.attributes[name]
     if found is None or len(found.shape) != 1 or len(found.texts) > _MOST_NAMES:
         said = f"shape {found.shape}" if found else "other values"
@@ -270,7 +272,7 @@ def _names(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
     return tuple(str(text, "utf-8") for text in found.texts)
 
 
-def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> NamedArrays:
+def read_datasets(file: Hdf5, found: Mapping[str, Hdf5Node]) -> NamedArrays:
     """The values of every dataset, under its key, in native byte order. The sizes of all are checked before
     any is read.
 
@@ -288,7 +290,7 @@ def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> NamedArrays:
     return {name: _array(values) for name, values in held.items()}
 
 
-def _array(values: Values) -> Array:
+def _array(values: DatasetValues) -> Array:
     """A view of the file where it has them in native byte order."""
     found = np.frombuffer(values.data, values.dtype, math.prod(values.shape), values.start)
     return found.reshape(values.shape).astype(found.dtype.newbyteorder("="), copy=False)

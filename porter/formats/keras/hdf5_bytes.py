@@ -21,7 +21,7 @@ import numpy as np
 
 from porter.base.dtypes import storage_type
 from porter.formats.keras.hdf5_library import ELSEWHERE
-from porter.formats.keras.hdf5_objects import Object, Texts, Values, values_at
+from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _NOWHERE = (1 << 64) - 1
@@ -42,11 +42,11 @@ _TOGETHER, _VIRTUAL = b"\3\1", b"\4\3"
 """Version and class of a layout message."""
 
 
-class Unknown(Exception):
+class UnknownPart(Exception):
     """A part of HDF5 that is not read here."""
 
 
-class Image:
+class Hdf5Bytes:
     """The bytes of a file.
 
     Raises:
@@ -82,7 +82,7 @@ class Image:
         self._signed(0, _MAGIC)
         base, _, end, _, _, header = self._unpack("<6Q", 24)
         if self._cut(8, 1) + self._cut(13, 2) != b"\0\x08\x08" or base:
-            raise Unknown("later superblocks, other sizes of addresses, and bytes before the file's own")
+            raise UnknownPart("later superblocks, other sizes of addresses, and bytes before the file's own")
         if end > len(self.data):
             raise ValueError(f"it ends at byte {len(self.data)}, expected {end}")
         return int(header)
@@ -92,7 +92,7 @@ class Image:
         for kind, flags, content in self._messages(address):
             self._count(1, len(content))
             if flags & _SHARED or kind in (_LINK_INFO, _LINK, _ATTRIBUTE_INFO):
-                raise Unknown("shared messages, and groups and attributes of later versions")
+                raise UnknownPart("shared messages, and groups and attributes of later versions")
             messages.setdefault(kind, []).append(content)
         return Object(
             dict(self._table(*struct.unpack_from("<QQ", messages[_TABLE][0])) if _TABLE in messages else ()),
@@ -104,7 +104,7 @@ class Image:
         """A header's messages: type, flags and content."""
         version, _, count, _, length = self._unpack("<BBHII", address)
         if version != 1:
-            raise Unknown("headers of later versions")
+            raise UnknownPart("headers of later versions")
         blocks = [(address + 16, length)]
         while blocks and count:
             at, length = blocks.pop(0)
@@ -158,7 +158,7 @@ class Image:
     def _attribute(self, message: bytes) -> tuple[str, Texts | None]:
         version, _, *lengths = struct.unpack_from("<BBHHH", message)
         if version != 1:
-            raise Unknown("attributes of later versions")
+            raise UnknownPart("attributes of later versions")
         at, parts = 8, []
         for length in lengths:
             parts.append(message[at : at + length])
@@ -210,7 +210,7 @@ class Image:
             at += 16 + _aligned(size)
         return found
 
-    def _values(self, messages: Mapping[int, list[bytes]]) -> Values:
+    def _values(self, messages: Mapping[int, list[bytes]]) -> DatasetValues:
         (datatype,), (dataspace,), (layout,) = (
             messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
         )
@@ -218,7 +218,7 @@ class Image:
         if _EXTERNAL_FILES in messages or layout.startswith(_VIRTUAL):
             return values_at(None, *what, lack=ELSEWHERE)
         if not layout.startswith(_TOGETHER):
-            raise Unknown("values in chunks")
+            raise UnknownPart("values in chunks")
         start, length = struct.unpack_from("<QQ", layout, 2)
         found = values_at(None if start == _NOWHERE else start, *what)
         if length < found.nbytes:
@@ -229,7 +229,7 @@ class Image:
 def _shape(message: bytes) -> tuple[int, ...]:
     """A dataspace's."""
     if message[0] != 1:
-        raise Unknown("shapes of later versions, and of nothing")
+        raise UnknownPart("shapes of later versions, and of nothing")
     return struct.unpack_from(f"<{message[1]}Q", message, 8)
 
 
@@ -244,7 +244,7 @@ def _number(message: bytes) -> np.dtype[np.generic] | None:
         if flags & 64 == 0 and (offset, precision) == (0, 8 * size) and _FLOATS.get(size) == tuple(parts):
             return np.dtype(f"{order}f{size}")
     if kind in (_FIXED, _FLOAT):
-        raise Unknown("numbers that no processor has")
+        raise UnknownPart("numbers that no processor has")
     # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py,
     # H5IOStore.__setitem__).
     if kind == _OPAQUE and size == 2:

@@ -36,7 +36,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Values:
+class DatasetValues:
     """A dataset's.
 
     Attributes:
@@ -63,7 +63,7 @@ def values_at(
     kind: int,
     dtype: np.dtype[np.generic] | None,
     lack: str | None = None,
-) -> Values:
+) -> DatasetValues:
     """A dataset's values.
 
     Args:
@@ -76,11 +76,11 @@ def values_at(
     if dtype is None and lack is None:
         words = _CLASSES[kind] if kind < len(_CLASSES) else f"values of class {kind}"
         lack = f"holds {words}, expected numbers"
-    found = Values(shape, dtype, start or 0, data, lack)
+    found = DatasetValues(shape, dtype, start or 0, data, lack)
     if lack is not None or found.nbytes == 0:
-        return Values(shape, dtype, 0, data, lack)
+        return DatasetValues(shape, dtype, 0, data, lack)
     if start is None:
-        return Values(shape, dtype, 0, data, _NEVER_WRITTEN)
+        return DatasetValues(shape, dtype, 0, data, _NEVER_WRITTEN)
     if start + found.nbytes > len(data):
         raise ValueError(f"{found.nbytes} bytes of values at byte {start} are not in the file")
     return found
@@ -97,4 +97,4 @@ class Object:
 
     links: Mapping[str, int | None]
     attributes: Mapping[str, Texts | None]
-    values: Values | None = None
+    values: DatasetValues | None = None

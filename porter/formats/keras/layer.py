@@ -15,7 +15,7 @@ from porter.filegraph.tensor import Tensor
 from porter.graph.ops import LARGEST_FLOAT32
 
 Arguments = Mapping[str, Any]
-Walk = walk.NodeWalk["Layer"]
+Walk = walk.NodeWalk["KerasLayer"]
 Reader = Callable[..., Any]
 """Gives what a layer gives, as porter.filegraph.tensor.outputs takes it, from the layer and its values."""
 
@@ -28,7 +28,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Layer(Reading):
+class KerasLayer(Reading):
     """One call of a layer, or of an operation: a node of the walk.
 
     Attributes:
@@ -78,7 +78,7 @@ class Layer(Reading):
         return Stored(self.tensors[variable], axes)
 
 
-def axes_in(layer: Layer, x: Tensor) -> list[int]:
+def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
     """The axes of a value that the argument `axis` names, one or several; the last one if it names none.
 
     Raises:

@@ -18,8 +18,8 @@ from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import is_foreign
-from porter.formats.keras.flow import Call
-from porter.formats.keras.layer import Layer, Reader, count, expect_kinds, number, whole
+from porter.formats.keras.flow import LayerCall
+from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
 from porter.graph import ops
@@ -86,7 +86,7 @@ FUSING = frozenset(
 """Layers that also have an `activation` argument."""
 
 
-def is_in_training(call: Call) -> bool:
+def is_in_training(call: LayerCall) -> bool:
     """Whether a call computes in inference what its layer computes in training.
 
     Keras 3 writes training=True for every call of an augmentation layer, because that is the argument's
@@ -99,7 +99,7 @@ def is_in_training(call: Call) -> bool:
     )
 
 
-def read_layer(layer: Layer, *values: Tensor) -> Any:
+def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
     """What a layer is, without its `activation` argument if it is one of FUSING.
 
     Raises:
@@ -140,19 +140,19 @@ def holds_tensors(kind: str) -> bool:
     return kind in VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
 
 
-def _flatten(layer: Layer, x: Tensor) -> Tensor:
+def _flatten(layer: KerasLayer, x: Tensor) -> Tensor:
     """Of channels first, these come last (keras/src/layers/reshaping/flatten.py, `call`)."""
     if layer.arguments.get("data_format") != "channels_first" or x.rank < 3:
         return x.flatten(1)
     return x.transpose([0, *range(2, x.rank), 1]).flatten(1)
 
 
-def _dense(layer: Layer, x: Tensor) -> Tensor:
+def _dense(layer: KerasLayer, x: Tensor) -> Tensor:
     tensors = weights(layer, layer.stored("kernel", "IO"))
     return x.linear(count(layer.arguments["units"]), tensors)
 
 
-def _relu(layer: Layer, x: Tensor) -> Tensor:
+def _relu(layer: KerasLayer, x: Tensor) -> Tensor:
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
         raise Unsupported("that is not Keras's own")
@@ -169,7 +169,7 @@ def _relu(layer: Layer, x: Tensor) -> Tensor:
     return x.each(ops.LeakyRelu(slope), *bound)
 
 
-def read_activation(layer: Layer, x: Tensor) -> Tensor:
+def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
 
     Raises:
@@ -202,21 +202,21 @@ def _merged(kind: str) -> Reader:
     return lambda layer, *values: merged(kind, values)
 
 
-def _custom_scale(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
+def _custom_scale(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     """Inception-ResNet's own layer: the first value, and the second one scaled."""
     if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(further) != 1:
         raise Unsupported("that is not keras.applications' own")
     return x + number(layer.arguments["scale"]) * further[0]
 
 
-def _layer_scale(layer: Layer, x: Tensor) -> Tensor:
+def _layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
     """ConvNeXt's own layer."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise Unsupported("that is not keras.applications' own")
     return x.along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})
 
 
-def _reshape(layer: Layer, x: Tensor) -> Tensor:
+def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
     """Other axes after the batch; -1 is what is left."""
     sizes = layer.arguments["target_shape"]
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.formats.keras.hdf5 import Hdf5, Node
+from porter.formats.keras.hdf5 import Hdf5, Hdf5Node
 
 _SCALINGS = (
     frozenset({"rescaling", "normalization"})
@@ -32,7 +32,7 @@ class Holder:
 
     name: str
     qualified: str
-    variables: Mapping[str, Node]
+    variables: Mapping[str, Hdf5Node]
 
 
 def is_scaling(layer: str) -> bool:
@@ -40,7 +40,7 @@ def is_scaling(layer: str) -> bool:
     return re.sub(r"_\d+$", "", layer) in _SCALINGS
 
 
-def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
+def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Hdf5Node]:
     """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown
     only where two layers share a name.
 
@@ -48,7 +48,7 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
         FileError: two tensors still have the same name.
     """
     claims = Counter(layer.name for layer in layers)
-    tensors: dict[str, Node] = {}
+    tensors: dict[str, Hdf5Node] = {}
     for layer in layers:
         prefix = layer.name if claims[layer.name] == 1 else layer.qualified
         for variable, dataset in layer.variables.items():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.formats.limits import Members
+from porter.formats.limits import StatedFields
 
 _CONSTANT = "_CONSTANT_VALUE"
 """Keras 2's mark of a first argument that is not a tensor (keras/engine/node.py)."""
@@ -125,7 +125,7 @@ def _parse(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "class_name" not in value:
-        return Members((key, _parse(item)) for key, item in value.items())
+        return StatedFields((key, _parse(item)) for key, item in value.items())
     kind = value["class_name"]
     if kind == "__keras_tensor__":
         layer, call, output = value["config"]["keras_history"]
@@ -147,5 +147,5 @@ def _replaced(value: Any, with_value: Callable[[Reference], Any]) -> Any:
     if isinstance(value, Reference):
         return with_value(value)
     if isinstance(value, dict):
-        return Members((key, _replaced(item, with_value)) for key, item in value.items())
+        return StatedFields((key, _replaced(item, with_value)) for key, item in value.items())
     return tuple(_replaced(item, with_value) for item in value) if isinstance(value, tuple) else value

@@ -10,7 +10,7 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import over_norm
 from porter.filegraph.places import place_of
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import Layer, axes_in, count, number
+from porter.formats.keras.layer import KerasLayer, axes_in, count, number
 from porter.formats.keras.scaling import Numbers, constant, normalising, statistics
 from porter.graph import ops
 
@@ -18,7 +18,7 @@ _LEAST_NORM = 1e-12
 """UnitNormalization's bound (keras/src/layers/normalization/unit_normalization.py, `call`)."""
 
 
-def read_batch_norm(layer: Layer, x: Tensor) -> Tensor:
+def read_batch_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     if layer.arguments.get("renorm"):
         raise Unsupported("with renorm")
     if layer.arguments.get("mode", 0) != 0:
@@ -31,7 +31,7 @@ def read_batch_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.along(_axis(layer, x), op, tensors, of_map=True)
 
 
-def read_layer_norm(layer: Layer, x: Tensor) -> Tensor:
+def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """A norm over any axes, of which several are one in porter. One without numbers of its own over all axes
     but one, such as the rows and columns of a map, is a norm of groups, which takes open sizes.
     """
@@ -43,7 +43,7 @@ def read_layer_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
 
 
-def read_rms_norm(layer: Layer, x: Tensor) -> Tensor:
+def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """A norm over the last axes: Keras multiplies these by the scales of any others (keras/src/ops/nn.py,
     `_rms_normalization`).
     """
@@ -54,7 +54,7 @@ def read_rms_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.along(axes, op, {"gamma": layer.stored("scale")})
 
 
-def read_group_norm(layer: Layer, x: Tensor) -> Tensor:
+def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     axes, tensors, stated = _axis(layer, x), _trained(layer), layer.arguments["groups"]
     if not x.walk.views.of_each_image(x.view):
         raise Unsupported("over the batch")
@@ -63,23 +63,23 @@ def read_group_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.along(axes, op, tensors, of_map=True)
 
 
-def read_unit_norm(layer: Layer, x: Tensor) -> Tensor:
+def read_unit_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     return over_norm(x, 2, axes_in(layer, x), _LEAST_NORM)
 
 
-def _trained(layer: Layer) -> dict[str, Stored]:
+def _trained(layer: KerasLayer) -> dict[str, Stored]:
     stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
     return {name: layer.stored(name) for name, needed in stated.items() if needed}
 
 
-def _axis(layer: Layer, x: Tensor) -> list[int]:
+def _axis(layer: KerasLayer, x: Tensor) -> list[int]:
     axes = axes_in(layer, x)
     if len(axes) != 1:
         raise Unsupported(f"over the axes {axes!r:.40}")
     return axes
 
 
-def read_prelu(layer: Layer, x: Tensor) -> Tensor:
+def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     """Slopes with cells of their own along some axes, which together are the channels of porter's op; one
     slope is that of a leaky ReLU.
     """
@@ -92,14 +92,14 @@ def read_prelu(layer: Layer, x: Tensor) -> Tensor:
     return x.along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
 
 
-def read_rescaling(layer: Layer, x: Tensor) -> Tensor:
+def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
     scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
     if scale is None or offset is None:
         raise Unsupported("by something that is not one number per channel")
     return _affine(x, scale, offset)
 
 
-def read_normalization(layer: Layer, x: Tensor) -> Tensor:
+def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
     """A normalisation by numbers along some axes, in the order of these."""
     stated, sizes = layer.arguments.get("axis", -1), x.sizes
     places = [] if stated in (None, []) else sorted(place_of(axis, x.rank) for axis in axes_in(layer, x))

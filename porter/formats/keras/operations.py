@@ -16,7 +16,7 @@ from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Scope, Tensor, by_matrix, concat, einsum, matmul, maximum, minimum, stack
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import (
-    Layer,
+    KerasLayer,
     Reader,
     Taken,
     axes_in,
@@ -53,7 +53,7 @@ MADE: Mapping[str, str] = {
 """Functions of each number that are several of porter's ops, as porter.filegraph.functions calls them."""
 
 
-def read_operation(layer: Layer, *values: Tensor) -> Any:
+def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
     """What an operation is, whose name in keras.ops is `layer.op`.
 
     Raises:
@@ -70,7 +70,7 @@ def read_operation(layer: Layer, *values: Tensor) -> Any:
 def _of_operands(function: Callable[..., Any], count: int = 2) -> Reader:
     """A function of so many operands, of which some may be constants."""
 
-    def read(layer: Layer, x: Tensor, *further: Tensor) -> Any:
+    def read(layer: KerasLayer, x: Tensor, *further: Tensor) -> Any:
         if len(layer.operands) != count:
             raise Unsupported(f"of {len(layer.operands)} operands")
         if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
@@ -89,7 +89,7 @@ def _operand(scope: Scope, operand: Any) -> Tensor:
     return scope.constant(numbers)
 
 
-def _axes(layer: Layer, x: Tensor, name: str = "axis", default: Any = None) -> list[int]:
+def _axes(layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = None) -> list[int]:
     """The axes that an argument names."""
     stated = layer.arguments.get(name, default)
     axes = [*stated] if isinstance(stated, list | tuple) else [stated]
@@ -102,14 +102,14 @@ def _reduced(function: Reduction) -> Reader:
     return lambda layer, x: x.reduce(function, _axes(layer, x), layer.keeps())
 
 
-def _norm(layer: Layer, x: Tensor) -> Tensor:
+def _norm(layer: KerasLayer, x: Tensor) -> Tensor:
     axes, order = _axes(layer, x), 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
     if len(axes) > 1 and order != 2:
         raise Unsupported(f"of a matrix of order {order!r:.20}")
     return functions.norm(x, number(order), axes, layer.keeps())
 
 
-def _several(layer: Layer, x: Tensor) -> list[Tensor]:
+def _several(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     """The values and arrays of an operation that takes several, as a list or apart."""
     operands = (
         layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
@@ -120,7 +120,7 @@ def _several(layer: Layer, x: Tensor) -> list[Tensor]:
     return found
 
 
-def _split(layer: Layer, x: Tensor) -> list[Tensor]:
+def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of
     TensorFlow.
     """
@@ -134,13 +134,13 @@ def _split(layer: Layer, x: Tensor) -> list[Tensor]:
     return x.split(axis, parts)
 
 
-def _unstack(layer: Layer, x: Tensor) -> list[Tensor]:
+def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     (axis,) = _axes(layer, x, default=0)
     (parts,) = known([x.size(axis)])
     return x.split(axis, [1] * parts, keep=False)
 
 
-def _repeat(layer: Layer, x: Tensor) -> Tensor:
+def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
     """Each cell of an axis several times, one after the other."""
     (axis,), sizes, times = _axes(layer, x), [*x.sizes], count(layer.arguments["repeats"])
     if sizes[axis] != 1:
@@ -149,7 +149,7 @@ def _repeat(layer: Layer, x: Tensor) -> Tensor:
     return x.expand(sizes)
 
 
-def _tiled(layer: Layer, x: Tensor) -> Tensor:
+def _tiled(layer: KerasLayer, x: Tensor) -> Tensor:
     """Whole copies of axes, one after the other; the first axes may be left out."""
     stated = layer.first_of("repeats", "multiples")
     times = [*map(count, stated if isinstance(stated, list | tuple) else [stated])]
@@ -158,45 +158,45 @@ def _tiled(layer: Layer, x: Tensor) -> Tensor:
     return x.repeat([*[1] * (x.rank - len(times)), *times])
 
 
-def _prod(layer: Layer, x: Tensor) -> Tensor:
+def _prod(layer: KerasLayer, x: Tensor) -> Tensor:
     _expect_own_type(layer)
     return functions.prod(x, _axes(layer, x), layer.keeps())
 
 
-def _cumsum(layer: Layer, x: Tensor) -> Tensor:
+def _cumsum(layer: KerasLayer, x: Tensor) -> Tensor:
     _expect_own_type(layer)
     (axis,) = _axes(layer, x)
     return x.cumsum(axis)
 
 
-def _expect_own_type(layer: Layer) -> None:
+def _expect_own_type(layer: KerasLayer) -> None:
     if layer.arguments.get("dtype") is not None:
         raise Unsupported("to another type")
 
 
-def _quarter_turns(layer: Layer, x: Tensor) -> Tensor:
+def _quarter_turns(layer: KerasLayer, x: Tensor) -> Tensor:
     first, second = _axes(layer, x, "axes", (0, 1))
     return x.rot90((first, second), whole(layer.arguments.get("k", 1)))
 
 
-def _triangle(layer: Layer, x: Tensor) -> Tensor:
+def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
     offset = whole(layer.arguments.get("k", 0))
     bounds = (offset, None) if layer.op == "triu" else (None, offset)
     return functions.band(x, *bounds)
 
 
-def _roll(layer: Layer, x: Tensor) -> Tensor:
+def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
     shift, axes = layer.arguments["shift"], _axes(layer, x)
     shifts = [*map(whole, shift)] if isinstance(shift, list | tuple) else [whole(shift)] * len(axes)
     return x.roll(dict(zip(axes, shifts, strict=True)))
 
 
-def _einsum(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
+def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     text = layer.arguments.get("subscripts") or layer.arguments.get("equation")
     return einsum(str(text), *(_operand(x.scope, each) for each in layer.operands))
 
 
-def _pad(layer: Layer, x: Tensor) -> Tensor:
+def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
     widths, fill = layer.first_of("pad_width", "paddings"), layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
     pairs = {
@@ -212,7 +212,7 @@ def _pad(layer: Layer, x: Tensor) -> Tensor:
     return x.pad(pairs, fill if fill == LOWEST else number(fill))
 
 
-def _get_item(layer: Layer, x: Tensor) -> Tensor:
+def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
     """x[...], as numpy takes it."""
     items, sizes = key_of(layer.operands, layer.arguments), x.sizes
     if items.count(...) > 1:
@@ -251,31 +251,31 @@ def _item(item: Any) -> Any:
     return slice(*ends)
 
 
-def _reshape(layer: Layer, x: Tensor) -> Tensor:
+def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
     sizes = layer.first_of("newshape", "shape")
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
         raise Unsupported(f"to {sizes!r:.40}")
     return x.reshape(sizes)
 
 
-def _squeeze(layer: Layer, x: Tensor) -> Tensor:
+def _squeeze(layer: KerasLayer, x: Tensor) -> Tensor:
     return x.squeeze(None if layer.arguments.get("axis") is None else _axes(layer, x))
 
 
-def _transpose(layer: Layer, x: Tensor) -> Tensor:
+def _transpose(layer: KerasLayer, x: Tensor) -> Tensor:
     """Axes in another order; without one turned around."""
     axes: Any = layer.first_of("axes", "perm", default=range(x.rank)[::-1])
     return x.transpose([axes] if isinstance(axes, int) else axes)
 
 
-def _swapped(layer: Layer, x: Tensor) -> Tensor:
+def _swapped(layer: KerasLayer, x: Tensor) -> Tensor:
     order = [*range(x.rank)]
     (first,), (second,) = _axes(layer, x, "axis1"), _axes(layer, x, "axis2")
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
-def _moved(layer: Layer, x: Tensor) -> Tensor:
+def _moved(layer: KerasLayer, x: Tensor) -> Tensor:
     """moveaxis: the axes in their order, but some at other places."""
     taken, put = (
         [range(x.rank)[axis] for axis in _axes(layer, x, name)] for name in ("source", "destination")
@@ -286,7 +286,7 @@ def _moved(layer: Layer, x: Tensor) -> Tensor:
     return x.transpose(order)
 
 
-def _take(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
+def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     cells = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
     axis, *_ = _axes(layer, x)
     if cells is None or cells.ndim != 1 or (cells % 1).any():
@@ -294,7 +294,7 @@ def _take(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
     return x.gather(axis, cells.astype(int).tolist())
 
 
-def _matmul(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
+def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     turns = [
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]
@@ -306,13 +306,13 @@ def _matmul(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
     return first.dense(Product(second.reference, "IO")) if first.is_value else by_matrix(first, second)
 
 
-def _cast(layer: Layer, x: Tensor) -> Tensor:
+def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
     if not str(layer.arguments.get("dtype")).startswith(("float", "bfloat")):
         raise Unsupported("to another type")
     return x
 
 
-def _response_norm(layer: Layer, x: Tensor) -> Tensor:
+def _response_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """tf.nn.local_response_normalization, with its defaults."""
     radius = whole(layer.arguments.get("depth_radius", 5))
     alpha, beta, bias = (
@@ -322,7 +322,7 @@ def _response_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.op(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
-def _rms_norm(layer: Layer, x: Tensor) -> Tensor:
+def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """rms_normalization without a scale, which a model's layer has."""
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise Unsupported("with a scale")
@@ -330,12 +330,12 @@ def _rms_norm(layer: Layer, x: Tensor) -> Tensor:
     return x.along(axes_in(layer, x), RmsNorm(1e-7 if least is None else number(least), scale=False))
 
 
-def _variance(layer: Layer, x: Tensor) -> Tensor:
+def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
     found = functions.variance(x, _axes(layer, x), layer.keeps())
     return functions.sqrt(found) if layer.op == "std" else found
 
 
-def _normalize(layer: Layer, x: Tensor) -> Tensor:
+def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
     """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
     order, least = layer.arguments.get("order", 2), layer.arguments.get("epsilon")
     if order not in (1, 2):
@@ -345,7 +345,7 @@ def _normalize(layer: Layer, x: Tensor) -> Tensor:
     )
 
 
-def _of_number(layer: Layer, x: Tensor) -> Tensor:
+def _of_number(layer: KerasLayer, x: Tensor) -> Tensor:
     if layer.arguments.get("decimals", 0) != 0:
         raise Unsupported("to decimals")
     return x.each(OF_NUMBERS[layer.op])

@@ -66,7 +66,7 @@ def _read_sharded(index: Path) -> Checkpoint:
 
 def _variables(file: hdf5.Hdf5) -> NamedArrays:
     """The variables of all layers, by the path of each."""
-    found: dict[str, hdf5.Node] = {}
+    found: dict[str, hdf5.Hdf5Node] = {}
     for path, group in hdf5.walk(file, file.root):
         if path[-1:] == ("vars",):
             found |= {

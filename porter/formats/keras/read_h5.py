@@ -44,7 +44,7 @@ _STATE = (
 )
 
 _Scope = tuple[str, ...]
-_Variables = Mapping[str, hdf5.Node]
+_Variables = Mapping[str, hdf5.Hdf5Node]
 
 
 def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
@@ -77,7 +77,7 @@ def read_scoped(path: Path) -> NamedArrays:
     """
 
     def read(file: hdf5.Hdf5) -> NamedArrays:
-        found: dict[str, hdf5.Node] = {}
+        found: dict[str, hdf5.Hdf5Node] = {}
         for layer in hdf5.names_attribute(file, file.root, "layer_names"):
             group = hdf5.group_of(file, file.root, layer)
             for weight in hdf5.names_attribute(file, group, "weight_names"):
@@ -172,7 +172,7 @@ def _turned(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
     }
 
 
-def _layers_of(file: hdf5.Hdf5, group: hdf5.Node, name: str, inside: Collection[str]) -> list[Holder]:
+def _layers_of(file: hdf5.Hdf5, group: hdf5.Hdf5Node, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a
@@ -182,7 +182,7 @@ def _layers_of(file: hdf5.Hdf5, group: hdf5.Node, name: str, inside: Collection[
     Args:
         inside: names of the layers in the nested model, where the file says them.
     """
-    scopes: dict[_Scope, dict[str, hdf5.Node]] = {}
+    scopes: dict[_Scope, dict[str, hdf5.Hdf5Node]] = {}
     owners = {"": group}
     for weight in hdf5.names_attribute(file, group, "weight_names"):
         scope, variable = _split(weight)

@@ -88,14 +88,14 @@ def _version(metadata: bytes) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _LayerVariables:
     """A layer's variables as the file keeps them: by number, under its path, with its name if the file has
     it.
     """
 
     path: LayerPath
     name: str | None
-    numbered: Mapping[str, hdf5.Node]
+    numbered: Mapping[str, hdf5.Hdf5Node]
 
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
@@ -139,8 +139,8 @@ def _steps(path: LayerPath) -> list[LayerPath]:
     return [path[: depth + 1] for depth in range(len(path))]
 
 
-def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _Stored]:
-    found: dict[LayerPath, _Stored] = {}
+def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
+    found: dict[LayerPath, _LayerVariables] = {}
     for path, group in hdf5.walk(file, file.root, _NOT_THE_MODEL):
         layer = _stored(file, path, group)
         if layer is None:
@@ -151,7 +151,7 @@ def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _Stored]:
     return found
 
 
-def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Node) -> _Stored | None:
+def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node) -> _LayerVariables | None:
     """The variables in one group, or None where it has none or they are a dropout's random state."""
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
@@ -164,7 +164,7 @@ def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Node) -> _Stored
             f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}"
         )
     numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
-    return _Stored(_layer_path(path), hdf5.text_attribute(file, variables, "name"), numbered)
+    return _LayerVariables(_layer_path(path), hdf5.text_attribute(file, variables, "name"), numbered)
 
 
 def _layer_path(path: tuple[str, ...]) -> LayerPath:
@@ -186,8 +186,8 @@ def _kind(counted: str) -> str:
 
 
 def _variables(
-    file: hdf5.Hdf5, stored: _Stored, described: Described | None
-) -> tuple[dict[str, hdf5.Node], bool]:
+    file: hdf5.Hdf5, stored: _LayerVariables, described: Described | None
+) -> tuple[dict[str, hdf5.Hdf5Node], bool]:
     """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)

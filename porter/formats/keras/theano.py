@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, results_in
+from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, moved, results_in
 from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.versions import OPERATION
 
@@ -25,7 +25,7 @@ def padded_by_theano(flow: Flow) -> Flow:
 
     An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has.
     """
-    calls, places = list[Call](), {SOURCE.call: SOURCE.call}
+    calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
     for place, call in enumerate(flow.calls):
         given, pads = moved(call.given, places), _pads(call)
         if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
@@ -40,7 +40,7 @@ def padded_by_theano(flow: Flow) -> Flow:
     return replace(flow, calls=tuple(calls), outputs=ends)
 
 
-def _pads(call: Call) -> _Pads | None:
+def _pads(call: LayerCall) -> _Pads | None:
     """The pads of a call, where TensorFlow's SAME has others at some size."""
     stated = call.arguments
     if call.kind not in _WINDOWS or stated.get("padding") != "same":
@@ -68,7 +68,7 @@ def _pair(stated: Any) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _pad(call: Call, pads: _Pads, given: Inbound) -> Call:
+def _pad(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
     """Zeros before a convolution, and nothing that could be the largest before a pool."""
     kind, arguments = (
         "ZeroPadding2D",

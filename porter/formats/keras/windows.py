@@ -9,50 +9,50 @@ from typing import Any
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import Layer, Reader, count, pair
+from porter.formats.keras.layer import KerasLayer, Reader, count, pair
 from porter.formats.keras.resizing import centred, evened, resize_of
-from porter.formats.limits import Members
+from porter.formats.limits import StatedFields
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Size, Window
 
 
-def _window(layer: Layer, kernel: str, strides: Any) -> Window:
+def _window(layer: KerasLayer, kernel: str, strides: Any) -> Window:
     stride = layer.arguments.get("strides") or strides
     return Window(
         pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1)
     )
 
 
-def _convention(layer: Layer, fill: float = 0.0) -> Convention:
+def _convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
     rule = layer.arguments.get("padding", "valid")
     if rule not in ("valid", "same"):
         raise Unsupported(f"with padding {rule!r:.40}")
     return Convention(rule, fill=fill)
 
 
-def _kernel(layer: Layer, variable: str, axes: str) -> Stored:
+def _kernel(layer: KerasLayer, variable: str, axes: str) -> Stored:
     """A kernel, which has no rows if its layer has one axis of places."""
     return layer.stored(variable, axes[-layer.arrays[variable].ndim :] if variable in layer.arrays else axes)
 
 
-def weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
+def weights(layer: KerasLayer, kernel: Stored) -> dict[str, Stored]:
     return {"kernel": kernel, **({"bias": layer.stored("bias")} if layer.flag("use_bias") else {})}
 
 
-def _conv(layer: Layer, x: Tensor) -> Tensor:
+def _conv(layer: KerasLayer, x: Tensor) -> Tensor:
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
     window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
     op = ops.Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
     return x.conv(op, tensors)
 
 
-def _depthwise(layer: Layer, x: Tensor) -> Tensor:
+def _depthwise(layer: KerasLayer, x: Tensor) -> Tensor:
     """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
     kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
     return _by_channel(layer, x, kernel, weights(layer, _kernel(layer, kernel, "HWIM")))
 
 
-def _by_channel(layer: Layer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
+def _by_channel(layer: KerasLayer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
     shape = layer.arrays[kernel].shape
     if len(shape) not in (3, 4):
         raise Unsupported(f"with a kernel of {len(shape)} axes")
@@ -61,14 +61,14 @@ def _by_channel(layer: Layer, x: Tensor, kernel: str, tensors: Mapping[str, Stor
     return x.conv(op, tensors)
 
 
-def _separable(layer: Layer, x: Tensor) -> Tensor:
+def _separable(layer: KerasLayer, x: Tensor) -> Tensor:
     depthwise = {"kernel": _kernel(layer, "depthwise_kernel", "HWIM")}
     between = _by_channel(layer, x, "depthwise_kernel", depthwise)
     op = ops.Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
     return between.conv(op, weights(layer, _kernel(layer, "pointwise_kernel", "HWIO")))
 
 
-def _transposed(layer: Layer, x: Tensor) -> Tensor:
+def _transposed(layer: KerasLayer, x: Tensor) -> Tensor:
     """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut`
     leaves.
     """
@@ -95,13 +95,13 @@ def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, i
     return first, less - first
 
 
-def _pool(layer: Layer, x: Tensor) -> Tensor:
+def _pool(layer: KerasLayer, x: Tensor) -> Tensor:
     largest = layer.op.startswith("Max")
     window = _window(layer, "pool_size", layer.arguments["pool_size"])
     return x.pool("max" if largest else "mean", window, _convention(layer, LOWEST if largest else 0.0))
 
 
-def _adaptive_pool(layer: Layer, x: Tensor) -> Tensor:
+def _adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
     rows, columns = map(count, pair(layer.arguments["output_size"]))
     function: ops.Function = "max" if "Max" in layer.op else "mean"
     return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
@@ -118,7 +118,7 @@ def _sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def has_size(layer: Layer, x: Tensor) -> bool:
+def has_size(layer: KerasLayer, x: Tensor) -> bool:
     """Whether a map has the size that a layer crops or resizes it to."""
     return (layer.arguments["height"], layer.arguments["width"]) == _size(x)
 
@@ -129,7 +129,7 @@ def _size(x: Tensor) -> Size:
     return (shape[1], shape[2]) if len(shape) == 3 else (None, None)
 
 
-def _resized(layer: Layer, x: Tensor) -> Tensor:
+def _resized(layer: KerasLayer, x: Tensor) -> Tensor:
     """UpSampling2D and Resizing, which may first crop or pad to the aspect of its size."""
     padded = x.pad_map(*evened(layer.arguments, _size(x)))
     op = resize_of(layer.op, layer.arguments, _size(padded))
@@ -140,12 +140,12 @@ def _resized(layer: Layer, x: Tensor) -> Tensor:
     return padded.op(op)
 
 
-def _center_crop(layer: Layer, x: Tensor) -> Tensor:
+def _center_crop(layer: KerasLayer, x: Tensor) -> Tensor:
     """A crop; of an image that is smaller, Keras's smart_resize."""
     pads = centred(layer.arguments, _size(x))
     if pads is not None:
         return x.pad_map(pads)
-    arguments = Members({**layer.arguments, "crop_to_aspect_ratio": True})
+    arguments = StatedFields({**layer.arguments, "crop_to_aspect_ratio": True})
     return _resized(replace(layer, op="Resizing", arguments=arguments), x)
 
 
@@ -168,14 +168,14 @@ WINDOWS: Mapping[str, Reader] = {
 """Readers of layers of maps."""
 
 
-def read_row(layer: Layer, x: Tensor) -> Tensor:
+def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
     row, kind = x.row(), layer.op.replace("1D", "2D")
-    arguments = Members({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
+    arguments = StatedFields({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
         dilation = pair(arguments.get("dilation_rate") or 1)
         extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
-        row, arguments = row.pad_map((0, 0, extent - 1, 0)), Members({**arguments, "padding": "valid"})
+        row, arguments = row.pad_map((0, 0, extent - 1, 0)), StatedFields({**arguments, "padding": "valid"})
     found: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
     return found.of_row()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.base.json import JsonObject
-from porter.formats.keras.flow import Call, Flow, LayerPath, Result, results_in
+from porter.formats.keras.flow import Flow, LayerCall, LayerPath, Result, results_in
 from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json
 
@@ -71,7 +71,7 @@ _Named = tuple[LayerPath, int, int]
 """A value: the layer, which of its calls, and which of that call's results."""
 
 
-def _sources(flow: Flow, call: Call, known: Collection[tuple[LayerPath, int]]) -> list[_Named]:
+def _sources(flow: Flow, call: LayerCall, known: Collection[tuple[LayerPath, int]]) -> list[_Named]:
     return [_named(flow, each, known) for each in results_in(call.given)]
 
 
@@ -90,7 +90,7 @@ def _names(values: Sequence[_Named]) -> list[str]:
 
 
 def _misread(
-    call: Call, sources: Sequence[Call], depth: int, levels: Mapping[LayerPath, _Level]
+    call: LayerCall, sources: Sequence[LayerCall], depth: int, levels: Mapping[LayerPath, _Level]
 ) -> str | None:
     """What the layer, or the model, at a depth of a call's path reads otherwise among its neighbours."""
     within, name, inner = call.path[:depth], call.path[depth], call.path[: depth + 1]
@@ -117,18 +117,18 @@ def _misread(
     return next(filter(None, (_not_an_end(source, depth, levels) for source in beside)), None)
 
 
-def _given_to(call: Call) -> _Given:
+def _given_to(call: LayerCall) -> _Given:
     return len(call.given.arguments), tuple(sorted(call.given.keywords))
 
 
-def _in_one(one: Call, other: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> bool:
+def _in_one(one: LayerCall, other: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> bool:
     """Whether two calls come from the same call of the model at a depth of their paths."""
     return one.path[:depth] == other.path[:depth] and _round(one, depth, levels) == _round(
         other, depth, levels
     )
 
 
-def _round(call: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
+def _round(call: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
     """How many calls of the model at a depth of a call's path come before the one that it is from."""
     round = call.call_index
     for place in reversed(range(depth, len(call.path))):
@@ -137,7 +137,7 @@ def _round(call: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
     return round
 
 
-def _not_an_end(source: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> str | None:
+def _not_an_end(source: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> str | None:
     """A model whose value another layer takes from within it, and not from an end."""
     for place in range(depth + 1, len(source.path)):
         level = levels.get(source.path[:place])

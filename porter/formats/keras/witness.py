@@ -19,9 +19,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
 from porter.formats.format import look_at
 from porter.formats.keras import HDF5_MAGIC, hdf5
-from porter.formats.keras.hdf5_bytes import Image, Unknown
+from porter.formats.keras.hdf5_bytes import Hdf5Bytes, UnknownPart
 from porter.formats.keras.hdf5_library import told_by_library
-from porter.formats.keras.hdf5_objects import Values
+from porter.formats.keras.hdf5_objects import DatasetValues
 from porter.formats.keras.read_keras import read_archived
 from porter.padding import KnownSize
 
@@ -41,7 +41,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
             objects, root = told_by_library(path, image, data)
         except ValueError as error:
             raise CannotRun(str(error), where=path) from None
-        ours = hdf5.Hdf5(path, Image(data).object_at, root, len(data))
+        ours = hdf5.Hdf5(path, Hdf5Bytes(data).object_at, root, len(data))
         theirs = hdf5.Hdf5(path, objects.__getitem__, root, len(data))
         for name in (*_unlike(ours, theirs), *_unturned(checkpoint, theirs)):
             return f"porter and {NAME} read other values of '{escaped(name)}'"
@@ -68,14 +68,14 @@ def _unlike(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
         seen.add(address)
         held = theirs.object_at(address)
         # What porter's reader does not know, it has not read: the library has, or nobody.
-        with suppress(Unknown, FileError), refusing_damage(theirs.path):
+        with suppress(UnknownPart, FileError), refusing_damage(theirs.path):
             found = ours.node(name, address)
             if found.held != held or not _has_values(ours, found, held.values):
                 yield name or "/"
         waiting += [(f"{name}/{link}", at) for link, at in held.links.items() if at is not None]
 
 
-def _has_values(file: hdf5.Hdf5, node: hdf5.Node, values: Values | None) -> bool:
+def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | None) -> bool:
     """Whether porter takes from their place the values that are there."""
     if values is None or values.lack is not None:
         return True
@@ -110,7 +110,7 @@ def _unturned(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:
             yield name
 
 
-def _kernels(file: hdf5.Hdf5, within: hdf5.Node, is_first: bool, is_theano: bool) -> Iterator[Array]:
+def _kernels(file: hdf5.Hdf5, within: hdf5.Hdf5Node, is_first: bool, is_theano: bool) -> Iterator[Array]:
     for _, group in hdf5.walk(file, within):
         datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
         found = {

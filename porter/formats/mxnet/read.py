@@ -24,7 +24,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import always, expression, reads, watching
-from porter.filegraph.reading import Image
+from porter.filegraph.reading import GraphInput
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum
@@ -33,7 +33,7 @@ from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.plain import OF_NUMBERS
-from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
+from porter.formats.mxnet.symbol import Symbol, SymbolNode, read_symbol
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
 
@@ -125,7 +125,7 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
         symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     )
     stated = (rows or None, columns or None) if size is None else size
-    taken = Image((image, 0), channels, stated, order="CHW")
+    taken = GraphInput((image, 0), channels, stated, order="CHW")
     return read_graph(
         flow,
         taken,
@@ -136,7 +136,7 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
     )
 
 
-def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> int:
+def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
     """Those of the image: what the first convolution takes, of a part of it or of all."""
     first = next(
         (node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None
@@ -147,7 +147,7 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> in
         int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1),
         first.source[0],
     )
-    slices: dict[object, list[Node]] = defaultdict(list)
+    slices: dict[object, list[SymbolNode]] = defaultdict(list)
     for node in nodes.values():
         if node.op == "slice_axis":
             slices[tuple(node.inputs[:1])].append(node)
@@ -165,19 +165,19 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> in
     return count
 
 
-def _held(node: Node, axes: str) -> dict[str, Stored]:
+def _held(node: SymbolNode, axes: str) -> dict[str, Stored]:
     kernel, *bias = [name for name, _ in node.inputs[1:]]
     bare = node.stated.flag("no_bias", node.op == "Deconvolution")
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not bare else {})}
 
 
-def _window(node: Node) -> tuple[Window, Pads]:
+def _window(node: SymbolNode) -> tuple[Window, Pads]:
     stated = node.stated
     window = Window(stated.pair("kernel", 0), stated.pair("stride", 1), stated.pair("dilate", 1))
     return window, both_sides(stated.pair("pad", 0))
 
 
-def _conv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
+def _conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         raise Unsupported("of other maps than N×C×H×W")
@@ -185,7 +185,7 @@ def _conv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(node, "OIHW"))
 
 
-def _deconv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
+def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     """`adj` are rows and columns more, behind. A target shape takes the place of it and of pads: what is too
     much is cut off on both sides, an odd cell in front (`InferPad` in src/operator/nn/deconvolution-inl.h).
     """
@@ -208,7 +208,7 @@ def _deconv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.op(op, **held)
 
 
-def _pool(node: Node, x: Tensor) -> Tensor:
+def _pool(node: SymbolNode, x: Tensor) -> Tensor:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     rounding = stated.word("pooling_convention", "valid")
@@ -229,7 +229,7 @@ def _pool(node: Node, x: Tensor) -> Tensor:
     return pool(x, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
 
-def _sums(node: Node, x: Tensor) -> Tensor:
+def _sums(node: SymbolNode, x: Tensor) -> Tensor:
     """The sum of each window, in which pads are zeros."""
     if node.stated.flag("global_pool"):
         return x.sum((2, 3), True)
@@ -239,13 +239,13 @@ def _sums(node: Node, x: Tensor) -> Tensor:
     return math.prod(window.kernel) * mean
 
 
-def _adaptive(node: Node, x: Tensor) -> Tensor:
+def _adaptive(node: SymbolNode, x: Tensor) -> Tensor:
     """The mean of windows that lie evenly; without a size, of all cells."""
     counts = node.stated.pair("output_size", 1)
     return x.made("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
 
 
-def _dense(node: Node, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+def _dense(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     if not node.stated.flag("flatten", True):
         added = None if node.stated.flag("no_bias") or bias is None else bias.reference
         return x.dense(Product(kernel.reference, "OI", added))
@@ -260,7 +260,7 @@ def _features(x: Tensor, kernel: Tensor) -> Tensor:
     return x.flatten(1)
 
 
-def _norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
     stated = node.stated
     if stated.count("axis", 1) != 1:
@@ -270,7 +270,7 @@ def _norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, vari
     return x.batch_norm(epsilon, momentum, gamma=scale, beta=beta, mean=mean, variance=variance)
 
 
-def _leaky(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
+def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
         return slopes(x, node.inputs[1][0])
@@ -285,49 +285,49 @@ def _leaky(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.each(made[kind])
 
 
-def _activation(node: Node, x: Tensor) -> Tensor:
+def _activation(node: SymbolNode, x: Tensor) -> Tensor:
     kind = node.stated.word("act_type")
     if kind not in _IN_PLACE:
         raise Unsupported(f"of type {kind}")
     return x.each(_IN_PLACE[kind])
 
 
-def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[Node, Tensor], Tensor]:
+def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolNode, Tensor], Tensor]:
     """A function of a value and of the number that the operator states."""
     return lambda node, x: function(x, node.stated.number("scalar", 0.0))
 
 
-def _lrn(node: Node, x: Tensor) -> Tensor:
+def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
     stated, size = node.stated, node.stated.count("nsize", 0)
     alpha, beta = stated.number("alpha", 1e-4) / size, stated.number("beta", 0.75)
     return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
 
 
-def _over_norm(node: Node, x: Tensor) -> Tensor:
+def _over_norm(node: SymbolNode, x: Tensor) -> Tensor:
     """L2Normalization (src/operator/l2_normalization-inl.h)."""
     over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
     axes = over.get(node.stated.word("mode", "instance"), range(1, x.rank))
     return functions.over_root(x, axes, node.stated.number("eps", 1e-10))
 
 
-def _split(node: Node, x: Tensor) -> list[Tensor]:
+def _split(node: SymbolNode, x: Tensor) -> list[Tensor]:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
     return x.split_evenly(axis, count, not node.stated.flag("squeeze_axis"))
 
 
-def _cut(node: Node, x: Tensor) -> Tensor:
+def _cut(node: SymbolNode, x: Tensor) -> Tensor:
     stated = node.stated
     start, end = stated.count("begin", 0), stated.word("end", "None")
     return x.cut({stated.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
-def _slice(node: Node, x: Tensor) -> Tensor:
+def _slice(node: SymbolNode, x: Tensor) -> Tensor:
     starts, ends, steps = (node.stated.bounds(name) for name in ("begin", "end", "step"))
     bounds = zip(starts, ends, steps or [None] * len(starts), strict=True)
     return x.cut({axis: slice(*each) for axis, each in enumerate(bounds)})
 
 
-def _crop(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
+def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """Rows and columns cut to a stated size, or to that of another map, at an offset or in the middle."""
     stated, own = node.stated, x.sizes[2:]
     wanted = stated.pair("h_w", 0) if like is None else like.sizes[2:]
@@ -342,7 +342,7 @@ def _crop(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
     return x.cut({axis: slice(start, start + size) for axis, start, size in cells})
 
 
-def _reshape(node: Node, x: Tensor) -> Tensor:
+def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
     """0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
     wanted, rest = list[Dim](), list(x.sizes)
     for code in node.stated.counts("shape"):
@@ -354,20 +354,20 @@ def _reshape(node: Node, x: Tensor) -> Tensor:
     return x.reshape(wanted)
 
 
-def _swapped(node: Node, x: Tensor) -> Tensor:
+def _swapped(node: SymbolNode, x: Tensor) -> Tensor:
     order, (first, second) = [*range(x.rank)], (node.stated.count(name, 0) for name in ("dim1", "dim2"))
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
-def _reduce(node: Node, x: Tensor) -> Tensor:
+def _reduce(node: SymbolNode, x: Tensor) -> Tensor:
     stated = [place_of(axis, x.rank) for axis in node.stated.counts("axis")]
     rest = [axis for axis in range(x.rank) if axis not in stated]
     axes = rest if node.stated.flag("exclude") or not stated else stated
     return x.reduce(_REDUCTIONS[node.op], axes, node.stated.flag("keepdims"))
 
 
-def _pad(node: Node, x: Tensor) -> Tensor:
+def _pad(node: SymbolNode, x: Tensor) -> Tensor:
     widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
@@ -375,7 +375,7 @@ def _pad(node: Node, x: Tensor) -> Tensor:
     return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
-def _upsample(node: Node, x: Tensor, *others: Tensor) -> Tensor:
+def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     """By the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
     (src/operator/nn/upsampling-inl.h).
     """
@@ -390,7 +390,7 @@ def _upsample(node: Node, x: Tensor, *others: Tensor) -> Tensor:
     return x.op(ops.Upsample(scale, scale))
 
 
-def _resize(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
+def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """BilinearResize2D: to a size, by scales, or to the size of another map."""
     stated, mode = node.stated, node.stated.word("mode", "size")
     if mode not in ("size", "like"):
@@ -410,7 +410,7 @@ def _resize(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
     return x.resize(op, scales, sizes)
 
 
-def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
+def _softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
     """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
@@ -429,12 +429,12 @@ def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     return x.softmax(axis, op=ops.LogSoftmax() if node.op == "log_softmax" else ops.Softmax())
 
 
-def _layer_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
     axis = node.stated.count("axis", -1)
     return x.layer_norm([axis], node.stated.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
-def _instance_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _instance_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
     return x.instance_norm(node.stated.number("eps", 1e-3), gamma=gamma, beta=beta)
 
 
@@ -522,7 +522,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "square": functions.square,
 }
 """Of the tensors alone."""
-READERS: Mapping[str, Reader[Node]] = watching(
+READERS: Mapping[str, Reader[SymbolNode]] = watching(
     {
         **{name: expression(function) for name, function in _EXPRESSIONS.items()},
         **{name: reads(function) for name, function in _FUNCTIONS.items()},

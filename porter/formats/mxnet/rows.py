@@ -13,14 +13,14 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
-from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.mxnet.symbol import read_symbol
 
 
-def program(definition: bytes) -> Program:
+def program(definition: bytes) -> KernelProgram:
     """Of the image's name and, on the next line, the symbol."""
     name, _, text = definition.partition(b"\n")
     image, steps = name.decode(), []
@@ -31,8 +31,8 @@ def program(definition: bytes) -> Program:
         count = stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
         gives = tuple(value_name((node.name, place)) for place in range(count))
         reads = tuple(value_name(source) if source[0] in operators else source[0] for source in node.inputs)
-        steps.append(Step(node.op, reads, gives, {"stated": stated}))
-    return Program(image, tuple(steps), _ROWS)
+        steps.append(OperatorCall(node.op, reads, gives, {"stated": stated}))
+    return KernelProgram(image, tuple(steps), _ROWS)
 
 
 def _by_number(compute: Callable[[Numbers, float], Any]) -> Row:

@@ -94,7 +94,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Node(Reading):
+class SymbolNode(Reading):
     """An operator; `inputs` are values of others, and variables by their names."""
 
     name: str
@@ -116,7 +116,7 @@ class Symbol:
         passed: dropouts, each with what it reads.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SymbolNode, ...]
     image: str | None
     sides: tuple[int, ...]
     ends: tuple[Reference, ...]
@@ -134,7 +134,12 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     stated = read_json(text)
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    known, nodes, free, names = list[Reference](), list[Node](), dict[str, tuple[int, ...]](), set[str]()
+    known, nodes, free, names = (
+        list[Reference](),
+        list[SymbolNode](),
+        dict[str, tuple[int, ...]](),
+        set[str](),
+    )
     passed: list[tuple[LeftOut, Reference]] = []
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning
@@ -163,7 +168,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         # Before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc).
         if each["op"] == "BatchNorm" and len(kept) == 3:
             kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
-        nodes.append(Node(name, str(each["op"]), tuple(kept), words))
+        nodes.append(SymbolNode(name, str(each["op"]), tuple(kept), words))
         known.append((name, 0))
     ends = tuple((known[place][0], index) if index else known[place] for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.names import unused_name
 from porter.formats.onnx.nodes import OnnxNode
-from porter.formats.onnx.proto import Message, Refuse, Scope, Stored
+from porter.formats.onnx.proto import Initializers, NameScope, OnnxGraph, Refuse
 
 MOST_ROUNDS = 16
 """So often a model is read again because a condition was known; a branch may have another If."""
@@ -24,7 +24,7 @@ def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
     return {name: truth for name, truth in known.items() if truth is not None}
 
 
-def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Message:
+def chosen(message: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
     """The model with the nodes of a branch in place of each If that is decided.
 
     Raises:
@@ -32,7 +32,7 @@ def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Mes
     """
     nodes, arrays, scopes = dict[str, OnnxNode](), dict(message.arrays), dict(message.scopes)
     moved: dict[Reference, Reference] = {}
-    stored = Stored(message.files[0], refuse)
+    stored = Initializers(message.files[0], refuse)
 
     def after(given: Mapping[str, Reference]) -> dict[str, Reference]:
         return {name: moved.get(source, source) for name, source in given.items()}
@@ -42,7 +42,7 @@ def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Mes
         if node.name in decided:
             given = after(message.scopes.get(node.name, message.given))
             moved |= _branch(
-                node, decided[node.name], Scope(nodes, given, arrays, stored, scopes=scopes), message
+                node, decided[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), message
             )
         else:
             nodes[node.name] = node
@@ -55,7 +55,9 @@ def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Mes
     )
 
 
-def _branch(node: OnnxNode, condition: bool, scope: Scope, message: Message) -> dict[Reference, Reference]:
+def _branch(
+    node: OnnxNode, condition: bool, scope: NameScope, message: OnnxGraph
+) -> dict[Reference, Reference]:
     """Adds the nodes of an If's branch; gives what each of the If's values is."""
     which = "then_branch" if condition else "else_branch"
     graph = node.attributes[which].g if which in node.attributes else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import completed
-from porter.filegraph.reading import Image
+from porter.filegraph.reading import GraphInput
 from porter.formats.onnx.nodes import OnnxNode
 from porter.padding import ANY, Size
 from porter.padding.sizes import MAX_SIDE
@@ -44,7 +44,7 @@ class MappedInput:
         notes: for people, where it has no batch.
     """
 
-    image: Image
+    image: GraphInput
     stated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -95,7 +95,7 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
         )
     known = tuple(size for size in sizes[1:] if size is not None)
     return (
-        MappedInput(Image(source, 1, ANY, sizes[0], "CHW", shape=known))
+        MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=known))
         if known and len(known) == len(sizes) - 1
         else None
     )
@@ -106,7 +106,8 @@ def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: 
     shape = completed(found, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
-        Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])}
+        GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
+        {ROWS: _stated(sizes[1:])},
     )
 
 
@@ -115,7 +116,7 @@ def _whole(source: Reference, sizes: Sequence[int], rows: int) -> MappedInput:
     own = _text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
     return MappedInput(
-        Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,)
+        GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,)
     )
 
 
@@ -132,7 +133,7 @@ def _map(
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None
     shape = completed((rows, columns), size)
-    image = Image(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
+    image = GraphInput(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
     return MappedInput(image, {CHANNELS_LAST: ""} if last else {})
 
 

@@ -13,7 +13,7 @@ from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
-class Row:
+class OnnxRow:
     """An operator's op, and of each of its attributes ONNX's name and default."""
 
     op: type[Any]
@@ -28,11 +28,11 @@ class Row:
         return {stated: float(getattr(op, name)) for name, (stated, _) in self.attributes.items()}
 
 
-def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
-    return Row(op, attributes)
+def _row(op: type[Any], **attributes: tuple[str, float]) -> OnnxRow:
+    return OnnxRow(op, attributes)
 
 
-PLAIN: Mapping[str, Row] = {
+PLAIN: Mapping[str, OnnxRow] = {
     "Abs": _row(ops.Abs),
     "Ceil": _row(ops.Ceil),
     "Celu": _row(ops.Celu, alpha=("alpha", 1.0)),

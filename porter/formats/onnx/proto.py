@@ -34,7 +34,7 @@ Refuse = Callable[[str, str], FileError]
 
 
 @dataclass(frozen=True)
-class Message:
+class OnnxGraph:
     """A model as its file has it.
 
     Attributes:
@@ -57,7 +57,7 @@ class Message:
     passed: Sequence[tuple[LeftOut, Reference]] = ()
 
 
-def read_message(path: Path, refuse: Refuse) -> Message:
+def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
     """The message of a file, whose tensors stand in the file or in files of its folder.
 
     Raises:
@@ -95,7 +95,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         raise refuse(
             f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again"
         )
-    stored = Stored(path, refuse)
+    stored = Initializers(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
     nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
@@ -104,7 +104,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         if value.name not in arrays:
             nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
             given[value.name] = (value.name, 0)
-    scope = Scope(nodes, given, arrays, stored)
+    scope = NameScope(nodes, given, arrays, stored)
     scope.add(proto.graph.node)
     files = (path, *stored.files)
     taken, most = (
@@ -116,22 +116,22 @@ def read_message(path: Path, refuse: Refuse) -> Message:
             f"the model's tensors take {taken} bytes, more than files of their size may ({most})",
             "export it again",
         )
-    return Message(proto, nodes, given, arrays, files, passed=scope.passed)
+    return OnnxGraph(proto, nodes, given, arrays, files, passed=scope.passed)
 
 
 @dataclass(frozen=True)
-class Scope:
+class NameScope:
     """Where the nodes of a graph, or of a branch within one, find what they read.
 
     Attributes:
-        nodes, given, arrays, scopes, passed: as of Message; what is added goes there.
+        nodes, given, arrays, scopes, passed: as of OnnxGraph; what is added goes there.
         named: the name that a node of this name has among all nodes.
     """
 
     nodes: dict[str, OnnxNode]
     given: dict[str, Reference]
     arrays: dict[str, Array]
-    stored: Stored
+    stored: Initializers
     named: Callable[[str], str] = lambda name: name
     scopes: dict[str, Mapping[str, Reference]] = field(default_factory=dict)
     passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
@@ -259,7 +259,7 @@ def import_onnx() -> Any:
 
 
 @dataclass
-class Stored:
+class Initializers:
     """The tensors of a file.
 
     Attributes:

@@ -21,7 +21,7 @@ from porter.formats.onnx.constants import FLOATS, HALF_TYPES, RESHAPES, cuts, is
 from porter.formats.onnx.images import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
-from porter.formats.onnx.proto import Message, Refuse, captured, import_onnx, read_message
+from porter.formats.onnx.proto import OnnxGraph, Refuse, captured, import_onnx, read_message
 from porter.formats.onnx.renewing import expect_all, renewed
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import upstream
@@ -66,7 +66,7 @@ def read_onnx(
 
 
 def _read(
-    message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
+    message: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
@@ -128,7 +128,7 @@ outputs are not the graph's.
 """
 
 
-def _read_image(message: Message, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
+def _read_image(message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
     """With the first input as the first image that porter can read it as whole, otherwise as the likeliest;
     None if an input can be none.
     """
@@ -150,7 +150,7 @@ def _read_image(message: Message, inputs: Sequence[Any], size: Size | None, refu
     return first
 
 
-def _becomes_real(message: Message, name: str) -> bool:
+def _becomes_real(message: OnnxGraph, name: str) -> bool:
     """Whether a value of whole numbers is only moved until it is cast to real ones."""
     moved = {name}
     for node in message.nodes.values():
@@ -168,19 +168,19 @@ def _is_no_map(value: Any) -> bool:
     return len(value.type.tensor_type.shape.dim) != 4
 
 
-def _live(message: Message, taken: Collection[str]) -> set[str]:
+def _live(message: OnnxGraph, taken: Collection[str]) -> set[str]:
     """Names of the nodes that lead from inputs to an output."""
     return _needed(message) & depending(message.nodes, taken)
 
 
-def _needed(message: Message) -> set[str]:
+def _needed(message: OnnxGraph) -> set[str]:
     """Names of the nodes that the outputs are computed from."""
     ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
     return upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
 
 
 def _read_graph(
-    message: Message, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
+    message: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _Read:
     nodes, live = message.nodes, _live(message, [each.image.source[0] for each in given])
     outputs = {
@@ -236,7 +236,7 @@ def _read_graph(
     )
 
 
-def _halves(message: Message, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
+def _halves(message: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
     """The types of half precision that inputs have, or values are cast to."""
     inputs = (value for value in message.proto.graph.input if value.name in taken)
     kinds = {value.type.tensor_type.elem_type for value in inputs}
@@ -244,7 +244,7 @@ def _halves(message: Message, live: Collection[str], taken: Collection[str]) -> 
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
-def _taken(message: Message, live: Collection[str]) -> int | None:
+def _taken(message: OnnxGraph, live: Collection[str]) -> int | None:
     """The channels that the first convolution takes, for an image that does not state them."""
     for node in message.nodes.values():
         kernel = message.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None
@@ -266,7 +266,7 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
     return titles(paths, {node.name: node.op for node in nodes})
 
 
-def _definition(message: Message, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
+def _definition(message: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
     """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
     and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
     """

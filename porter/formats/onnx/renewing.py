@@ -11,14 +11,14 @@ from porter.base.commands import FILE, INSPECT
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import MappingError, some
 from porter.filegraph.file_graph import FileGraph
-from porter.formats.onnx.proto import Message
+from porter.formats.onnx.proto import OnnxGraph
 from porter.graph.walks import upstream
 
 _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
 
 
-def renewed(message: Message, given: NamedArrays) -> Message:
+def renewed(message: OnnxGraph, given: NamedArrays) -> OnnxGraph:
     """A model with other tensors, each in the type that the model states.
 
     Raises:
@@ -43,7 +43,7 @@ def renewed(message: Message, given: NamedArrays) -> Message:
     return replace(message, arrays=arrays)
 
 
-def expect_all(message: Message, graph: FileGraph, given: NamedArrays) -> None:
+def expect_all(message: OnnxGraph, graph: FileGraph, given: NamedArrays) -> None:
     """Refuses tensors that lack one that a layer of the graph has.
 
     Raises:

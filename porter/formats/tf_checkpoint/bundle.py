@@ -14,7 +14,7 @@ from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import expect_varint
 from porter.formats.tf_checkpoint.messages import Entry, Extents, entry_of, sorted_fields
 from porter.formats.tf_checkpoint.table import read_table
-from porter.formats.tf_checkpoint.tensors import DTYPES, Slice, Tensor, numbers_in, places_of
+from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, numbers_in, places_of
 
 _VERSION = 1
 _CHECKSUM, _STRING, _SLICE = 4, 7, b"\0"
@@ -42,13 +42,15 @@ def read_index(index: memoryview, count: int) -> dict[bytes, Entry]:
     return entries
 
 
-def tensors_of(entries: Mapping[bytes, Entry], shards: Sequence[memoryview]) -> dict[str, Tensor | None]:
+def tensors_of(
+    entries: Mapping[bytes, Entry], shards: Sequence[memoryview]
+) -> dict[str, CheckpointTensor | None]:
     """The tensors; None for those that are not plain numbers.
 
     Raises:
         ValueError: a slice is missing, or outside of its tensor.
     """
-    found: dict[str, Tensor | None] = {}
+    found: dict[str, CheckpointTensor | None] = {}
     for key, entry in entries.items():
         if key.startswith(_SLICE):
             continue
@@ -62,7 +64,7 @@ def tensors_of(entries: Mapping[bytes, Entry], shards: Sequence[memoryview]) -> 
         ]
         if len(slices) != len(stored):
             raise ValueError(f"a slice of '{key.decode()}' is missing")
-        found[key.decode()] = None if dtype is None else Tensor(dtype, entry.shape, tuple(slices))
+        found[key.decode()] = None if dtype is None else CheckpointTensor(dtype, entry.shape, tuple(slices))
     return found
 
 

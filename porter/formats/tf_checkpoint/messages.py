@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from porter.formats.protobuf import MOST_PARTS, fields
-from porter.formats.tf_checkpoint.names import Owner, Shape
+from porter.formats.tf_checkpoint.names import ObjectTensor, Shape
 
 _MOST_FIELDS, _MOST_AXES = 1 << 16, 32
 
@@ -42,11 +42,11 @@ class SavedObject:
     """
 
     children: Mapping[str, int]
-    variables: tuple[Owner, ...]
+    variables: tuple[ObjectTensor, ...]
 
 
 @dataclass(frozen=True)
-class Fields:
+class MessageFields:
     """The fields of a message by their numbers."""
 
     numbers: Mapping[int, list[int]]
@@ -62,7 +62,7 @@ class Fields:
         return bytes(self.content(field)).decode()
 
 
-def sorted_fields(data: memoryview) -> Fields:
+def sorted_fields(data: memoryview) -> MessageFields:
     """The fields of a small message."""
     numbers, contents = dict[int, list[int]](), dict[int, list[memoryview]]()
     for count, (number, value) in enumerate(fields(data)):
@@ -72,7 +72,7 @@ def sorted_fields(data: memoryview) -> Fields:
             numbers.setdefault(number, []).append(value)
         else:
             contents.setdefault(number, []).append(value)
-    return Fields(numbers, contents)
+    return MessageFields(numbers, contents)
 
 
 def signed(number: int) -> int:
@@ -98,7 +98,7 @@ def extents_of(data: memoryview) -> Extents:
     )
 
 
-def _axes(stated: Fields, field: int) -> list[Fields]:
+def _axes(stated: MessageFields, field: int) -> list[MessageFields]:
     parts = stated.contents.get(field, [])
     if len(parts) > _MOST_AXES:
         raise ValueError(f"a tensor has {len(parts)} axes, more than {_MOST_AXES}")
@@ -124,6 +124,6 @@ def objects_of(data: memoryview) -> list[SavedObject]:
         parts += 1 + len(children) + len(variables)
         if parts > MOST_PARTS:
             raise ValueError(f"its objects have more than {MOST_PARTS} parts")
-        owners = tuple(Owner(variable.text(3), variable.text(2)) for variable in variables)
+        owners = tuple(ObjectTensor(variable.text(3), variable.text(2)) for variable in variables)
         found.append(SavedObject({child.text(2): child.number(1) for child in children}, owners))
     return found

@@ -35,7 +35,7 @@ path.
 
 
 @dataclass(frozen=True)
-class Owner:
+class ObjectTensor:
     """One tensor in the object graph: its key in the checkpoint, and the name that its variable was made
     with.
     """
@@ -44,7 +44,7 @@ class Owner:
     full_name: str
 
 
-def training_state(shapes: Mapping[str, Shape], owners: Collection[Owner] = ()) -> set[str]:
+def training_state(shapes: Mapping[str, Shape], owners: Collection[ObjectTensor] = ()) -> set[str]:
     """Keys that belong to the training: an optimiser's slots beside a variable, its counters, metrics, random
     state.
 
@@ -69,7 +69,7 @@ def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
     return any(name in shapes and shape in (shapes[name], ()) for name in beside)
 
 
-def model_names(keys: Collection[str], owners: Collection[Owner]) -> dict[str, str]:
+def model_names(keys: Collection[str], owners: Collection[ObjectTensor]) -> dict[str, str]:
     """Key to tensor name. Keys of objects lose their `/.ATTRIBUTES/VARIABLE_VALUE`, and become the variables'
     own names if these are all different.
     """

@@ -18,9 +18,9 @@ from porter.formats.limits import most_bytes
 from porter.formats.tf_checkpoint.bundle import read_index, tensors_of, text_of
 from porter.formats.tf_checkpoint.files import CheckpointFiles, find_checkpoint
 from porter.formats.tf_checkpoint.messages import SavedObject, objects_of
-from porter.formats.tf_checkpoint.names import OBJECT_GRAPH, Owner, model_names, training_state
+from porter.formats.tf_checkpoint.names import OBJECT_GRAPH, ObjectTensor, model_names, training_state
 from porter.formats.tf_checkpoint.slices import tensors_of_tables
-from porter.formats.tf_checkpoint.tensors import Tensor, mapped
+from porter.formats.tf_checkpoint.tensors import CheckpointTensor, mapped
 
 _AGAIN = "_all_variables/"
 """Where Keras's export writes every variable a second time
@@ -40,12 +40,12 @@ class Bundle:
 
     path: Path
     files: CheckpointFiles
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, CheckpointTensor]
     others: tuple[str, ...]
     objects: Sequence[SavedObject]
 
     @property
-    def owners(self) -> list[Owner]:
+    def owners(self) -> list[ObjectTensor]:
         """The variables in the object graph, by object and attribute."""
         return [owner for each in self.objects for owner in each.variables]
 
@@ -115,12 +115,12 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
 
 
-def _doubles(owners: Collection[Owner], values: NamedArrays) -> set[str]:
+def _doubles(owners: Collection[ObjectTensor], values: NamedArrays) -> set[str]:
     """Keys of second copies, with the name and the values of another tensor. Others that are alike are
     tensors of their own: many layers call a variable `bias`, and begin with zeros.
     """
     firsts: dict[str, list[Array]] = {}
-    again: list[Owner] = []
+    again: list[ObjectTensor] = []
     for owner in owners:
         if owner.key.startswith(_AGAIN):
             again.append(owner)

@@ -17,7 +17,7 @@ from porter.formats.protobuf import fields
 from porter.formats.tf_checkpoint.messages import extents_of, shape_of, sorted_fields
 from porter.formats.tf_checkpoint.names import Shape
 from porter.formats.tf_checkpoint.table import read_table
-from porter.formats.tf_checkpoint.tensors import DTYPES, Slice, Tensor, numbers_in, places_of
+from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, numbers_in, places_of
 
 _RAW = {1: 5, 2: 6}
 _PACKED = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 19: 13}
@@ -36,7 +36,7 @@ class _Stated:
     slices: list[Slice] = field(default_factory=list)
 
 
-def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, Tensor | None]:
+def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | None]:
     """The tensors of all files of a checkpoint; None for those that are not plain numbers.
 
     Raises:
@@ -56,7 +56,7 @@ def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, Tensor | None]:
             places = places_of(extents_of(part.content(2)), stated.shape)
             stated.slices.append(Slice(places, partial(_numbers, part.content(3), stated.type)))
     return {
-        name: Tensor(DTYPES[each.type], each.shape, tuple(each.slices))
+        name: CheckpointTensor(DTYPES[each.type], each.shape, tuple(each.slices))
         if each.type in _RAW | _PACKED
         else None
         for name, each in found.items()

@@ -54,7 +54,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class CheckpointTensor:
     """A tensor of numbers, not read yet."""
 
     dtype: np.dtype[np.generic]

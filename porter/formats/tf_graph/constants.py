@@ -68,7 +68,7 @@ FUNCTIONS: Mapping[str, Callable[..., Numbers]] = {
 
 
 @dataclass
-class Constants:
+class GraphConstants:
     """What a graph stores.
 
     Attributes:

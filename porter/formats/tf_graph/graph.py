@@ -14,11 +14,11 @@ from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
-from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensorflow import further_image
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
-from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, Constants, is_cast
+from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, GraphConstants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
@@ -84,11 +84,11 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     graph = replace(
         graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
     )
-    readings: list[tuple[PlainGraph, Walk, Constants]] = []
+    readings: list[tuple[PlainGraph, Walk, GraphConstants]] = []
 
     def read(size: Size) -> FileGraph:
         # A branch that is taken at one size only may have nodes of the names of another one's.
-        constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
+        constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
         decided, walk, found = _decided(graph, constants, size)
         readings.append((decided, walk, constants))
         return found
@@ -109,7 +109,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     return found, {**tensors, **found.evaluated}
 
 
-def _decided(graph: PlainGraph, constants: Constants, size: Size) -> tuple[PlainGraph, Walk, FileGraph]:
+def _decided(graph: PlainGraph, constants: GraphConstants, size: Size) -> tuple[PlainGraph, Walk, FileGraph]:
     """A graph in order, and as it is read at a size, with a branch in place of each StatelessIf that is
     decided there: whose condition is stored, or computed from known sizes.
     """
@@ -160,7 +160,9 @@ def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
     )
 
 
-def _walked(graph: PlainGraph, short: _Shortened, constants: Constants, size: Size) -> tuple[Walk, FileGraph]:
+def _walked(
+    graph: PlainGraph, short: _Shortened, constants: GraphConstants, size: Size
+) -> tuple[Walk, FileGraph]:
     """A graph that is in order, read as it is shortened for images of a size."""
     placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
     live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
@@ -171,7 +173,7 @@ def _walked(graph: PlainGraph, short: _Shortened, constants: Constants, size: Si
     sizes = {node.name: input_sizes(node) for node in others if node.type("dtype") == _FLOAT}
     beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
     further = {name: image for name, image in beside.items() if image is not None}
-    image = Image((graph.image, 0), channels, size, batch, fixed=True)
+    image = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}

@@ -20,7 +20,7 @@ from porter.formats.limits import most_bytes
 from porter.formats.protobuf import MOST_PARTS, parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
-from porter.formats.tf_graph.constants import Constants
+from porter.formats.tf_graph.constants import GraphConstants
 from porter.formats.tf_graph.effects import expect_repeatable, run_for
 from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
 from porter.formats.tf_graph.functions import inline_functions
@@ -231,7 +231,7 @@ def _span(image: str, ends: Sequence[Reference]) -> str:
 
 def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
     """Every constant of real numbers except single ones, by the name of its node."""
-    constants = Constants(nodes, {}, budget, refuse)
+    constants = GraphConstants(nodes, {}, budget, refuse)
     found = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
     return {name: array for name, array in found.items() if array.ndim and is_floating(array)}
 

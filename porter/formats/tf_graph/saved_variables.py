@@ -14,7 +14,7 @@ from typing import Any
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.formats.tf_checkpoint.messages import SavedObject
-from porter.formats.tf_checkpoint.names import Owner
+from porter.formats.tf_checkpoint.names import ObjectTensor
 from porter.formats.tf_checkpoint.read import Bundle, open_bundle
 from porter.formats.tf_graph.nodes import GraphNode
 
@@ -101,13 +101,13 @@ def _names(
     return wanted if free else {name: name for name in keys}
 
 
-def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
+def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
     """The key and the name of each handle's variable, by the name of the handle's node."""
     objects, saved = meta.object_graph_def, bundle.objects
     if not objects.nodes or not saved:
         return {}
     places = _same_objects(objects, saved)
-    found: dict[str, Owner] = {}
+    found: dict[str, ObjectTensor] = {}
     for node in meta.graph_def.node:
         function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         inputs = [name for name in node.input if not name.startswith("^")]
@@ -116,7 +116,7 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
             if place in places and objects.nodes[place].HasField("variable"):
                 variables = saved[places[place]].variables
                 if len(variables) == 1:
-                    found[name] = Owner(variables[0].key, objects.nodes[place].variable.name)
+                    found[name] = ObjectTensor(variables[0].key, objects.nodes[place].variable.name)
     return found
 
 

@@ -252,7 +252,7 @@ class Operator(Reading):
 
 
 @dataclass(frozen=True)
-class Model:
+class TfliteModel:
     """A model's first graph.
 
     Attributes:
@@ -273,7 +273,7 @@ class Model:
     problem: str | None = None
 
 
-def read_model(data: bytes) -> Model:
+def read_model(data: bytes) -> TfliteModel:
     """Raises ValueError where the file is damaged, and Unread."""
     file = root(data)
     graph = next(iter(file.tables(2, MOST_NODES)), None)
@@ -296,7 +296,7 @@ def read_model(data: bytes) -> Model:
         raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
     sides = _sides(tensors[image]) if image is not None else ()
     real = all(tensors[place].scalar(1, "b") == _REAL_TYPE for place in beside)
-    return Model(
+    return TfliteModel(
         operators=tuple(reader.operators),
         stored=stored,
         rounded=any(_scales(tensor) for name, tensor in zip(names, tensors, strict=True) if name in stored),

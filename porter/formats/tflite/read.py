@@ -24,7 +24,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import always, expression, reads, watching
-from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merged, stack
 from porter.filegraph.tensorflow import further_image
@@ -33,7 +33,7 @@ from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import RESHAPES, index_of, is_cast, kind, stated_numbers
-from porter.formats.tflite.model import EXPECTED, IMAGE, Model, Operator, Unread, read_model
+from porter.formats.tflite.model import EXPECTED, IMAGE, Operator, TfliteModel, Unread, read_model
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
 from porter.padding import Size
@@ -88,7 +88,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 
 def _checkpoint(
-    path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None
+    path: Path, data: bytes, model: TfliteModel, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
@@ -103,7 +103,7 @@ def _checkpoint(
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
 
-def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
+def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
     taps = {
@@ -136,7 +136,7 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     further = {name: image for name, image in _beside(model).items() if image is not None}
     walk = begin(
         flow,
-        Image((IMAGE, 0), channels, size, model.sides[0]),
+        GraphInput((IMAGE, 0), channels, size, model.sides[0]),
         model.stored,
         (taps | inner).get,
         further=further,
@@ -147,7 +147,7 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     return replace(walk.finish(found, found), output_names=names)
 
 
-def _beside(model: Model) -> dict[str, Image | None]:
+def _beside(model: TfliteModel) -> dict[str, GraphInput | None]:
     batch, rows, columns, _ = model.sides
     return {
         name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.beside.items()

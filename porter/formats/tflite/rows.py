@@ -12,13 +12,13 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, channels_last, ordered, pad
-from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
 from porter.formats.tflite.model import IMAGE, Operator, read_model
 
 
-def program(definition: bytes) -> Program:
+def program(definition: bytes) -> KernelProgram:
     model = read_model(definition)
     gives = {
         (operator.name, place): name
@@ -39,14 +39,14 @@ def program(definition: bytes) -> Program:
             for place, source in enumerate(operator.inputs)
         )
         steps.append(
-            Step(
+            OperatorCall(
                 operator.op,
                 tuple(reads),
                 operator.gives or (operator.inner,),
                 {"operator": operator, "whole": whole},
             )
         )
-    return Program(
+    return KernelProgram(
         IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True
     )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from porter.formats.pickled import Made, Maker, Named, Vocabulary, mapping
+from porter.formats.pickled import Made, Maker, PickledGlobal, Vocabulary, mapping
 from porter.formats.torch_export import SAVE as EXPORT
 
 SAVE = f"where it was made, save only model.state_dict(), or the graph too: {EXPORT}"
@@ -88,7 +88,7 @@ class Storage(Made):
         return item_bytes(self.dtype)
 
 
-class Tensor(Made):
+class TorchTensor(Made):
     """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what
     it is.
     """
@@ -150,7 +150,7 @@ def _dtype(named: object) -> str:
 
 
 def _name(named: object) -> str:
-    if not isinstance(named, Named):
+    if not isinstance(named, PickledGlobal):
         raise TypeError(f"expected a type, got {type(named).__name__}")
     return named.name
 
@@ -172,7 +172,7 @@ def _expect(holds: bool) -> None:
         raise ValueError("a tensor or a storage is not as torch pickles it")
 
 
-def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> Tensor:
+def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> TorchTensor:
     if (
         not isinstance(storage, Storage)
         or type(shape) is not tuple
@@ -181,7 +181,7 @@ def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: st
     ):
         raise ValueError("a tensor is not as torch pickles it")
     _expect(len(shape) <= _MOST_AXES)
-    return Tensor(
+    return TorchTensor(
         storage,
         _count(offset),
         tuple(map(_count, shape)),
@@ -190,41 +190,41 @@ def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: st
     )
 
 
-def _tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> Tensor:
+def _tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
     _gradient, _hooks, *signs = rest
     if signs and signs[0] and signs[0].get("neg"):
-        return Tensor(None, kind="stored with its signs turned")
+        return TorchTensor(None, kind="stored with its signs turned")
     return _tensor(storage, offset, shape, strides)
 
 
-def _tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> Tensor:
+def _tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
     return _tensor(storage, offset, shape, strides, _dtype(rest[2]))
 
 
-def _parameter(data: object, *_: object) -> Tensor:
-    if not isinstance(data, Tensor):
+def _parameter(data: object, *_: object) -> TorchTensor:
+    if not isinstance(data, TorchTensor):
         raise TypeError(f"expected a tensor, got {type(data).__name__}")
     return data
 
 
-def _on_device(data: object, dtype: object, *_: object) -> Tensor:
+def _on_device(data: object, dtype: object, *_: object) -> TorchTensor:
     tensor = _parameter(data)
     _expect(tensor.dtype == _dtype(dtype))
     return tensor
 
 
-def _subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> Tensor:
-    if not isinstance(rebuild, Named) or type(arguments) is not tuple:
+def _subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> TorchTensor:
+    if not isinstance(rebuild, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError("a tensor of a class is not as torch pickles it")
     return _parameter(rebuild.make(*arguments))
 
 
-def _sparse(layout: object, *_: object) -> Tensor:
-    return Tensor(None, kind=layout.removeprefix("torch.") if isinstance(layout, str) else "sparse")
+def _sparse(layout: object, *_: object) -> TorchTensor:
+    return TorchTensor(None, kind=layout.removeprefix("torch.") if isinstance(layout, str) else "sparse")
 
 
 def _other(kind: str) -> Maker:
-    return lambda *_: Tensor(None, kind=kind)
+    return lambda *_: TorchTensor(None, kind=kind)
 
 
 _NAMES: dict[str, Maker] = {

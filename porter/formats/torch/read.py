@@ -15,8 +15,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
 from porter.formats.torch import ARCH, LIBRARY
-from porter.formats.torch.objects import SAVE, Storage, Tensor, archived, streamed, vocabulary
-from porter.formats.torch.values import Content, Place, Values
+from porter.formats.torch.objects import SAVE, Storage, TorchTensor, archived, streamed, vocabulary
+from porter.formats.torch.values import Content, Place, StorageValues
 from porter.formats.torch.wrapping import OF_TIMM, unwrap
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -68,7 +68,7 @@ def _mapped(descriptor: int) -> mmap.mmap:
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
 
 
-def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
+def _checkpoint(path: Path, found: object, values: StorageValues) -> Checkpoint:
     state = unwrap(found, _is_tensor, path)
     tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
     held = found if isinstance(found, Mapping) else {}
@@ -79,10 +79,10 @@ def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)
+    return isinstance(value, TorchTensor)
 
 
-def _archive(path: Path, content: Content) -> tuple[object, Values]:
+def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
     with open_zip(
         path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
     ) as archive:
@@ -126,10 +126,10 @@ def _archive(path: Path, content: Content) -> tuple[object, Values]:
         )
         return Place(start, member.file_size)
 
-    return found, Values(path, content, place, order.decode())
+    return found, StorageValues(path, content, place, order.decode())
 
 
-def _stream(path: Path, content: Content) -> tuple[object, Values]:
+def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     """A magic number, a version, the machine's types, what was saved, and the names of its storages, which
     follow.
     """
@@ -156,4 +156,4 @@ def _stream(path: Path, content: Content) -> tuple[object, Values]:
             raise damaged
         places[root.key] = Place(at + 8, root.total * root.item_bytes)
         at += 8 + root.total * root.item_bytes
-    return found, Values(path, content, lambda storage: places.get(storage.key), "little")
+    return found, StorageValues(path, content, lambda storage: places.get(storage.key), "little")

@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, storage_type
 from porter.base.errors import FileError
-from porter.formats.torch.objects import Storage, Tensor
+from porter.formats.torch.objects import Storage, TorchTensor
 
 Content = bytes | mmap.mmap
 _DENSE = (
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     length: int
 
 
-class Values:
+class StorageValues:
     """The values of a file's tensors.
 
     Args:
@@ -50,7 +50,7 @@ class Values:
         self._copies: dict[tuple[Place, int], Array] = {}
         self._left = len(content)
 
-    def array(self, name: str, tensor: Tensor) -> Array:
+    def array(self, name: str, tensor: TorchTensor) -> Array:
         """The tensor's own memory as an array, bit for bit.
 
         Raises:

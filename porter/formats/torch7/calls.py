@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from porter.filegraph.kernels.program import Step
+from porter.filegraph.kernels.program import OperatorCall
 from porter.formats.torch7.objects import Thing, names_of_outputs
 
 Given: TypeAlias = "str | tuple[Given, ...]"
@@ -20,7 +20,7 @@ _ARRAYS = ("weight", "bias", "running_mean", "running_var", "running_std")
 _NAMES = ("model", "net", "network", "module")
 
 
-class Fields(dict[str, Any]):
+class ModuleFields(dict[str, Any]):
     """What a module states by name."""
 
     def whole(self, name: str, otherwise: int) -> int:
@@ -37,14 +37,14 @@ class Fields(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class _Calls:
+class _ModuleCalls:
     """Calls in their order; arrays that several modules share have the name of the first one's."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OperatorCall] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
 
     def forward(self, module: Thing, place: tuple[str, ...], given: Given) -> Given:
-        kind, fields = module.kind.split(".")[-1], Fields(module.fields)
+        kind, fields = module.kind.split(".")[-1], ModuleFields(module.fields)
         parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
         match kind:
             case "DataParallel" | "DataParallelTable":  # the others are copies of the first one
@@ -78,22 +78,22 @@ class _Calls:
                 return given
         return self._called(kind, "/".join(place) or kind, fields, given)
 
-    def _called(self, kind: str, name: str, fields: Fields, given: Given) -> str:
+    def _called(self, kind: str, name: str, fields: ModuleFields, given: Given) -> str:
         held = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
         roles = tuple(role for role, array in held.items() if array.size)
         arrays = [self.names.setdefault(id(held[role]), ".".join((*name.split("/"), role))) for role in roles]
         stated = {"fields": fields, "roles": roles}
-        self.steps.append(Step(kind, (*_leaves(given), *arrays), (name,), stated))
+        self.steps.append(OperatorCall(kind, (*_leaves(given), *arrays), (name,), stated))
         return name
 
 
-def steps_of(found: Any) -> tuple[Step, ...]:
+def steps_of(found: Any) -> tuple[OperatorCall, ...]:
     """The calls that a file's module makes, and its values under the names that they have as outputs."""
-    calls = _Calls()
+    calls = _ModuleCalls()
     ends = dict.fromkeys(_leaves(calls.forward(_module(found), (), INPUT)))
-    nothing = {"fields": Fields(), "roles": ()}
+    nothing = {"fields": ModuleFields(), "roles": ()}
     named = zip(names_of_outputs(len(ends)), ends, strict=True)
-    return (*calls.steps, *(Step("Identity", (end,), (name,), nothing) for name, end in named))
+    return (*calls.steps, *(OperatorCall("Identity", (end,), (name,), nothing) for name, end in named))
 
 
 def _module(found: Any) -> Thing:

@@ -12,7 +12,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference
 from porter.filegraph.places import Reading
-from porter.formats.limits import MOST_NODES, Members
+from porter.formats.limits import MOST_NODES, StatedFields
 from porter.formats.torch7.objects import Table, Thing
 
 Flow = Reference | list["Flow"]
@@ -28,7 +28,7 @@ _AS_MODEL = ("model", "net", "network", "module")
 
 
 @dataclass(frozen=True)
-class Layer(Reading):
+class Torch7Layer(Reading):
     """A module that computes something.
 
     Attributes:
@@ -70,7 +70,7 @@ class Layer(Reading):
 
 
 @dataclass(frozen=True)
-class Network:
+class Torch7Network:
     """A module's layers.
 
     Attributes:
@@ -79,7 +79,7 @@ class Network:
         passed: dropouts, each with what it reads.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[Torch7Layer, ...]
     tensors: NamedArrays
     ends: tuple[Reference, ...]
     passed: tuple[tuple[LeftOut, Reference], ...] = ()
@@ -115,17 +115,17 @@ def arrays_in(found: Any) -> NamedArrays:
     return arrays
 
 
-def read_network(module: Thing) -> Network:
+def read_network(module: Thing) -> Torch7Network:
     """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold
     each other.
     """
-    reader = _Reader()
+    reader = _NetworkReader()
     ends = tuple(dict.fromkeys(_flat(reader.run(module, "", (IMAGE, 0)))))
-    return Network(tuple(reader.layers), reader.tensors, ends, tuple(reader.passed))
+    return Torch7Network(tuple(reader.layers), reader.tensors, ends, tuple(reader.passed))
 
 
 @dataclass
-class _Reader:
+class _NetworkReader:
     """The layers so far.
 
     Attributes:
@@ -133,7 +133,7 @@ class _Reader:
         left: how many modules may follow.
     """
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[Torch7Layer] = field(default_factory=list)
     tensors: dict[str, Array] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
@@ -192,7 +192,7 @@ class _Reader:
                 held[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 self.tensors[held[role]] = array
         own = {str(key): each for key, each in fields.items()}
-        self.layers.append(Layer(name, op, tuple(_flat(list(values))), own, Members(held)))
+        self.layers.append(Torch7Layer(name, op, tuple(_flat(list(values))), own, StatedFields(held)))
         return name, 0
 
 

@@ -50,10 +50,10 @@ def read_objects(data: bytes) -> Any:
         ValueError: it is damaged. RecursionError: it is nested too deeply.
     """
     try:
-        return _Reader(data, 8).read()
+        return _ObjectReader(data, 8).read()
     except (ValueError, RecursionError):
         with suppress(ValueError, RecursionError):
-            return _Reader(data, 4).read()  # of a machine whose numbers were shorter
+            return _ObjectReader(data, 4).read()  # of a machine whose numbers were shorter
         raise
 
 
@@ -62,7 +62,7 @@ def names_of_outputs(count: int) -> list[str]:
     return ["output"] if count == 1 else [f"output {place} of {count}" for place in range(1, count + 1)]
 
 
-class _Reader(Cursor):
+class _ObjectReader(Cursor):
     def __init__(self, data: bytes, width: int) -> None:
         super().__init__(data)
         self.long, self.left, self.budget = f"i{width}", _MOST_OBJECTS, most_bytes(len(data))

@@ -18,12 +18,19 @@ from porter.filegraph.functions import softplus
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import always, reads
-from porter.filegraph.reading import Image
+from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
-from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
+from porter.formats.torch7.network import (
+    IMAGE,
+    Torch7Layer,
+    Torch7Network,
+    arrays_in,
+    network_in,
+    read_network,
+)
 from porter.formats.torch7.objects import names_of_outputs, read_objects
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
@@ -55,7 +62,7 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 
 def _checkpoint(
-    path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None
+    path: Path, data: bytes, network: Torch7Network, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
     tensors, computed = (
         {name: array for name, array in network.tensors.items() if is_floating(array)},
@@ -66,7 +73,10 @@ def _checkpoint(
     channels = next(
         (layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3
     )
-    known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
+    known, image = (
+        {**tensors, **computed},
+        GraphInput((IMAGE, 0), channels, size or (None, None), order="CHW"),
+    )
     budget = most_bytes(len(data))
     flow = Dataflow(
         layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed
@@ -84,7 +94,7 @@ def _checkpoint(
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, graph=graph)
 
 
-def _computed(network: Network) -> NamedArrays:
+def _computed(network: Torch7Network) -> NamedArrays:
     """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied,
     in four axes.
     """
@@ -99,27 +109,27 @@ def _computed(network: Network) -> NamedArrays:
     return found
 
 
-def _held(layer: Layer, x: Tensor, axes: str) -> dict[str, Stored]:
+def _held(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if x.walk.flow.constants.declared(computed) is None else computed
     bias = {"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}
     return {"kernel": Stored(kernel, axes), **bias}
 
 
-def _window(layer: Layer) -> tuple[Window, Pads]:
+def _window(layer: Torch7Layer) -> tuple[Window, Pads]:
     window = Window(
         layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1)
     )
     return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
-def _conv(layer: Layer, x: Tensor) -> Tensor:
+def _conv(layer: Torch7Layer, x: Tensor) -> Tensor:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return x.conv(op, _held(layer, x, "OIHW"))
 
 
-def _transposed(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
+def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
     window, (top, bottom, left, right) = _window(layer)
     if further:
         raise Unsupported("to the size of another value")
@@ -130,7 +140,7 @@ def _transposed(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
     return x.op(op, **held)
 
 
-def _pool(layer: Layer, x: Tensor) -> Tensor:
+def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
     """With ceil_mode the last window is left out if it would begin in the pads behind
     (THNN/generic/SpatialMaxPooling.c).
     """
@@ -148,19 +158,19 @@ def _pool(layer: Layer, x: Tensor) -> Tensor:
     return math.prod(window.kernel) * found
 
 
-def _whole(layer: Layer, x: Tensor) -> Tensor:
+def _whole(layer: Torch7Layer, x: Tensor) -> Tensor:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
         raise Unsupported("to more than one cell")
     return x.global_pool("max" if "Max" in layer.op else "mean")
 
 
-def _dense(layer: Layer, x: Tensor) -> Tensor:
+def _dense(layer: Torch7Layer, x: Tensor) -> Tensor:
     units, _ = x.walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
     return x.fully_connected(units, _held(layer, x, "OI"))
 
 
-def _norm(layer: Layer, x: Tensor) -> Tensor:
+def _norm(layer: Torch7Layer, x: Tensor) -> Tensor:
     """Without stored statistics those of the batch are meant."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or x.walk.flow.constants.declared(variance) is None:
@@ -170,30 +180,30 @@ def _norm(layer: Layer, x: Tensor) -> Tensor:
     return x.batch_norm(layer.number("eps", 1e-5), layer.number("momentum", 0.1), **tensors)
 
 
-def _trained(layer: Layer) -> dict[str, str]:
+def _trained(layer: Torch7Layer) -> dict[str, str]:
     roles = {"gamma": "weight", "beta": "bias"}
     return {role: layer.tensors[name] for role, name in roles.items() if name in layer.tensors}
 
 
-def _instance_norm(layer: Layer, x: Tensor) -> Tensor:
+def _instance_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
     """fast-neural-style's."""
     gamma, beta = (x.scope.tensor((layer.tensors[name], 0)) for name in ("weight", "bias"))
     return x.instance_norm(layer.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
-def _shaved(layer: Layer, x: Tensor) -> Tensor:
+def _shaved(layer: Torch7Layer, x: Tensor) -> Tensor:
     """fast-neural-style's: without so many rows and columns on each side."""
     cells = layer.count("size", 0)
     return x.pad({2: (-cells, -cells), 3: (-cells, -cells)})
 
 
-def _axis(layer: Layer, x: Tensor) -> int:
+def _axis(layer: Torch7Layer, x: Tensor) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
     place = layer.count("dimension", 1)
     return place - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if place > 0 else place
 
 
-def _deep_concat(layer: Layer, *values: Tensor) -> Tensor:
+def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
     """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
     cells = [
         shape[1:]
@@ -210,7 +220,7 @@ def _deep_concat(layer: Layer, *values: Tensor) -> Tensor:
     return concat(padded, 1)
 
 
-def _view(layer: Layer, x: Tensor) -> Tensor:
+def _view(layer: Torch7Layer, x: Tensor) -> Tensor:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
     sizes, known = layer.counts("size"), x.sizes
     if not sizes:
@@ -219,12 +229,12 @@ def _view(layer: Layer, x: Tensor) -> Tensor:
     return x.reshape([known[0], *(sizes[1:] if of_batch else sizes)])
 
 
-def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
+def _pads(layer: Torch7Layer) -> dict[int, tuple[int, int]]:
     top, bottom, left, right = (layer.count(f"pad_{side}", 0) for side in "tblr")
     return {2: (top, bottom), 3: (left, right)}
 
 
-def _padding(layer: Layer, x: Tensor) -> Tensor:
+def _padding(layer: Torch7Layer, x: Tensor) -> Tensor:
     """Cells before an axis, if it is below zero, or behind it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
@@ -233,23 +243,23 @@ def _padding(layer: Layer, x: Tensor) -> Tensor:
     return x.pad({axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
-def _threshold(layer: Layer, x: Tensor) -> Tensor:
+def _threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         raise Unsupported("to another number")
     return x.clip(least, math.inf)
 
 
-def _lrn(layer: Layer, x: Tensor) -> Tensor:
+def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
     size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
     return x.op(ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0)))
 
 
-def _upsample(layer: Layer, x: Tensor) -> Tensor:
+def _upsample(layer: Torch7Layer, x: Tensor) -> Tensor:
     return x.op(ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)))
 
 
-def _bilinear(layer: Layer, x: Tensor) -> Tensor:
+def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
     factor = layer.count("scale_factor", 0)
     if factor < 1:
@@ -258,17 +268,17 @@ def _bilinear(layer: Layer, x: Tensor) -> Tensor:
     return x.resize(ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
-def _softplus(layer: Layer, x: Tensor) -> Tensor:
+def _softplus(layer: Torch7Layer, x: Tensor) -> Tensor:
     beta = layer.number("beta", 1.0)
     return softplus(x) if beta == 1 else softplus(beta * x) / beta
 
 
-def _narrow(layer: Layer, x: Tensor) -> Tensor:
+def _narrow(layer: Torch7Layer, x: Tensor) -> Tensor:
     start = layer.count("index", 1) - 1
     return x.cut({_axis(layer, x): slice(start, start + layer.count("length", 1))})
 
 
-def _reduce(layer: Layer, x: Tensor) -> Tensor:
+def _reduce(layer: Torch7Layer, x: Tensor) -> Tensor:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
     return x.reduce(function, [_axis(layer, x)], not layer.flag("squeeze", True))
 
@@ -324,7 +334,7 @@ _PLAIN: Mapping[str, Op] = {
     "SoftSign": ops.Softsign(),
     "Tanh": ops.Tanh(),
 }
-READERS: Mapping[str, Reader[Layer]] = {
+READERS: Mapping[str, Reader[Torch7Layer]] = {
     **{name: reads(function) for name, function in _FUNCTIONS.items()},
     **{name: always(op) for name, op in _PLAIN.items()},
 }

@@ -10,16 +10,16 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
-from porter.filegraph.kernels.program import Program, Row
+from porter.filegraph.kernels.program import KernelProgram, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
-from porter.formats.torch7.calls import INPUT, Fields, steps_of
+from porter.formats.torch7.calls import INPUT, ModuleFields, steps_of
 from porter.formats.torch7.objects import read_objects
 
 
-def program(definition: bytes) -> Program:
+def program(definition: bytes) -> KernelProgram:
     steps = steps_of(read_objects(definition))
-    return Program(INPUT, steps, {op: _called(row) for op, row in _ROWS.items()})
+    return KernelProgram(INPUT, steps, {op: _called(row) for op, row in _ROWS.items()})
 
 
 def _called(row: Callable[..., Any]) -> Row:
@@ -33,18 +33,18 @@ def _called(row: Callable[..., Any]) -> Row:
     return run
 
 
-def _grid(fields: Fields, **more: Any) -> Grid:
+def _grid(fields: ModuleFields, **more: Any) -> Grid:
     rows, columns = fields.sides("pad", fields.whole("padding", 0))
     strides, dilations = fields.sides("d", 1), fields.sides("dilation", 1)
     return Grid(strides, dilations, (rows, rows, columns, columns), **more)
 
 
-def _conv(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
+def _conv(fields: ModuleFields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
     kernel = weight.reshape(len(weight), -1, *fields.sides("k", 1))
     return windows.conv(x, kernel, bias, _grid(fields), fields.whole("groups", 1))
 
 
-def _mean(fields: Fields, x: Numbers) -> Any:
+def _mean(fields: ModuleFields, x: Numbers) -> Any:
     counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
     sides, grid = (
         fields.sides("k", 1),
@@ -54,23 +54,23 @@ def _mean(fields: Fields, x: Numbers) -> Any:
     return found if fields.get("divide", True) else found * (sides[0] * sides[1])
 
 
-def _normed(fields: Fields, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
+def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
     """Old files keep one over the deviation, with the epsilon in it."""
     epsilon = fields.get("eps", 1e-5)
     variance = held["running_var"] if "running_var" in held else held["running_std"] ** -2.0 - epsilon
     return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"), epsilon)
 
 
-def _axis(fields: Fields, x: Numbers) -> int:
+def _axis(fields: ModuleFields, x: Numbers) -> int:
     place = fields.whole("dimension", 1)
     return place if place < 0 else place if fields.whole("nInputDims", 0) == x.ndim - 1 else place - 1
 
 
-def _joined(fields: Fields, *several: Numbers) -> Any:
+def _joined(fields: ModuleFields, *several: Numbers) -> Any:
     return np.concatenate(several, _axis(fields, several[0]))
 
 
-def _deep(fields: Fields, *several: Numbers) -> Any:
+def _deep(fields: ModuleFields, *several: Numbers) -> Any:
     rows, columns = (max(x.shape[axis] for x in several) for axis in (2, 3))
     found = []
     for x in several:
@@ -81,7 +81,7 @@ def _deep(fields: Fields, *several: Numbers) -> Any:
     return np.concatenate(found, 1)
 
 
-def _seen(fields: Fields, x: Numbers) -> Any:
+def _seen(fields: ModuleFields, x: Numbers) -> Any:
     sizes = fields.sizes()
     return x.reshape(
         sizes
@@ -91,38 +91,38 @@ def _seen(fields: Fields, x: Numbers) -> Any:
 
 
 def _around(mode: str) -> Callable[..., Any]:
-    def run(fields: Fields, x: Numbers) -> Any:
+    def run(fields: ModuleFields, x: Numbers) -> Any:
         top, bottom, left, right = (fields.whole(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))
         return pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)], mode)
 
     return run
 
 
-def _padded(fields: Fields, x: Numbers) -> Any:
+def _padded(fields: ModuleFields, x: Numbers) -> Any:
     axis, cells = fields.whole("dim", 1) - 1, fields.whole("pad", 0)
     axis += 0 < fields.whole("nInputDim", 0) < x.ndim
     around = [(max(-cells, 0), max(cells, 0)) if place == axis else (0, 0) for place in range(x.ndim)]
     return pad(x, around, value=fields.get("value", 0.0))
 
 
-def _response(fields: Fields, x: Numbers) -> Any:
+def _response(fields: ModuleFields, x: Numbers) -> Any:
     alpha, beta, bias = fields.get("alpha", 1e-4), fields.get("beta", 0.75), fields.get("k", 1.0)
     return values.response_norm(x, fields.whole("size", 5), alpha, beta, bias)
 
 
-def _smooth(fields: Fields, x: Numbers) -> Any:
+def _smooth(fields: ModuleFields, x: Numbers) -> Any:
     for axis in (2, 3):
         factor = fields.whole("scale_factor", 1)
         x = resize(x, axis, x.shape[axis] * factor, factor, Rule("linear", "align_corners"))
     return x
 
 
-def _narrowed(fields: Fields, x: Numbers) -> Any:
+def _narrowed(fields: ModuleFields, x: Numbers) -> Any:
     start, axis = fields.whole("index", 1) - 1, _axis(fields, x)
     return np.take(x, np.arange(start, start + fields.whole("length", 1)), axis)
 
 
-def _softplus(fields: Fields, x: Numbers) -> Any:
+def _softplus(fields: ModuleFields, x: Numbers) -> Any:
     beta = fields.get("beta", 1.0)
     return np.logaddexp(beta * x, 0) / beta
 

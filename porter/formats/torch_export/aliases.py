@@ -8,10 +8,10 @@ from collections.abc import Collection
 
 from porter.filegraph.dataflow import Reference
 from porter.formats.torch_export.moves import VIEWS
-from porter.formats.torch_export.nodes import AtenNode, Program
+from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 
-def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
+def changed_uses(program: AtenProgram, known: Collection[str]) -> dict[str, str]:
     """In words, each use of a value that an op before it has changed, by the name of the node that uses it.
     Under "" is what concerns the whole program: an output that is changed, a stored tensor, or a value that a
     program without such ops gives back.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.formats.torch_export.nodes import AtenNode, Program
+from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 
-def with_types(program: Program) -> Program:
+def with_types(program: AtenProgram) -> AtenProgram:
     """The program in which a cast to the type of another value is one to this type, so that it does not
     depend on the value.
     """

@@ -18,7 +18,7 @@ from porter.base.json import JsonObject
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.places import Reading
-from porter.formats.limits import MOST_NODES, Members
+from porter.formats.limits import MOST_NODES, StatedFields
 
 Walk = walk.NodeWalk["AtenNode"]
 Sizes = tuple[int | str, ...]
@@ -67,7 +67,7 @@ class AtenNode(Reading):
 
 
 @dataclass(frozen=True)
-class Program:
+class AtenProgram:
     """A program.
 
     Attributes:
@@ -96,7 +96,7 @@ class Program:
         return self.nodes[name].sizes[0]
 
 
-def read_program(program: JsonObject) -> Program:
+def read_program(program: JsonObject) -> AtenProgram:
     """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
 
     Raises:
@@ -124,7 +124,7 @@ def read_program(program: JsonObject) -> Program:
     for node in graph["nodes"]:
         reader.read(node)
     outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
-    return Program(
+    return AtenProgram(
         nodes=reader.nodes,
         given=reader.given,
         stored=stored,
@@ -137,7 +137,7 @@ def read_program(program: JsonObject) -> Program:
 
 
 @dataclass
-class _Reader:
+class _NodeReader:
     """The nodes so far.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Reader:
     expressions: Mapping[str, int | str]
     types: dict[str, int]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    given: dict[str, Reference] = field(default_factory=Members)
+    given: dict[str, Reference] = field(default_factory=StatedFields)
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
     scope: str = ""
@@ -188,7 +188,7 @@ class _Reader:
             lowered = self.lowered if op != _AUTOCAST else _lowered_to(stated["inputs"])
             self.inline(inner[0], stated["inputs"], names, lowered)
             return
-        arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
+        arguments = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
@@ -283,14 +283,14 @@ class _Reader:
         return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
 
 
-def _reader(graph: JsonObject) -> _Reader:
+def _reader(graph: JsonObject) -> _NodeReader:
     """A reader of the nodes of a graph, with the sizes of its values."""
     sizes = {
         str(name): tuple(_size(size) for size in stated["sizes"])
         for name, stated in graph["tensor_values"].items()
     }
     types = {str(name): int(stated["dtype"]) for name, stated in graph["tensor_values"].items()}
-    return _Reader(
+    return _NodeReader(
         sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, types
     )
 

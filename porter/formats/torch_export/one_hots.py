@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.formats.torch_export.nodes import AtenNode, Program
+from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 ROWS = "rows_at_places"
 """The op that such a product is: of whole numbers, whose axes go into the order `dims`, and a table."""
 
 
-def with_rows(program: Program) -> Program:
+def with_rows(program: AtenProgram) -> AtenProgram:
     """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for
     the last one.
     """

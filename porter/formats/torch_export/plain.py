@@ -13,7 +13,7 @@ from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
-class Row:
+class AtenRow:
     """An op's op and its class, or its function, and of each attribute torch's name, which both have, and
     default.
     """
@@ -32,11 +32,11 @@ class Row:
         return {own: getattr(op, name) for name, (own, _) in self.attributes.items()}
 
 
-def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> Row:
-    return Row(op, kind, attributes)
+def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> AtenRow:
+    return AtenRow(op, kind, attributes)
 
 
-PLAIN: Mapping[str, Row] = {
+PLAIN: Mapping[str, AtenRow] = {
     "abs": _row(ops.Abs, "abs"),
     "ceil": _row(ops.Ceil, "ceil"),
     "celu": _row(ops.Celu, "CELU", alpha=("alpha", 1.0)),

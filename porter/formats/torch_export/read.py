@@ -16,7 +16,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
 from porter.filegraph.names import expect_values, named, titles
-from porter.filegraph.reading import Image, begin, read_nodes
+from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Outputs
 from porter.formats.damage import OF_JSON, refusing_damage
@@ -30,7 +30,7 @@ from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_e
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
 from porter.formats.torch_export.moves import VIEWS
-from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
+from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -105,13 +105,13 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     return graph if only in (None, size) else _read_graph(program, arrays, bytes_of_file, only)
 
 
-def _needed(program: Program) -> set[str]:
+def _needed(program: AtenProgram) -> set[str]:
     """Names of the nodes that the outputs are computed from."""
     ends = (program.given[name][0] for name in program.outputs)
     return upstream(ends, lambda name: [source for source, _ in program.nodes[name].inputs])
 
 
-def taken_by(program: Program, needed: Collection[str]) -> tuple[str, ...]:
+def taken_by(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
     """The inputs among the nodes that are `needed`, images first."""
     return tuple(
         sorted(
@@ -121,7 +121,7 @@ def taken_by(program: Program, needed: Collection[str]) -> tuple[str, ...]:
     )
 
 
-def _not_images(program: Program) -> str | None:
+def _not_images(program: AtenProgram) -> str | None:
     """Why a port cannot take what the program does, in words; None if it can."""
     found = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
     sizes = [program.sizes(name) for name in program.images]
@@ -139,7 +139,7 @@ def _not_images(program: Program) -> str | None:
     return None if whole is None else f"the model computes with the whole numbers of its input '{whole}'"
 
 
-def _becomes_real(program: Program, image: str) -> bool:
+def _becomes_real(program: AtenProgram, image: str) -> bool:
     """Whether an input has real numbers, or whole ones that are only moved until an op gives real ones of
     them: torch casts what such an op takes.
     """
@@ -157,7 +157,7 @@ def _text(sizes: Sizes) -> str:
     return "x".join(map(str, sizes)) or "one number"
 
 
-def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) -> Size | None:
+def _only_size(stated: Mapping[str, Any], program: AtenProgram, graph: FileGraph) -> Size | None:
     """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it
     holds for all.
     """
@@ -173,7 +173,7 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
 
 
 def _read_graph(
-    program: Program,
+    program: AtenProgram,
     arrays: NamedArrays,
     size: int,
     only: Size | None = None,
@@ -239,22 +239,22 @@ def _read_graph(
     return named(_with_own_names(found, names), titles(paths, words))
 
 
-def _halves(program: Program, live: Collection[str]) -> tuple[Dtype, ...]:
+def _halves(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:
     """The types of half precision that values of the network have, those of automatic precision too."""
     kinds = {program.nodes[name].lowered for name in live}
     kinds |= {program.types.get(value) for value, (name, _) in program.given.items() if name in live}
     return tuple(half for half in HALVES if half in {TYPES.get(kind or 0) for kind in kinds})
 
 
-def _image(name: str, sizes: Sizes, only: Size | None) -> Image:
+def _image(name: str, sizes: Sizes, only: Size | None) -> GraphInput:
     """An input as what a port takes: a map, of the `only` size if there is one, or another tensor of a
     batch.
     """
     batch, *own = (each if isinstance(each, int) else None for each in sizes)
     if len(own) != 3:
-        return Image((name, 0), 1, ANY, batch, "CHW", shape=tuple(own))
+        return GraphInput((name, 0), 1, ANY, batch, "CHW", shape=tuple(own))
     rows, columns = only or (own[1], own[2])
-    return Image((name, 0), own[0] or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
+    return GraphInput((name, 0), own[0] or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
 
 
 def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:

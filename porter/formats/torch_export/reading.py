@@ -14,7 +14,7 @@ from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes
 from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk
-from porter.formats.torch_export.plain import Row
+from porter.formats.torch_export.plain import AtenRow
 from porter.formats.torch_export.sizes import SIZES, sizes_of
 
 Reader = Callable[[Walk, AtenNode], Outputs]
@@ -93,7 +93,7 @@ def first_value(node: AtenNode) -> Reference | None:
     return found if isinstance(found, tuple) else None
 
 
-def reads_row(row: Row) -> Reader:
+def reads_row(row: AtenRow) -> Reader:
     """A reader of an op of each number."""
 
     def read(walk: Walk, node: AtenNode) -> Outputs:

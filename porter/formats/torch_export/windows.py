@@ -9,7 +9,7 @@ from functools import partial
 
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Node, StoredTensor
+from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import both_sides
@@ -105,7 +105,12 @@ def _map(x: Tensor) -> Tensor:
 
 
 def _conv(
-    x: Tensor, node: Node, window: Window, pads: Pads, sizes: tuple[int, int], tensors: Mapping[str, Stored]
+    x: Tensor,
+    node: OperatorNode,
+    window: Window,
+    pads: Pads,
+    sizes: tuple[int, int],
+    tensors: Mapping[str, Stored],
 ) -> View | Value:
     """A convolution of a map, or of several maps of each image, with so many filters and groups."""
     filters, groups = sizes
@@ -171,7 +176,7 @@ def _avg_pool1d(
     return x.row().pool("mean", Window((1, cells), (1, step)), convention).of_row()
 
 
-def _pool(x: Tensor, node: Node, function: Reduced, window: Window, convention: Convention) -> Read:
+def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention) -> Read:
     """A pool of a map, or without pads of several maps of each image."""
     plain = not any(convention.pads) and convention.rounding == "floor"
     stack = stacked(x.walk, node, x.view, window, convention.pads) if plain else None

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
-from porter.formats.limits import Members
+from porter.formats.limits import StatedFields
 from porter.formats.torch_export.constants import REALS
 from porter.formats.torch_export.moves import VIEWS
-from porter.formats.torch_export.nodes import AtenNode, Program, Sizes
+from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes
 
 _WRITES = {
     "aten.copy_.default": "src",
@@ -37,7 +37,7 @@ _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
 
-def without_writes(program: Program) -> Program:
+def without_writes(program: AtenProgram) -> AtenProgram:
     """The program with what each write makes of the value that it changes: the part before, what is written,
     and the part behind.
 
@@ -48,7 +48,7 @@ def without_writes(program: Program) -> Program:
     if not any(node.target in (*_WRITES, *_WITHOUT) for node in program.nodes.values()):
         return program
     program = _with_whole_values(_with_bases_made(program))
-    writer = _Writer(program)
+    writer = _FunctionalWriter(program)
     for place, node in enumerate(program.nodes.values()):
         writer.add(place, node)
     given = {
@@ -59,7 +59,7 @@ def without_writes(program: Program) -> Program:
     return replace(program, nodes=writer.nodes, given={**program.given, **given})
 
 
-def _with_changes_written(program: Program) -> Program:
+def _with_changes_written(program: AtenProgram) -> AtenProgram:
     """Each change of a part as what it computes, which is then written."""
     if not any(node.target in _CHANGES for node in program.nodes.values()):
         return program
@@ -92,7 +92,7 @@ def _with_changes_written(program: Program) -> Program:
     return replace(program, nodes=nodes, given=given, types=types)
 
 
-def _with_whole_values(program: Program) -> Program:
+def _with_whole_values(program: AtenProgram) -> AtenProgram:
     """The program in which what a write into a whole value gives is that value, so that its parts are those
     of one.
     """
@@ -118,7 +118,7 @@ def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
 
     def read(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return Members((name, read(each)) for name, each in value.items())
+            return StatedFields((name, read(each)) for name, each in value.items())
         if isinstance(value, list):
             return [read(each) for each in value]
         return names.get(value, value) if isinstance(value, tuple) else value
@@ -127,7 +127,7 @@ def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
     return replace(node, inputs=inputs, arguments=read(node.arguments))
 
 
-def _with_bases_made(program: Program) -> Program:
+def _with_bases_made(program: AtenProgram) -> AtenProgram:
     """What is written into, and is made by another value only for its type or its sizes, made by sizes:
     `zeros_like` is what `zeros` makes, where the sizes are known for each image. What `empty` makes is
     written over, so that it may be zeros.
@@ -165,7 +165,7 @@ def _is_known(sizes: Sizes) -> bool:
 
 
 @dataclass
-class _Writer:
+class _FunctionalWriter:
     """The nodes so far.
 
     Attributes:
@@ -174,7 +174,7 @@ class _Writer:
         last: the place of the last node that reads a value; that of an output is behind all.
     """
 
-    program: Program
+    program: AtenProgram
     nodes: dict[str, AtenNode] = field(default_factory=dict)
     now: dict[Reference, Reference] = field(default_factory=dict)
     views: dict[Reference, Reference] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class _Writer:
         part.
         """
         self._expect_values(node, "self", "src")
-        part = Members((name, value) for name, value in node.arguments.items() if name != "src")
+        part = StatedFields((name, value) for name, value in node.arguments.items() if name != "src")
         step = replace(node, op=_SCATTERS[node.op], inputs=(part["self"],), arguments=part)
         if _cells(step, self._sizes(part["self"])) is None:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError
-from porter.filegraph.kernels.program import Program
+from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.caffe import rows
 from porter.formats.caffe.blobs import net_message, read_blobs
 from porter.formats.caffe.text import parse
@@ -52,7 +52,7 @@ class Caffe(NetDestination[CaffeMaker]):
     NO_ARRAYS = "Caffe's layers take maps and features, not arrays of other axes"
     windowed = staticmethod(windowed)
 
-    def program(self, text: str, image: str) -> Program:
+    def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(text.encode())
 
     def parts(self, text: str) -> list[tuple[str, object]]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from porter.base.dtypes import NamedArrays
-from porter.filegraph.kernels.program import Program
+from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.mxnet import rows
 from porter.formats.mxnet.arrays import arrays_parts, read_arrays
 from porter.frameworks import Tensors
@@ -44,7 +44,7 @@ class MXNet(NetDestination[SymbolMaker]):
     CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, SymbolMaker, PLAIN
     windowed = staticmethod(windowed)
 
-    def program(self, text: str, image: str) -> Program:
+    def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(f"{image}\n{text}".encode())
 
     def parts(self, text: str) -> list[tuple[str, object]]:

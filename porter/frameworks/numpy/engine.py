@@ -21,7 +21,7 @@ from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers, first, last
-from porter.filegraph.kernels.program import Program, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
 from porter.frameworks import Alone, Classifier
 from porter.frameworks.images import beside, classifier_of
@@ -43,7 +43,7 @@ class NumpyModel:
         arrays: names of values that are no maps, whatever axes they have.
     """
 
-    program: Program
+    program: KernelProgram
     tensors: NamedArrays
     dtype: Dtype
     takes: TakesInputs | None = None
@@ -88,7 +88,7 @@ class NumpyModel:
         return last(value) if self.program.channels_last else value
 
     def _computed(
-        self, steps: Sequence[Step], known: dict[str, Numbers], names: tuple[str, ...]
+        self, steps: Sequence[OperatorCall], known: dict[str, Numbers], names: tuple[str, ...]
     ) -> dict[str, Array]:
         """The values called `names` that steps give, maps N×C×H×W, from those that are known."""
         channels_last, found = self.program.channels_last, dict[str, Array]()
@@ -104,7 +104,7 @@ class NumpyModel:
             for name, value in found.items()
         }
 
-    def replayed(self, given: NamedArrays) -> Iterator[tuple[Step, tuple[Numbers, ...]]]:
+    def replayed(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
         """Each step with what it gives for the values that are `given`, by name and in the file's own axis
         order. It reads other values as the steps before it give them.
 
@@ -128,16 +128,16 @@ class NumpyModel:
             zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
         )
 
-    def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[Step]:
+    def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[OperatorCall]:
         """The steps that the values called `names` need beside those that are `known`."""
-        needed, found = set(names), list[Step]()
+        needed, found = set(names), list[OperatorCall]()
         for step in reversed(self.program.steps):
             if needed.intersection(step.outputs):
                 needed.update(set(step.inputs) - known)
                 found.insert(0, step)
         return found
 
-    def _run(self, step: Step, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
+    def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
         row = self.program.rows.get(step.op)
         if row is None:
             raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])

@@ -28,7 +28,7 @@ from porter.base.errors import (
     first_line,
 )
 from porter.base.options import DTYPE
-from porter.filegraph.kernels.program import Program
+from porter.filegraph.kernels.program import KernelProgram
 from porter.filegraph.names import Names
 from porter.files import digest
 from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
@@ -169,7 +169,7 @@ class NetDestination(ABC, Generic[M]):
         """
 
     @abstractmethod
-    def program(self, text: str, image: str) -> Program:
+    def program(self, text: str, image: str) -> KernelProgram:
         """The net as the rows of its format make it of its text.
 
         Args:

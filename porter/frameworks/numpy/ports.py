@@ -14,7 +14,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays, Run
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
-from porter.filegraph.kernels.program import Program
+from porter.filegraph.kernels.program import KernelProgram
 from porter.frameworks import Classifier, expect_run
 from porter.frameworks.images import as_maps, as_taken, classifier_of, expect_fit
 from porter.frameworks.numpy import engine
@@ -51,7 +51,7 @@ class PortModel:
 
 def port_model(
     plan: Plan,
-    program: Program,
+    program: KernelProgram,
     tensors: NamedArrays,
     values: Mapping[str, str],
     dtype: Dtype,

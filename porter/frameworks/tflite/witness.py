@@ -23,7 +23,7 @@ from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.kernels.program import Program, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.apart import Limits, run_apart
 from porter.formats.tflite.model import IMAGE, read_model
 from porter.formats.tflite.rows import program
@@ -86,10 +86,10 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
 class _Reading:
     """What porter reads of a model: its operators for porter's own engine, and its tensors."""
 
-    program: Program
+    program: KernelProgram
     stored: NamedArrays
 
-    def replayed(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[Step, str, Array]]:
+    def replayed(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
         """Each value that porter's engine computes from those that are `given`, with its step and name."""
         for step, values in NumpyModel(self.program, self.stored, dtype).replayed(given):
             for name, value in zip(step.outputs, values, strict=True):

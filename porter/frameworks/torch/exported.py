@@ -19,7 +19,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
 from porter.formats.torch_export.aliases import changed_inputs
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
-from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
+from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, read_program
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import taken_by, tap_of
 from porter.formats.torch_export.sizes import ON_SIZES
@@ -63,7 +63,7 @@ class ExportedModule(nn.Module):
     """
 
     def __init__(
-        self, program: Program, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype | None
+        self, program: AtenProgram, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype | None
     ) -> None:
         super().__init__()
         self._file, self._dtype, self._types = checkpoint.graph, dtype, program.types

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from porter.formats.torch_export.plain import PLAIN as ROWS, Row
+from porter.formats.torch_export.plain import PLAIN as ROWS, AtenRow
 from porter.frameworks.code.language import Layer, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
@@ -194,7 +194,7 @@ def _whole(scale: float) -> float:
     return int(scale) if scale == int(scale) else scale
 
 
-def _of_row(row: Row) -> Callable[[Any, Shape], Layer]:
+def _of_row(row: AtenRow) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(row.kind, row.write(op))
 
 

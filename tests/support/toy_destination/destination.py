@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from porter.filegraph.kernels.program import Program
+from porter.filegraph.kernels.program import KernelProgram
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph.ops import row_of
 from porter.padding import Capabilities
@@ -38,7 +38,7 @@ class Toy(NetDestination[ToyMaker]):
     )
     windowed = staticmethod(windowed)
 
-    def program(self, text: str, image: str) -> Program:
+    def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(text.encode())
 
     def parts(self, text: str) -> list[tuple[str, object]]:

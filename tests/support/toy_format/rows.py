@@ -13,20 +13,20 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, channels_last, resize_nearest
-from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.windows import Grid
 
 Stated = Mapping[str, Any]
 
 
-def program(definition: bytes) -> Program:
+def program(definition: bytes) -> KernelProgram:
     stated = json.loads(definition)
     steps = [
-        Step(each["kind"], (*each["from"], *each.get("weights", ())), (each["name"],), each)
+        OperatorCall(each["kind"], (*each["from"], *each.get("weights", ())), (each["name"],), each)
         for each in stated["layers"]
     ]
     last = stated["layout"] == "NHWC"
-    return Program(
+    return KernelProgram(
         "image", tuple(steps), _rows(channels_last if last else lambda kernel: kernel, 3 if last else 1), last
     )
 

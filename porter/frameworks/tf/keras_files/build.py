@@ -27,8 +27,8 @@ from porter.formats.keras.channels_first import (
     read_calls,
 )
 from porter.formats.keras.classes import CLASSES
-from porter.formats.keras.flow import Call, Flow, Result, read_flow, results_in
-from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
+from porter.formats.keras.flow import Flow, LayerCall, Result, read_flow, results_in
+from porter.formats.keras.graph import NamedCall, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.precision import computing, policy_of
@@ -186,7 +186,7 @@ class _Builder:
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
-    def add(self, named: Named) -> None:
+    def add(self, named: NamedCall) -> None:
         """Adds one call. Its value is None where it, or a value that it reads, is not run."""
         inputs = [self._value(result) for result in results_in(named.call.given)]
         found = self.further.get(named.name)
@@ -202,7 +202,7 @@ class _Builder:
         found = self._image if result.call < 0 else self._values[result.call]
         return found[result.output] if isinstance(found, list | tuple) else found
 
-    def _refusal(self, named: Named, inputs: list[Any]) -> str | None:
+    def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
         """Why a call is not run; None where it is."""
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
@@ -220,7 +220,7 @@ class _Builder:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
-    def _found(self, named: Named, inputs: list[Any]) -> Any:
+    def _found(self, named: NamedCall, inputs: list[Any]) -> Any:
         try:
             found = self._result_in_order(named, self._in_type(named.call, inputs))
             self.taps[before_activation(named)] = self._shown(named.call, found)
@@ -246,20 +246,20 @@ class _Builder:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
             raise CannotRun(message, where=self._checkpoint.path) from None
 
-    def _shown(self, call: Call, found: Any) -> Any:
+    def _shown(self, call: LayerCall, found: Any) -> Any:
         """A call's first value, with its channels last where the reader has them so."""
         value = found[0] if isinstance(found, list | tuple) else found
         turned = self._order == "all" and len(value.shape) == 4
         return _moved(value, 1, -1) if turned or (_is_first(call) and len(value.shape) > 2) else value
 
-    def _in_type(self, call: Call, inputs: list[Any]) -> list[Any]:
+    def _in_type(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
         """What a layer computes with that has a type of its own, as Keras casts it."""
         if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
             return inputs
         own = computing(call.arguments.get("dtype"))
         return [keras_do("cast", value, own) if "float" in value.dtype else value for value in inputs]
 
-    def _result_in_order(self, named: Named, inputs: list[Any]) -> Any:
+    def _result_in_order(self, named: NamedCall, inputs: list[Any]) -> Any:
         """What a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they run with
         channels last, between two moves.
         """
@@ -270,7 +270,7 @@ class _Builder:
         found = self._result(last, [_moved(value, 1, -1) for value in inputs])
         return _moved(found, -1, 1) if len(found.shape) > 2 else found
 
-    def _result(self, named: Named, inputs: list[Any]) -> Any:
+    def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
@@ -315,13 +315,13 @@ class _Builder:
                 return self._same_of_theano(named, inputs[0])
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
-    def _operated(self, operation: str, call: Call) -> Any:
+    def _operated(self, operation: str, call: LayerCall) -> Any:
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], computing(call.arguments.get("dtype")))
         return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
 
-    def _same_of_theano(self, named: Named, value: Any) -> Any:
+    def _same_of_theano(self, named: NamedCall, value: Any) -> Any:
         """What Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and `pool2d`):
         as many cells behind the map as before it, and of what comes out no more than the strides make of the
         map. Here the cells behind are so few that no more comes out.
@@ -336,7 +336,7 @@ class _Builder:
         real = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
         return found / self._of_layer(valid, [real])
 
-    def _of_layer(self, named: Named, inputs: list[Any]) -> Any:
+    def _of_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
         """What Keras's own layer gives, which is built at its first call and has the file's tensors from then
         on.
         """
@@ -356,7 +356,7 @@ class _Builder:
             self._fill(layer, named, channels)
         return found
 
-    def _activated(self, call: Call, value: Any) -> Any:
+    def _activated(self, call: LayerCall, value: Any) -> Any:
         """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
         stated = call.arguments.get("activation")
         name = _function_of(stated)
@@ -386,7 +386,7 @@ class _Builder:
         own = policy_of(stated.get("dtype")) if self._as_stated else self._dtype
         return getattr(self.keras.layers, kind)(dtype=own, **arguments)
 
-    def _operands(self, operation: str, call: Call) -> list[Any]:
+    def _operands(self, operation: str, call: LayerCall) -> list[Any]:
         """Values and constants; the key of a slice, and places, stay as they are."""
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
@@ -410,14 +410,14 @@ class _Builder:
         stored = found.astype(storage_type(dtype or self._dtype))
         return stored.ravel()[0] if stored.size == 1 else stored
 
-    def _expect_shapes(self, named: Named, channels: int) -> None:
+    def _expect_shapes(self, named: NamedCall, channels: int) -> None:
         """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that
         the config states.
         """
         for variable, shape in _shapes(named.call, channels).items():
             self._tensor(named, variable, shape)
 
-    def _fill(self, layer: Any, named: Named, channels: int) -> None:
+    def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
         stated = _shapes(named.call, channels)
         for variable, name, held in self._held(layer, named):
             array = self._tensor(named, held, stated.get(name, tuple(variable.shape)))
@@ -427,7 +427,7 @@ class _Builder:
         if named.call.kind == "Normalization":
             layer.finalize_state()
 
-    def _held(self, layer: Any, named: Named) -> Iterator[tuple[Any, str, str]]:
+    def _held(self, layer: Any, named: NamedCall) -> Iterator[tuple[Any, str, str]]:
         """A layer's variables with their names, and with what porter calls what the file holds of each. A
         .keras file has them by their places (keras/src/layers/layer.py, `save_own_variables`), so that a
         wrong name of porter's is not the reference's.
@@ -441,7 +441,7 @@ class _Builder:
             name = variable_in(*variable.path.split("/")[-2:]) if of_parts else variable.name
             yield variable, name, name
 
-    def _tensor(self, named: Named, variable: str, shape: tuple[int, ...] | None = None) -> Array:
+    def _tensor(self, named: NamedCall, variable: str, shape: tuple[int, ...] | None = None) -> Array:
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next(
@@ -455,7 +455,7 @@ class _Builder:
         return cast(array, self._dtype, name, allow_overflow=True)
 
 
-def _is_first(call: Call) -> bool:
+def _is_first(call: LayerCall) -> bool:
     """Whether it is of a layer that has its channels first, and not only reads them so, as Flatten does."""
     is_layer = operation_name(call.kind, call.arguments) is None and call.kind != "Flatten"
     return is_layer and call.arguments.get("data_format") == CHANNELS_FIRST
@@ -465,7 +465,7 @@ def _moved(value: Any, source: int, target: int) -> Any:
     return keras_do("moveaxis", value, source, target)
 
 
-def _run_as(call: Call, channels: int) -> tuple[str, JsonObject]:
+def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
     """The class of a layer and its arguments as they are run.
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv`
@@ -520,7 +520,7 @@ def _rectified(kind: str, arguments: JsonObject, value: Any) -> Any:
     return rectified(value, slope, arguments.get("max_value"), arguments.get("threshold"))
 
 
-def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
+def _shapes(call: LayerCall, channels: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the large variables that Keras makes for a layer whose input has `channels`."""
     arguments = call.arguments
     match call.kind:

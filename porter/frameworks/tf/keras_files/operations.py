@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.json import JsonObject
-from porter.formats.keras.activations import ACTIVATIONS, PARTS, Row
+from porter.formats.keras.activations import ACTIVATIONS, PARTS, ActivationRow
 from porter.formats.keras.operations import MADE, OF_NUMBERS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
@@ -64,7 +64,7 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return ops.softmax(value, axis=plain(settings.get("axis", -1)))
     if name not in ACTIVATIONS.keys() | PARTS:
         raise ValueError("its activation is not on porter's list")
-    if isinstance(row := ACTIVATIONS.get(name), Row):
+    if isinstance(row := ACTIVATIONS.get(name), ActivationRow):
         return getattr(ops, name)(value, **row.settings(settings))
     function = getattr(ops, _OTHER_NAMES.get(name, name), None)
     return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from porter.base.json import JsonObject
-from porter.formats.keras.flow import Call
+from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.layer import pair
 from porter.frameworks.tf.runtime import keras_do
 from porter.graph import Resize
@@ -19,14 +19,14 @@ from porter.padding import Size
 _INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def is_rounded(call: Call) -> bool:
+def is_rounded(call: LayerCall) -> bool:
     """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
     usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
     known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS
     return known and not call.arguments.get("antialias")
 
 
-def as_tensorflow(call: Call) -> Resize:
+def as_tensorflow(call: LayerCall) -> Resize:
     """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
     of the cells inside the map), whatever porter's reader makes of it.
     """

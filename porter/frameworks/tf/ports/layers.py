@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.formats.keras.activations import ACTIVATIONS, Row
+from porter.formats.keras.activations import ACTIVATIONS, ActivationRow
 from porter.formats.keras.operations import OF_NUMBERS
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.ports.maker import KerasNode
@@ -334,7 +334,11 @@ def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLar
 
 LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
-    **{row.op: _operation(name, row.write) for name, row in ACTIVATIONS.items() if isinstance(row, Row)},
+    **{
+        row.op: _operation(name, row.write)
+        for name, row in ACTIVATIONS.items()
+        if isinstance(row, ActivationRow)
+    },
     **{type(op): _operation(name) for name, op in OF_NUMBERS.items()},
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),

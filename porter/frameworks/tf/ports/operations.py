@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from porter.formats.keras.activations import ACTIVATIONS, Row
+from porter.formats.keras.activations import ACTIVATIONS, ActivationRow
 from porter.formats.keras.operations import OF_NUMBERS
 
 
@@ -61,7 +61,7 @@ OPERATIONS: Mapping[str, OperationClass] = {
     **{
         name: OperationClass("nn", name.capitalize(), 1, tuple(own for own, _ in row.attributes.values()))
         for name, row in ACTIVATIONS.items()
-        if isinstance(row, Row)
+        if isinstance(row, ActivationRow)
     },
     "cast": OperationClass("core", "Cast", 1, ("dtype",)),
     "clip": OperationClass("numpy", "Clip", 1, ("x_min", "x_max")),

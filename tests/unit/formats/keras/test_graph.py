@@ -21,7 +21,7 @@ from porter.filegraph.reading import ReaderFault
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.to_graph import to_graph
 from porter.formats.keras.graph import read_graph
-from porter.formats.keras.layer import Layer
+from porter.formats.keras.layer import KerasLayer
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
 from porter.graph import (
     INPUT,
@@ -985,7 +985,7 @@ def test_configs_with_anything_anywhere() -> None:
 
 @pytest.mark.parametrize("fault", [KeyError("it"), IndexError("it"), TypeError("it")])
 def test_a_fault_of_porters_is_no_damage(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(layer: Layer, x: Tensor) -> None:
+    def fail(layer: KerasLayer, x: Tensor) -> None:
         raise fault
 
     with pytest.raises(FileError, match="'it' cannot be read: ValueError it lacks 'cropping'"):

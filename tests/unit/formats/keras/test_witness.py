@@ -58,8 +58,8 @@ def test_bytes_the_other_way_round_are_refused(
     ("owner", "name", "wrong"),
     [
         (hdf5_bytes, "_shape", lambda right: lambda message: right(message)[::-1]),
-        (hdf5_bytes.Image, "_table", lambda right: lambda *given: list(right(*given))[:-1]),
-        (hdf5_bytes.Image, "_text", lambda right: lambda *given: right(*given)[:-1]),
+        (hdf5_bytes.Hdf5Bytes, "_table", lambda right: lambda *given: list(right(*given))[:-1]),
+        (hdf5_bytes.Hdf5Bytes, "_text", lambda right: lambda *given: right(*given)[:-1]),
         (hdf5, "_array", lambda right: lambda values: right(values) * np.float32(1.001)),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
-from porter.formats.tf_checkpoint.names import Owner, model_names, training_state
+from porter.formats.tf_checkpoint.names import ObjectTensor, model_names, training_state
 from tests.support.arrays import Array
 from tests.support.formats.tf_graph.file_graphs import tensorflow
 from tests.support.refusals import unreadable
@@ -243,8 +243,8 @@ def test_slots_stand_beside_a_variable_of_their_shape() -> None:
 
 def test_names_that_are_not_unique_stay_keys() -> None:
     keys = ["layer-1/kernel/.ATTRIBUTES/VARIABLE_VALUE", "layer-2/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
-    assert list(model_names(keys, [Owner(key, "kernel") for key in keys]).values()) == [
+    assert list(model_names(keys, [ObjectTensor(key, "kernel") for key in keys]).values()) == [
         "layer-1/kernel",
         "layer-2/kernel",
     ]
-    assert model_names(keys, [Owner(keys[0], "conv/kernel")])[keys[0]] == "conv/kernel"
+    assert model_names(keys, [ObjectTensor(keys[0], "conv/kernel")])[keys[0]] == "conv/kernel"

@@ -11,7 +11,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CannotRun, Contradiction, UsageError
-from porter.filegraph.kernels.program import Program, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
@@ -26,17 +26,17 @@ ROWS: dict[str, Any] = {
     "fails": lambda stated, x: x @ x[:, :0],
 }
 STEPS = (
-    Step("add", ("image", ""), ("sum",), {"more": 1}),
-    Step("add", ("sum", "offset"), ("sum",), {}),  # in place: the name is given again
-    Step("halves", ("sum",), ("first", "rest"), {}),
-    Step("fails", ("rest",), ("failed",), {}),
-    Step("strange", ("first",), ("unknown",), {}),
+    OperatorCall("add", ("image", ""), ("sum",), {"more": 1}),
+    OperatorCall("add", ("sum", "offset"), ("sum",), {}),  # in place: the name is given again
+    OperatorCall("halves", ("sum",), ("first", "rest"), {}),
+    OperatorCall("fails", ("rest",), ("failed",), {}),
+    OperatorCall("strange", ("first",), ("unknown",), {}),
 )
 BATCH = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
 
 
 def model(dtype: Any = "float64") -> NumpyModel:
-    return NumpyModel(Program("image", STEPS, ROWS), {"offset": np.full(1, 0.1, np.float32)}, dtype)
+    return NumpyModel(KernelProgram("image", STEPS, ROWS), {"offset": np.full(1, 0.1, np.float32)}, dtype)
 
 
 def test_values_by_name_of_what_they_need_only() -> None:
@@ -52,8 +52,11 @@ def test_values_by_name_of_what_they_need_only() -> None:
 
 
 def test_each_step_by_itself_from_the_values_that_are_given() -> None:
-    steps = (Step("halves", ("image",), ("low", "high"), {}), Step("add", ("low", "high"), ("sum",), {}))
-    replayed = NumpyModel(Program("image", steps, ROWS), {}, "float32").replayed(
+    steps = (
+        OperatorCall("halves", ("image",), ("low", "high"), {}),
+        OperatorCall("add", ("low", "high"), ("sum",), {}),
+    )
+    replayed = NumpyModel(KernelProgram("image", steps, ROWS), {}, "float32").replayed(
         {"image": BATCH[:, :2], "low": np.full((2, 1, 4, 5), 7.0)}
     )
     (_, halves), (last, (found,)) = replayed
@@ -63,8 +66,11 @@ def test_each_step_by_itself_from_the_values_that_are_given() -> None:
 
 
 def test_maps_of_a_file_that_has_channels_last() -> None:
-    steps = (Step("by place", ("image",), ("scaled",), {}), Step("mean", ("scaled",), ("means",), {}))
-    found = NumpyModel(Program("image", steps, ROWS, channels_last=True), {}, "float64")(
+    steps = (
+        OperatorCall("by place", ("image",), ("scaled",), {}),
+        OperatorCall("mean", ("scaled",), ("means",), {}),
+    )
+    found = NumpyModel(KernelProgram("image", steps, ROWS, channels_last=True), {}, "float64")(
         BATCH, ("scaled", "means")
     )
     wanted = BATCH * np.arange(3).reshape(3, 1, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
-from porter.filegraph.kernels.program import Program, Step
+from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, twin
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
 from porter.graph.plan import Plan
@@ -22,8 +22,10 @@ ROWS: dict[str, Any] = {
     "most": lambda stated, x, least: np.maximum(x, least),
     "means": lambda stated, x: x.mean((2, 3)),
 }
-PROGRAM = Program(
-    "data", (Step("most", ("data", "least"), ("a",), {}), Step("means", ("a",), ("b",), {})), ROWS
+PROGRAM = KernelProgram(
+    "data",
+    (OperatorCall("most", ("data", "least"), ("a",), {}), OperatorCall("means", ("a",), ("b",), {})),
+    ROWS,
 )
 BATCH = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
 
