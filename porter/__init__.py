@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from porter.base.package import __version__ as __version__
 
 if TYPE_CHECKING:
-    from porter.api.functions import (
+    from porter.api.entry_points import (
         convert as convert,
         evaluate as evaluate,
         evaluate_several as evaluate_several,
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     **dict.fromkeys(
-        ("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"), "porter.api.functions"
+        ("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"),
+        "porter.api.entry_points",
     ),
-    **dict.fromkeys(("open", "predict", "report", "study", "verify"), "porter.api.functions"),
+    **dict.fromkeys(("open", "predict", "report", "study", "verify"), "porter.api.entry_points"),
     **dict.fromkeys(("Port", "Ported"), "porter.api.port"),
     "OverflowsError": "porter.base.dtypes",
     **dict.fromkeys(

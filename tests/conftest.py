@@ -16,7 +16,7 @@ from porter.cli.app import OBJECTS_BETWEEN_COLLECTIONS, main
 from porter.files.locks import locked
 from porter.formats.triton import load_triton
 from porter.recipe import known_variants, recipes_folder
-from porter.recipe.find import KnownVariant
+from porter.recipe.find_recipes import KnownVariant
 from porter.source.ranking import rank as ranking
 from tests.support.durations import Recorder, longest_first
 from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker

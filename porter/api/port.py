@@ -25,8 +25,8 @@ from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
 from porter.reporting.model_card import write_card
 from porter.reporting.records import read_contents
-from porter.reporting.words import conclude
-from porter.reporting.write import report
+from porter.reporting.sentences import conclude
+from porter.reporting.write_page import report
 from porter.verification.results import VerdictRecord
 from porter.verification.reverify import verify
 from porter.verification.verdict import Verdict

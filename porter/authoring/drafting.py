@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
 from porter.authoring.draft.from_weights import draft_from_weights
-from porter.authoring.draft.layers import list_layers
-from porter.authoring.draft.names import MARK
+from porter.authoring.draft.name_table import MARK
+from porter.authoring.draft.network_layers import list_layers
 from porter.authoring.todo import to_do
 from porter.base.commands import CONVERT, FRAMEWORK, INSPECT, RECIPE_CHECK
 from porter.base.errors import GraphError, MappingError, RecipeError, UsageError

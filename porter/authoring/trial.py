@@ -14,7 +14,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
-from porter.recipe.names import tensor_names
+from porter.recipe.zoo_names import tensor_names
 from porter.source.by_recipe import open_candidate
 from porter.source.opened import Opened
 from porter.source.origin import as_stated

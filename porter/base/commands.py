@@ -16,7 +16,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, ParamSpec, TypeVar
 
 from porter.base import options as opt
-from porter.base.kinds import expect_kind
+from porter.base.argument_types import expect_kind
 from porter.base.options import AnyPath, AnySize, Asked, Option, Placeholder, for_a_program, in_python
 
 if TYPE_CHECKING:

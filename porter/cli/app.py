@@ -153,7 +153,7 @@ def study_padding(given: Given, source: str | None, as_json: bool) -> None:
 
 @command(app, commands.REPORT)
 def report(given: Given, as_json: bool) -> None:
-    from porter.reporting.write import report
+    from porter.reporting.write_page import report
 
     written = report(**given)
     show(written.record() if as_json else printing.report(written))

@@ -15,7 +15,7 @@ from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
     from porter.api.port import Ported
-    from porter.authoring.check.check import Checked
+    from porter.authoring.check.recipe_check import Checked
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import WeightsTrial
     from porter.base.left_out import LeftOut
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from porter.port import Origin, Record, TensorLists
     from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
-    from porter.reporting.write import Report
+    from porter.reporting.write_page import Report
     from porter.source.inspection import Inspection
     from porter.verification.results import Parity
     from porter.verification.verdict import Verdict

@@ -46,7 +46,7 @@ def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
 
 @command(recipe_app, commands.RECIPE_CHECK)
 def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
-    from porter.authoring.check.check import check_recipe
+    from porter.authoring.check.recipe_check import check_recipe
 
     checked, trial = check_recipe(file), None
     if weights is not None and checked.recipe is not None and not checked.errors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.cli.printing import first_lines, table
-from porter.evaluation.padding_study.naming import in_words
+from porter.evaluation.padding_study.named_case import in_words
 from porter.evaluation.results import Study, StudyAnswer
 
 

@@ -121,7 +121,7 @@ def convert(asked: ConvertOptions) -> Conversion:
         origin: the zoo that the weights come from, which is `source`'s, whatever else states another one
             (docs/twins.md).
         recipes: a folder of recipes to use beside porter's and the user's; they come first
-            (porter.recipe.find).
+            (porter.recipe.find_recipes).
 
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).

@@ -23,8 +23,8 @@ from porter.graph.difference import site_differences
 from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
 from porter.recipe import Member, NodeNames, expand, layer_names
-from porter.recipe.names import tensor_names
 from porter.recipe.transforms import undo_transforms
+from porter.recipe.zoo_names import tensor_names
 from porter.zoos.implementation import StockClass, StockLibrary, StockModel
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}

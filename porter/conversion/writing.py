@@ -23,7 +23,7 @@ from porter.graph.left_out import notes_on
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from porter.port import Quantize
-from porter.port.layers import layers_in
+from porter.port.layer_names import layers_in
 from porter.source.opened import Opened
 from porter.zoos.implementation import StockClass, StockModel, stock_libraries
 

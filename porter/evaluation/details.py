@@ -13,9 +13,9 @@ from typing import Annotated
 from pydantic import Field
 
 from porter.base.errors import FileError
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Photo
 from porter.data.preprocess import open_image
-from porter.data.reading import read_bytes
 from porter.evaluation.comparison import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,

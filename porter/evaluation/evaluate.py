@@ -40,7 +40,13 @@ from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged
 from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of, rescaled
-from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
+from porter.evaluation.published_verdict import (
+    judge,
+    notes_on_weights,
+    obstacles,
+    other_protocol,
+    published_figure,
+)
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import expect_folder, path_of

@@ -20,11 +20,11 @@ from porter.data.photos import Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
-from porter.evaluation.beside import source_classifier
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
+from porter.evaluation.source_run import source_classifier
 from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, tried_runs
 from porter.files import path_of
 from porter.frameworks import Classifier

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.data.photos import Failure, Photo
 from porter.data.preprocess import Preprocess
 from porter.evaluation.losses import Losses, log_losses
-from porter.evaluation.progress import Progress
+from porter.evaluation.photo_progress import Progress
 from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
 from porter.frameworks import Classifier
 

@@ -14,7 +14,7 @@ from porter.base.options import INPUT_SIZE, OUTPUTS
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
-from porter.graph.bounds import MOST_IN_ALL, expect_bounded, numbers
+from porter.graph.memory_bounds import MOST_IN_ALL, expect_bounded, numbers
 from porter.graph.walks import downstream
 from porter.padding import KnownSize
 

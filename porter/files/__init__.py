@@ -5,8 +5,7 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 
 from porter.files.folders import new_folder, recover_folder
 from porter.files.paths import path_of
-from porter.files.plain import expect_plain, is_plain
-from porter.files.weights import (
+from porter.files.published_weights import (
     Digests,
     Fetched,
     WeightsFile,
@@ -16,4 +15,5 @@ from porter.files.weights import (
     fetch,
     is_published,
 )
+from porter.files.regular_files import expect_plain, is_plain
 from porter.files.whole import behind_links, expect_folder, write_whole

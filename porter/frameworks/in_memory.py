@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from porter.base.errors import UsageError
-from porter.frameworks.given import framework_of
+from porter.frameworks.reference_models import framework_of
 
 if TYPE_CHECKING:
     import jax

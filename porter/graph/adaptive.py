@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from porter.base.errors import GraphError
+from porter.graph.lowered_parts import Parts
 from porter.graph.ops import AdaptivePool, Add, AvgPool, CropMap, MaxPool, Op, PadMap
-from porter.graph.parts import Parts
 from porter.padding import LOWEST, Convention, Window
 
 MOST_WINDOWS = 64

@@ -12,8 +12,8 @@ from typing import Any
 from porter.graph import ops
 from porter.graph.adaptive import pooled
 from porter.graph.graph import Graph, Node
+from porter.graph.lowered_parts import Parts
 from porter.graph.ops import Op, Shape, row_of
-from porter.graph.parts import Parts
 
 
 def _affine(scale: float = 1.0, offset: float = 0.0) -> ops.Affine:

@@ -1,6 +1,5 @@
 """The port: a folder with the destination model and the record of how it was made."""
 
-from porter.port.files import IN_MEMORY, GivenFile, GraphFile, SourceFile
 from porter.port.folder import (
     AGREES,
     MAX_RECORD_BYTES,
@@ -27,3 +26,4 @@ from porter.port.folder import (
     write_record,
 )
 from porter.port.origin import BY, By, Origin
+from porter.port.recorded_files import IN_MEMORY, GivenFile, GraphFile, SourceFile

@@ -34,16 +34,16 @@ from porter.files import expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import CONVERTED, Destination, OwnTensors, Tensors, get_destination
 from porter.graph import OF_LOGITS, Graph, tensor_shapes
-from porter.graph.bounds import expect_bounded
 from porter.graph.left_out import notes_on
+from porter.graph.memory_bounds import expect_bounded
 from porter.graph.pads import PadDecision
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE, InputSizes
-from porter.port.files import GivenFile, Sha256, SourceFile, Strict
 from porter.port.holding import AGAIN, hold, where_trained
 from porter.port.origin import Origin
+from porter.port.recorded_files import GivenFile, Sha256, SourceFile, Strict
 from porter.recipe.twins import Twin
 
 RECORD = "port.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from porter.port.files import Strict
+from porter.port.recorded_files import Strict
 
 By = Literal["graph", "metadata", "config.json", "digest", "file name", "user"]
 """What states an origin: the file's own graph or its metadata, the config.json beside it, its digest, which a

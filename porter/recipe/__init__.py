@@ -3,7 +3,7 @@ zoo.
 """
 
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
-from porter.recipe.find import (
+from porter.recipe.find_recipes import (
     convert_command,
     declared_recipes,
     find_member,
@@ -14,7 +14,7 @@ from porter.recipe.find import (
     sound_recipes,
 )
 from porter.recipe.load import load_recipe, recipes_folder
-from porter.recipe.model import IgnoreRule, LayerName, Member, NodeNames, Published, Recipe, Zoo
-from porter.recipe.names import layer_names, tap_names
-from porter.recipe.options import assumed_options, assumed_size, choose_options, with_options
 from porter.recipe.proofs import Proof, proof_of
+from porter.recipe.recipe import IgnoreRule, LayerName, Member, NodeNames, Published, Recipe, Zoo
+from porter.recipe.zoo_names import layer_names, tap_names
+from porter.recipe.zoo_options import assumed_options, assumed_size, choose_options, with_options

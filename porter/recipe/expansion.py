@@ -12,9 +12,9 @@ from porter.graph import Conv, Dense, Graph, head_of, site_of
 from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
-from porter.recipe.model import Member, Recipe
 from porter.recipe.paddings import PadRule
-from porter.recipe.patterns import match_path, unmatched
+from porter.recipe.path_patterns import match_path, unmatched
+from porter.recipe.recipe import Member, Recipe
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
 from porter.recipe.unrolling import MAX_USES, TooLarge, Unrolling

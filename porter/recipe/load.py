@@ -13,7 +13,7 @@ from porter.base.errors import RecipeError
 from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
-from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
+from porter.recipe.recipe import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.schema import (
     LABEL_FILE,
     BlockSection,

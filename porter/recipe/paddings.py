@@ -16,7 +16,7 @@ from porter.base.errors import RecipeError
 from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind
 from porter.recipe.expressions import Variables, evaluate
 from porter.recipe.faults import Faults
-from porter.recipe.patterns import match_path
+from porter.recipe.path_patterns import match_path
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 

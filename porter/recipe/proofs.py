@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.recipe.load import recipes_folder
-from porter.recipe.model import Member
+from porter.recipe.recipe import Member
 
 FILE = "proofs.json"
 

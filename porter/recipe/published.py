@@ -12,7 +12,7 @@ from porter.data.labels import LABEL_MAPS, Labels, read_labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.recipe.faults import Faults
-from porter.recipe.model import Published, Weights
+from porter.recipe.recipe import Published, Weights
 from porter.recipe.schema import LABEL_FILE, WeightsSection, ZooSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 

@@ -21,9 +21,9 @@ from porter.graph.difference import Difference, differences
 from porter.recipe.expansion import expand
 from porter.recipe.fingerprints import beside_recipes
 from porter.recipe.load import recipes_folder
-from porter.recipe.model import TRAINING_OPTIONS, Member
-from porter.recipe.names import layer_names, tensor_names
-from porter.recipe.options import with_options
+from porter.recipe.recipe import TRAINING_OPTIONS, Member
+from porter.recipe.zoo_names import layer_names, tensor_names
+from porter.recipe.zoo_options import with_options
 
 FILE = "twins.json"
 TRAINING = frozenset(name.removeprefix("bn_") for name in TRAINING_OPTIONS)

@@ -15,11 +15,11 @@ from porter.graph import INPUT, Argument, BlockScope, Graph, Node, Shape, expect
 from porter.graph.ops import LARGER, OPS, Flatten, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
-from porter.recipe.model import Recipe
-from porter.recipe.operations import Attributes, make_op
 from porter.recipe.paddings import PadRule, site_convention
+from porter.recipe.recipe import Recipe
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
+from porter.recipe.step_ops import Attributes, make_op
 from porter.recipe.steps import OPERATIONS, Block, RecipeStep, cycle
 
 MAX_REPEAT = 1000

@@ -18,10 +18,9 @@ from porter.base.errors import RecipeError
 from porter.data.preprocess import Preprocess
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import FIXED
-from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
-from porter.recipe.names import read_names
 from porter.recipe.paddings import read_rules
 from porter.recipe.published import read_label_map, read_protocol, read_weights
+from porter.recipe.recipe import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
 from porter.recipe.schema import (
     NO_REFERENCE,
     Document,
@@ -37,6 +36,7 @@ from porter.recipe.schema import (
 from porter.recipe.source import Location, Mark, Source, SourcePart, assemble, read_source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import check_expressions
+from porter.recipe.zoo_names import read_names
 from porter.zoos.tables import REFERENCES
 
 ZOOS = "zoos"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from porter.reporting.records import Contents
-from porter.reporting.words import conclude
+from porter.reporting.sentences import conclude
 
 _COLOURS = {"proved": "#1a7f37", "unproved": "#9a6700", "differs": "#cf222e"}
 _MOST = 10

@@ -20,9 +20,9 @@ from porter.data.labels import IMAGENET
 from porter.files import write_whole
 from porter.padding.sizes import size_text
 from porter.port import Record
-from porter.reporting import commands
+from porter.reporting import command_lines
 from porter.reporting.records import Contents, read_contents
-from porter.reporting.words import conclude, facts, steps, warn
+from porter.reporting.sentences import conclude, facts, steps, warn
 
 CARD = "README.md"
 _FRAMEWORKS = {"tf": "keras", "torch": "pytorch"}
@@ -61,7 +61,7 @@ def model_card(contents: Contents, name: str) -> str:
         "pads": shown[:_MOST_PADS],
         "more_pads": len(shown[_MOST_PADS:]),
         "native_pads": len(record.pads) - len(shown),
-        "commands": commands.reproduce(contents, name),
+        "commands": command_lines.reproduce(contents, name),
         "size": size_text(record.input.native_size),
         "timm": _is_timms(record),
         "porter": __version__,

@@ -21,16 +21,16 @@ from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.graph.pads import PadDecision
 from porter.port import Record
-from porter.reporting import commands
-from porter.reporting.beside import beside
+from porter.reporting import command_lines
 from porter.reporting.blocks import blocks_of
-from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
-from porter.reporting.plots.nodes import plot_nodes, written
+from porter.reporting.plots.node_distances import plot_nodes, written
 from porter.reporting.plots.study import plot_study
 from porter.reporting.records import Contents
-from porter.reporting.words import conclude, facts, steps, warn
+from porter.reporting.sample_photos import label_name, logit_name, show
+from porter.reporting.sentences import conclude, facts, steps, warn
+from porter.reporting.two_ports import beside
 
 WIDE, NARROW = 700, 340
 """Widths of drawings in px: the column, and the column on a phone."""
@@ -78,16 +78,16 @@ def sections(contents: Contents) -> dict[str, bool]:
 def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
     """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
     record = contents.record
-    makers = {"errors": ("The error of every node", commands.convert(record, folder, again=True))}
+    makers = {"errors": ("The error of every node", command_lines.convert(record, folder, again=True))}
     if own_protocol(record) is not None:
-        evaluate = commands.evaluate(record, folder, None)
+        evaluate = command_lines.evaluate(record, folder, None)
         makers |= {
             "logits": ("The logits of source and port over photos", evaluate),
             "accuracy": ("The accuracy", evaluate),
             "photos": ("Sample photos with what both frameworks see", evaluate),
         }
     if own_protocol(record) is not None and record.variant is not None and record.zoo is not None:
-        makers["study"] = ("The padding study", commands.study(record, folder, None))
+        makers["study"] = ("The padding study", command_lines.study(record, folder, None))
     there = sections(contents)
     return [maker for section, maker in makers.items() if not there[section]]
 
@@ -147,7 +147,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
         "steps": steps(record),
-        "commands": commands.reproduce(contents, name),
+        "commands": command_lines.reproduce(contents, name),
         "missing": missing(contents, name),
         "listed": LISTED,
     }

@@ -35,7 +35,7 @@ from porter.source.ports_beside import convert_trained, ports_of
 from porter.source.ranking.rank import CLOSE, LIKELY, Match, Ranked, rank
 from porter.source.reading import read
 from porter.source.wishes import Wishes
-from porter.zoos.folders import names_a_model
+from porter.zoos.hub_folders import names_a_model
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.hub_folder import config_of
 from porter.source.in_memory import Exported, export
 from porter.source.opened import Opened
-from porter.zoos.folders import BuiltModel, build_stated
+from porter.zoos.hub_folders import BuiltModel, build_stated
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def build_by_library(
 
     Raises:
         NotInstalled: the library is not installed.
-        PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.export.
+        PorterError: as porter.zoos.hub_folders.build_stated and porter.source.in_memory.export.
     """
     built = build_stated(config_of(checkpoint), checkpoint)
     if built is None:

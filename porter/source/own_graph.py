@@ -76,7 +76,7 @@ def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
     path's own in `file`.
     """
     # A file that a recipe fits needs no search for blocks.
-    from porter.graph.blocks.find import find_blocks
+    from porter.graph.blocks.find_blocks import find_blocks
     from porter.recipe.writing.steps import with_arguments
 
     # A name of several layers, as converters join them to one that they fused, would make paths that
@@ -88,7 +88,7 @@ def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
 
 def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
     """The same graph under `paths`, each with its own in `file`; a node that they lack keeps its own."""
-    from porter.graph.blocks.find import renamed
+    from porter.graph.blocks.find_blocks import renamed
 
     own = {path: before for path, before in paths.items() if before in file.graph.by_path}
     return _named(file, renamed(file.graph, {before: path for path, before in own.items()}), own)

@@ -24,7 +24,7 @@ from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Facts, GraphFile, Origin, StoredPort
 from porter.port.holding import hold
-from porter.port.layers import layers_in
+from porter.port.layer_names import layers_in
 from porter.recipe import Member
 from porter.source.fitting.fit import Fit, TensorKey
 from porter.source.opened import Opened, of_fit

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
-from porter.graph.bounds import numbers
+from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.port import StoredPort

@@ -15,7 +15,7 @@ from weakref import ref
 from porter.base.errors import CheckFailed
 from porter.base.options import CHECK, INPUT_SIZE
 from porter.graph import Graph, Shape, shapes, tensor_shapes
-from porter.graph.bounds import numbers
+from porter.graph.memory_bounds import numbers
 from porter.padding import KnownSize
 
 K = TypeVar("K")

@@ -18,7 +18,7 @@ from porter.base.options import FOLD_BN, INPUT_SIZE, REFERENCE
 from porter.files import path_of
 from porter.frameworks import CONVERTED
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
-from porter.graph.bounds import numbers
+from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Record, StoredPort, read_port

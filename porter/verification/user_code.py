@@ -17,7 +17,7 @@ from porter.base.errors import NotInstalled, PorterError, UsageError, first_line
 from porter.base.options import REFERENCE
 from porter.base.package import install
 from porter.formats.triton import load_triton
-from porter.frameworks.given import framework_of
+from porter.frameworks.reference_models import framework_of
 from porter.recipe.spelling import hint
 
 _EXTRAS = {

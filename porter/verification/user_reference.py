@@ -25,9 +25,9 @@ from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
 from porter.frameworks import engine_name, get_engine
-from porter.frameworks.given import Shown, framework_of, given_models
 from porter.frameworks.images import as_taken, in_parts
 from porter.frameworks.in_memory import Saved
+from porter.frameworks.reference_models import Shown, framework_of, given_models
 from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
 from porter.padding import ANY, KnownSize

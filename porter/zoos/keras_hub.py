@@ -17,7 +17,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
 from porter.formats.keras import PRESET, TASK_FILE, TASK_WEIGHTS
 from porter.formats.limits import read_bounded, read_json
-from porter.zoos.folders import BuiltModel, stated_size
+from porter.zoos.hub_folders import BuiltModel, stated_size
 
 _INSTALL = "pip install keras-hub"
 _MOST_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def import_keras_hub() -> Any:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.folders.Library. Only classes of keras_hub.models are made, each called with plain
+    """See porter.zoos.hub_folders.Library. Only classes of keras_hub.models are made, each called with plain
     values.
     """
     folder, models = checkpoint.path.parent, import_keras_hub()

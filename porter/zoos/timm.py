@@ -19,7 +19,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.folders import BuiltModel, stated_size
+from porter.zoos.hub_folders import BuiltModel, stated_size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
@@ -135,7 +135,7 @@ def _config(
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.folders.Library."""
+    """See porter.zoos.hub_folders.Library."""
     library, name = import_timm(), str(config["architecture"]).partition(".")[0]
     where, given = str(checkpoint.path.parent / CONFIG_FILE), config.get("model_args") or {}
     by = f"timm {import_module('timm').__version__}"

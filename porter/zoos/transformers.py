@@ -12,7 +12,7 @@ from porter.base.errors import MappingError, NotInstalled, UsageError, some
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.zoos.folders import BuiltModel, stated_size
+from porter.zoos.hub_folders import BuiltModel, stated_size
 from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
@@ -90,7 +90,7 @@ _LOGITS = "logits"
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.folders.Library. Settings that name code, other files or the Hub are not given to
+    """See porter.zoos.hub_folders.Library. Settings that name code, other files or the Hub are not given to
     transformers.
     """
     library, kind = import_transformers(), str(config["model_type"])

@@ -12,14 +12,14 @@ from random import Random
 from traceback import format_exception
 
 import porter
-from porter.authoring.check.check import check_recipe
+from porter.authoring.check.recipe_check import check_recipe
 from porter.base.errors import PorterError
 from porter.cli import printing
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.preprocess import open_image
-from porter.data.reading import read_bytes
 from porter.data.statements import read_preprocess
 from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port

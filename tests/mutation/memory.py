@@ -14,7 +14,7 @@ import numpy as np
 from porter.base.dtypes import Dtype
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
-from porter.frameworks.given import Shown as Models
+from porter.frameworks.reference_models import Shown as Models
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size

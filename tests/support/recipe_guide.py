@@ -26,7 +26,7 @@ from porter.graph.plan import make_plan
 from porter.padding import Average, Rounding
 from porter.recipe import expand, load_recipe, recipes_folder
 from porter.recipe.keys import KEYS
-from porter.recipe.model import STANDARD_OPTIONS
+from porter.recipe.recipe import STANDARD_OPTIONS
 from porter.recipe.schema import (
     SECTIONS,
     BlockSection,

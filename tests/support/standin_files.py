@@ -20,7 +20,7 @@ from porter.graph import AvgPool, ChannelScale, Conv, Graph, MaxPool, Node, is_d
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
-from porter.recipe.names import tensor_names
+from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting.locating import adapted_tensors
 from porter.verification.inputs import SIGNED, Images, _range_of, make_images
 from tests.support.arrays import Array

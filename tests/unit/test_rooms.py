@@ -128,7 +128,15 @@ def test_jax_is_imported_in_its_room_only() -> None:
         for module in _modules(path)
         if module.split(".")[0] in ("jax", "flax", "orbax")
     }
-    own = "evaluate", "given", "graph_module", "in_memory", "layers", "tracing/trace", "tracing/windows"
+    own = (
+        "evaluate",
+        "graph_module",
+        "in_memory",
+        "layers",
+        "reference_models",
+        "tracing/trace",
+        "tracing/windows",
+    )
     for_types = {"frameworks/in_memory.py", "base/commands.py"}
     assert found == {f"frameworks/flax/{name}.py" for name in own} | for_types, "the last two only for types"
 

@@ -10,9 +10,9 @@ from porter.authoring.todo import TO_DO, to_do
 from porter.base.errors import RecipeError
 from porter.graph import Graph, site_of
 from porter.recipe import NodeNames
-from porter.recipe.find import taken_name
-from porter.recipe.model import STANDARD_OPTIONS, NameRule, Recipe, Zoo
+from porter.recipe.find_recipes import taken_name
 from porter.recipe.paddings import PadRule
+from porter.recipe.recipe import STANDARD_OPTIONS, NameRule, Recipe, Zoo
 from porter.recipe.source import Location
 from porter.recipe.steps import RecipeStep, nested
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from porter.graph import INPUT
 from porter.recipe.expressions import placeholders, variables_of
-from porter.recipe.model import OWN, PLACE, NameRule, Recipe, Zoo
-from porter.recipe.patterns import compile_pattern
+from porter.recipe.path_patterns import compile_pattern
+from porter.recipe.recipe import OWN, PLACE, NameRule, Recipe, Zoo
 from porter.recipe.source import Location
 from porter.recipe.steps import OPERATIONS, RecipeStep, expressions
 

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from porter.authoring.draft.layers import Listed, WeightsLayer
+from porter.authoring.draft.network_layers import Listed, WeightsLayer
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.authoring.draft.heads import with_dense_head
-from porter.authoring.draft.names import MARK, draft_names
-from porter.authoring.draft.text import MODELINE, section
+from porter.authoring.draft.name_table import MARK, draft_names
+from porter.authoring.draft.yaml_text import MODELINE, section
 from porter.base.commands import CONVERT, FILE, FRAMEWORK
 from porter.base.errors import UsageError
 from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
-from porter.graph.blocks.find import find_blocks
+from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import KnownSize
 from porter.recipe.expressions import Value
-from porter.recipe.model import STANDARD_OPTIONS
+from porter.recipe.recipe import STANDARD_OPTIONS
 from porter.recipe.writing.steps import draft_steps
 
 

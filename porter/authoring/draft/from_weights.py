@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from porter.authoring.draft.chain import chain
 from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
-from porter.authoring.draft.layers import Listed
-from porter.authoring.draft.text import scalar
+from porter.authoring.draft.network_layers import Listed
+from porter.authoring.draft.yaml_text import scalar
 from porter.authoring.todo import TO_DO
 from porter.base.errors import UsageError, some
 from porter.base.options import FROM_MODEL

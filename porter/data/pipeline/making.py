@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from porter.base.errors import FileError
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Place
 from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
 from porter.data.preprocess import Preprocess, open_image, resized
-from porter.data.reading import read_bytes
 
 
 def make_chunk(places: Iterable[Place], geometry: Preprocess, path: Path) -> str | None:

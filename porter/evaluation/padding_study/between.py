@@ -15,8 +15,8 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import Options
+from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.cases import Trial
-from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.protocol import expect_square

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, lgamma, log
 
-from porter.evaluation.padding_study.numbers import error, level, mean
+from porter.evaluation.padding_study.best_case import error, level, mean
 from porter.evaluation.padding_study.rounds import Outcome
 
 _NEAR = 0.9

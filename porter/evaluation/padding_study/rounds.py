@@ -10,6 +10,7 @@ from math import inf
 
 from porter.base.errors import PaddingError
 from porter.evaluation.losses import Losses
+from porter.evaluation.padding_study.best_case import Ranks, best_of, level, mean, no_worse
 from porter.evaluation.padding_study.cases import (
     Change,
     Setting,
@@ -20,7 +21,6 @@ from porter.evaluation.padding_study.cases import (
     select_trials,
     single_changes,
 )
-from porter.evaluation.padding_study.numbers import Ranks, best_of, level, mean, no_worse
 from porter.padding import Convention
 
 

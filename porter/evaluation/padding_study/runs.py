@@ -16,8 +16,8 @@ from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
 from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses, shares
 from porter.evaluation.measuring import Options, logits_of
+from porter.evaluation.padding_study.best_case import UNSCORED, Ranks
 from porter.evaluation.padding_study.cases import Setting, Trial
-from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.scoring import Scored, Watching, score
 from porter.frameworks import Destination, get_destination

@@ -20,14 +20,14 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import Options, logits_of
+from porter.evaluation.padding_study.best_case import error, judge, mean, undecided
 from porter.evaluation.padding_study.between import decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.chance import at_chance
-from porter.evaluation.padding_study.naming import at_chance_level, disagreement, name_case
-from porter.evaluation.padding_study.numbers import error, judge, mean, undecided
+from porter.evaluation.padding_study.named_case import at_chance_level, disagreement, name_case
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench
-from porter.evaluation.padding_study.sites import parse_sites
+from porter.evaluation.padding_study.studied_sites import parse_sites
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study, StudyAnswer
 from porter.files import path_of

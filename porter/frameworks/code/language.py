@@ -11,7 +11,7 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.code.text import Bracketed, Expression, Item
 from porter.graph import INPUT, Node, Op, Shape, shapes
-from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.parameters import Value
 from porter.graph.ops import row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from porter.frameworks.code.language import Language
-from porter.frameworks.code.runs import Owner, Run
+from porter.frameworks.code.loops import Owner, Run
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, expressed, flat, literal
-from porter.graph.blocks.arguments import Arguments, Value, Vector
+from porter.graph.blocks.parameters import Arguments, Value, Vector
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.language import CHAIN, ROW, Layer
 from porter.frameworks.code.tree import Body, Part, Reuse
-from porter.graph.blocks.arguments import Value
-from porter.graph.blocks.kinds import Unlike, merged
+from porter.graph.blocks.block_uses import Unlike, merged
+from porter.graph.blocks.parameters import Value
 
 
 @dataclass(frozen=True)

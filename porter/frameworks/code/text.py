@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from porter.graph.blocks.arguments import Arguments, Value, Vector
+from porter.graph.blocks.parameters import Arguments, Value, Vector
 
 WIDTH = 100
 INDENT = "    "

@@ -13,13 +13,13 @@ from functools import partial, reduce
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
-from porter.frameworks.code.model import docstring, model_classes, named_norms
+from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import definitions, needed
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
 from porter.graph import INPUT, axes_text
-from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.parameters import Value
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 

@@ -8,7 +8,7 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.code.language import Layer, Spellings, plain
 from porter.graph import Op, Shape, ops
-from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.parameters import Value
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
 from porter.padding import Convention, Front, Pads, Realisation, Site, Window
 

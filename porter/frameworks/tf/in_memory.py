@@ -11,7 +11,7 @@ from typing import Any
 
 from porter.base.errors import UsageError, first_line
 from porter.frameworks.in_memory import Saved
-from porter.frameworks.tf.given import inputs_of, run_as_it_is
+from porter.frameworks.tf.reference_models import inputs_of, run_as_it_is
 from porter.frameworks.tf.run import usual_size_of
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import Size

@@ -17,8 +17,8 @@ from porter.base.errors import UsageError, first_line
 from porter.base.options import COMPILE, DEVICE
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
+from porter.frameworks.torch.freed_memory import keep_freed
 from porter.frameworks.torch.graph_module import no_device
-from porter.frameworks.torch.memory import keep_freed
 from porter.frameworks.torch.running import tf32
 
 _HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}

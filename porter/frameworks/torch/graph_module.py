@@ -19,10 +19,10 @@ from porter.frameworks import Tensors
 from porter.frameworks.code.language import Layer
 from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
+from porter.frameworks.torch.layer_steps import make_steps
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS
 from porter.frameworks.torch.state import state_arrays
-from porter.frameworks.torch.steps import make_steps
 from porter.graph import Graph, Shape
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes

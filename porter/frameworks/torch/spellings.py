@@ -11,7 +11,7 @@ from typing import Any
 from porter.formats.torch_export.plain import PLAIN as ROWS, AtenRow
 from porter.frameworks.code.language import Layer, plain
 from porter.graph import Op, Shape, ops
-from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.parameters import Value
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
 from porter.padding import Pads, Realisation, Window
 

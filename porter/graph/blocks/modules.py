@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from porter.graph.blocks import words
+from porter.graph.blocks import layer_words
 from porter.graph.blocks.outline import Group, Leaf, distinct
 from porter.graph.graph import Graph, Node
 from porter.graph.walks import in_order
@@ -71,11 +71,13 @@ class _Modules:
                 continue
             found += self._module(label, [replace(one, parts=one.parts[1:]) for one in own])
         stages = {
-            words.numbered(member.name)[0] for member in found if isinstance(member, Group) and member.stage
+            layer_words.numbered(member.name)[0]
+            for member in found
+            if isinstance(member, Group) and member.stage
         }
         return [
             replace(member, stage=True)
-            if isinstance(member, Group) and words.numbered(member.name)[0] in stages
+            if isinstance(member, Group) and layer_words.numbered(member.name)[0] in stages
             else member
             for member in found
         ]
@@ -84,11 +86,15 @@ class _Modules:
         """A module as one group; as its members, where it only holds numbered ones or has several inputs or
         outputs.
         """
-        inner, name = self.members(nodes), words.local_name(label)
-        if len(inner) == 1 and isinstance(inner[0], Leaf) and words.without_number(inner[0].name) == name:
+        inner, name = self.members(nodes), layer_words.local_name(label)
+        if (
+            len(inner) == 1
+            and isinstance(inner[0], Leaf)
+            and layer_words.without_number(inner[0].name) == name
+        ):
             return inner  # a module that is called several times: relu, relu_2
         numbered = all(isinstance(member, Group) and member.counted for member in inner)
-        if not self._is_region(nodes) or (numbered and words.numbered(name)[1] is None):
+        if not self._is_region(nodes) or (numbered and layer_words.numbered(name)[1] is None):
             return [replace(member, name=f"{name}{_joined(member)}") for member in inner]
         return [Group(name, distinct(inner), module=True, counted=label.isdigit(), stage=_has_row(inner))]
 
@@ -114,7 +120,7 @@ def _has_row(members: Sequence[Leaf | Group]) -> bool:
 
 
 def _follows(before: Group, group: Group) -> bool:
-    (stem, number), (other, after) = words.numbered(before.name), words.numbered(group.name)
+    (stem, number), (other, after) = layer_words.numbered(before.name), layer_words.numbered(group.name)
     given = {node.path for node in before.nodes()}
     reads = any(source in given for node in group.nodes() for source in node.inputs)
     return reads and stem == other and number is not None and after == number + 1
@@ -134,13 +140,13 @@ def _leaves(nodes: Sequence[_NodeParts]) -> Iterator[Leaf]:
     compute.
     """
     named = [placed.parts[0] != "" and not placed.parts[0].isdigit() for placed in nodes]
-    computed = [words.short_word(placed.node.op_name) for placed in nodes]
+    computed = [layer_words.short_word(placed.node.op_name) for placed in nodes]
     counts = Counter(word for word, own in zip(computed, named, strict=True) if not own)
     numbers: Counter[str] = Counter()
     for placed, own, word in zip(nodes, named, computed, strict=True):
         numbers[word] += not own
         name = (
-            words.local_name(placed.parts[0])
+            layer_words.local_name(placed.parts[0])
             if own
             else f"{word}{numbers[word]}"
             if counts[word] > 1

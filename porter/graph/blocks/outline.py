@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from porter.graph.blocks import words
+from porter.graph.blocks import layer_words
 from porter.graph.graph import Graph, Node
 from porter.graph.ops import Conv
 from porter.graph.walks import in_order
@@ -88,10 +88,10 @@ class _Outline:
         self.readers = Counter(graph.outputs)
         self.readers.update(source for node in graph.nodes for source in dict.fromkeys(node.inputs))
         self.by_path = graph.by_path
-        chosen = words.chosen(names.values())
+        chosen = layer_words.chosen(names.values())
         self.names = names
-        labels = {path: words.labels(name) for path, name in names.items() if name in chosen}
-        self.around = len(words.common(labels.values())) if len(labels) > 1 else 0
+        labels = {path: layer_words.labels(name) for path, name in names.items() if name in chosen}
+        self.around = len(layer_words.common(labels.values())) if len(labels) > 1 else 0
         self.labels = {path: parts[self.around :] for path, parts in labels.items()}
         self.units = self._frequent_units()
 
@@ -128,7 +128,9 @@ class _Outline:
             members = tuple(nodes[start : end + 1])
             run, start = _Run(members, self._label(members, depth)), end + 1
             follows = (
-                len(members) == 1 and members[0].path not in self.labels and words.follows(members[0].op_name)
+                len(members) == 1
+                and members[0].path not in self.labels
+                and layer_words.follows(members[0].op_name)
             )
             if runs and runs[-1].label is not None and (run.label == runs[-1].label or follows):
                 runs[-1] = replace(runs[-1], nodes=runs[-1].nodes + members)
@@ -157,7 +159,7 @@ class _Outline:
         runs = self._runs(nodes, depth)
         lengths: dict[str, int] = {}
         for run in runs:
-            stem, number = words.numbered(run.label or "")
+            stem, number = layer_words.numbered(run.label or "")
             if number is not None:
                 lengths[stem] = min(len(self._shared(run, depth)), lengths.get(stem, MOST_SINGLE))
         for run in runs:
@@ -169,18 +171,22 @@ class _Outline:
             single = []
             # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be
             # `block1_branch2...`.
-            shared = self._shared(run, depth)[: lengths.get(words.numbered(run.label or "")[0], MOST_SINGLE)]
+            shared = self._shared(run, depth)[
+                : lengths.get(layer_words.numbered(run.label or "")[0], MOST_SINGLE)
+            ]
             inner = self._runs(run.nodes, depth + len(shared)) if shared else []
             if not self._is_stage(inner, shared):
                 found.append(
-                    self._block(run.nodes, words.local_name("_".join((*outer, *shared))), depth + len(shared))
+                    self._block(
+                        run.nodes, layer_words.local_name("_".join((*outer, *shared))), depth + len(shared)
+                    )
                 )
-            elif words.numbered(shared[-1])[1] is None:
+            elif layer_words.numbered(shared[-1])[1] is None:
                 found += self._grouped(run.nodes, depth + len(shared), (*outer, *shared))
             else:
                 found.append(
                     Group(
-                        words.local_name("_".join((*outer, *shared))),
+                        layer_words.local_name("_".join((*outer, *shared))),
                         distinct(self._grouped(run.nodes, depth + len(shared))),
                     )
                 )
@@ -189,30 +195,30 @@ class _Outline:
     def _shared(self, run: _Run, depth: int) -> tuple[str, ...]:
         """The parts of names from `depth` on that the layers of a run share which have its label."""
         known = (self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels)
-        return words.common(parts for parts in known if parts[:1] == (run.label,))
+        return layer_words.common(parts for parts in known if parts[:1] == (run.label,))
 
     def _block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
         ends = {
-            words.numbered(self.labels[node.path][-1])[1]
+            layer_words.numbered(self.labels[node.path][-1])[1]
             for node in nodes
             if len(self.labels.get(node.path, ())) > depth
         }
-        number = ends.pop() if len(ends) == 1 and name and words.numbered(name)[1] is None else None
+        number = ends.pop() if len(ends) == 1 and name and layer_words.numbered(name)[1] is None else None
         leaves = self._leaves(nodes, max(depth, 1))
         if number is None:
             return Group(name or "block", distinct(leaves))
         trimmed = (
-            replace(leaf, name=words.without_number(leaf.name)) if isinstance(leaf, Leaf) else leaf
+            replace(leaf, name=layer_words.without_number(leaf.name)) if isinstance(leaf, Leaf) else leaf
             for leaf in leaves
         )
         return Group(f"{name}{number}", distinct(trimmed))
 
     def _is_stage(self, runs: Sequence[_Run], shared: Sequence[str]) -> bool:
         """Whether runs are numbered blocks of one name."""
-        counted = [words.numbered(run.label) for run in runs if run.label]
+        counted = [layer_words.numbered(run.label) for run in runs if run.label]
         if len(counted) < max(len(runs), 2) or sum(number is None for _, number in counted) > 1:
             return False
-        if words.numbered(shared[-1])[1] is None:
+        if layer_words.numbered(shared[-1])[1] is None:
             return all(len(run.nodes) > 1 for run in runs)
         return len({stem for stem, _ in counted}) == 1 and any(_is_region(run.nodes) for run in runs)
 
@@ -227,7 +233,8 @@ class _Outline:
         for node in nodes:
             if node.path in chains:
                 inner = [
-                    Leaf(words.short_word(member.op_name), member, own=False) for member in chains[node.path]
+                    Leaf(layer_words.short_word(member.op_name), member, own=False)
+                    for member in chains[node.path]
                 ]
                 members.append(Group("conv", distinct(inner), unit=True))
             elif node.path not in within:
@@ -236,12 +243,12 @@ class _Outline:
         return members
 
     def _local(self, node: Node, depth: int, before: str | None) -> str:
-        word = words.short_word(node.op_name)
+        word = layer_words.short_word(node.op_name)
         if depth <= 0 and not self.around:
             return node.path.replace("/", "_")
         if node.path in self.labels:
-            rest = words.rest(self.names[node.path], self.around + depth)
-            return word if not rest or rest.isdigit() else words.local_name(rest)
+            rest = layer_words.rest(self.names[node.path], self.around + depth)
+            return word if not rest or rest.isdigit() else layer_words.local_name(rest)
         if before is not None and word == "act" and node.source in self.labels:
             stem, _, end = before.rpartition("_")
             return f"{stem if end.lower() in ('bn', 'norm') else before}_{word}".lstrip("_")
@@ -307,7 +314,7 @@ def distinct(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[
         name = member.name
         if isinstance(member, Group) and member.unit and units > 1:
             count += 1
-            name = f"{words.without_number(member.name)}{count}"
+            name = f"{layer_words.without_number(member.name)}{count}"
         while name in taken:
             numbers[member.name] = numbers.get(member.name, 1) + 1
             name = f"{member.name}_{numbers[member.name]}"

@@ -17,7 +17,7 @@ from porter.graph.ops.op import *  # noqa: F403
 from porter.graph.ops.windows import *  # noqa: F403
 from porter.graph.ops.layers import *  # noqa: F403
 from porter.graph.ops.activations import *  # noqa: F403
-from porter.graph.ops.functions import *  # noqa: F403
+from porter.graph.ops.elementwise import *  # noqa: F403
 from porter.graph.ops.joins import *  # noqa: F403
 from porter.graph.ops.axes import *  # noqa: F403
 from porter.graph.ops.maps import *  # noqa: F403

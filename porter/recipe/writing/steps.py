@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.graph import INPUT, BlockScope, Graph, channels_of
-from porter.graph.blocks.arguments import Value as Plain
-from porter.graph.blocks.kinds import Unlike
+from porter.graph.blocks.block_uses import Unlike
+from porter.graph.blocks.parameters import Value as Plain
 from porter.recipe.expressions import Value
 from porter.recipe.steps import NORM, NORMED, OPERATIONS
-from porter.recipe.writing.operations import spelled, usual_padding
-from porter.recipe.writing.rows import with_rows
+from porter.recipe.writing.op_steps import spelled, usual_padding
+from porter.recipe.writing.repeats import with_rows
 from porter.recipe.writing.template import BlockTemplate, Line, Use, UseStep
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.graph import INPUT
-from porter.graph.blocks.arguments import Arguments, Value
-from porter.graph.blocks.kinds import Unlike, merged
+from porter.graph.blocks.block_uses import Unlike, merged
+from porter.graph.blocks.parameters import Arguments, Value
 from porter.recipe.expressions import FUNCTIONS
-from porter.recipe.model import RESERVED
+from porter.recipe.recipe import RESERVED
 from porter.recipe.steps import COMMON, OPERATIONS
 
 Line = dict[str, Any]

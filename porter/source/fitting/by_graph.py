@@ -18,7 +18,7 @@ from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, te
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import NodeNames, tap_names
-from porter.recipe.names import tensor_names
+from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors

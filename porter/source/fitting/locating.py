@@ -19,7 +19,7 @@ from porter.formats.keras.scaling import normalising, statistics
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Affine, Graph, channels_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, NodeNames, Zoo
-from porter.recipe.names import tensor_names
+from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting.fit import CONSTANTS, TensorKey
 
 _STATISTICS = ("mean", "variance")

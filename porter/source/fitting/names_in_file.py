@@ -16,8 +16,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Member, NodeNames, expect_head, layer_names
-from porter.recipe.names import tensor_names
 from porter.recipe.spelling import hint
+from porter.recipe.zoo_names import tensor_names
 
 TWICE = 0.9
 """A second prefix that covers at least this fraction of the first one's tensors is a second copy of the

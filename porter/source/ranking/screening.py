@@ -12,7 +12,7 @@ from collections.abc import Callable
 from porter.filegraph.checkpoint import Checkpoint
 from porter.recipe import Zoo
 from porter.recipe.expressions import parse
-from porter.recipe.model import PLACE
+from porter.recipe.recipe import PLACE
 
 LEAST = 0.05
 """A zoo could have named a file if at least this share of the file's tensors has names like its own."""

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from porter.base.errors import UsageError
-from porter.zoos.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
 from porter.zoos.slim.network import SlimNetwork, graph_variables, implementation, old_variables
+from porter.zoos.slim.tf_slim import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
 from porter.zoos.tables import TF_SLIM
 
 _MOST_POOLED = 7 * 32

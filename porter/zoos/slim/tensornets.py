@@ -20,8 +20,8 @@ from typing import Any
 from porter.base.dtypes import Array
 from porter.base.errors import NotInstalled, UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
 from porter.zoos.slim.network import SlimNetwork, graph_variables, implementation, old_variables
+from porter.zoos.slim.tf_slim import import_slim, modules_as, old_tensorflow, pip_line
 from porter.zoos.tables import TENSORNETS
 
 _RELEASE = "0.4.6"

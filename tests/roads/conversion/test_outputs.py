@@ -16,7 +16,7 @@ import pytest
 
 import porter
 from porter.port import read_port
-from porter.reporting.commands import convert as convert_line
+from porter.reporting.command_lines import convert as convert_line
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
 from tests.unit.formats.onnx.test_read import model, written

@@ -25,7 +25,7 @@ import porter
 import porter.conversion.convert
 import porter.verification.reverify
 from porter.filegraph import walk
-from porter.files import weights
+from porter.files import published_weights
 from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
 from porter.port import folder as port_folder, read_port
@@ -51,7 +51,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (plan, "make_plan"),
         (port_folder, "write_record"),
         (port_folder, "read_port"),
-        (weights, "is_published"),
+        (published_weights, "is_published"),
     ):
         own = getattr(module, name)
         for each in [each for each in tuple(sys.modules.values()) if getattr(each, name, None) is own]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.authoring.check.check import check_recipe
+from porter.authoring.check.recipe_check import check_recipe
 from porter.base.errors import RecipeError, UsageError
 from porter.recipe import Member, declared_recipes, expand, find_recipe, layer_names
 from tests.support.checkout import ROOT

@@ -12,7 +12,7 @@ import yaml
 
 from porter.padding import Average, Rounding, Rule
 from porter.recipe.expressions import FUNCTIONS
-from porter.recipe.model import STANDARD_OPTIONS
+from porter.recipe.recipe import STANDARD_OPTIONS
 from tests.support import recipe_guide as guide
 from tests.support.fixtures import Cli
 from tests.support.standin_files import source_checkpoint

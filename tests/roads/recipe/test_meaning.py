@@ -19,7 +19,7 @@ import pytest
 
 from porter.graph import Graph
 from porter.recipe import Member, Recipe, expand, layer_names, options_of, tap_names
-from porter.recipe.model import STANDARD_OPTIONS
+from porter.recipe.recipe import STANDARD_OPTIONS
 from tests.support.recipe.recipes import all_recipes
 
 TABLE = Path(__file__).with_name("meaning.txt")

@@ -17,7 +17,7 @@ import porter
 from porter.formats.reading import read_checkpoint
 from porter.graph import LogSoftmax
 from porter.port import read_port
-from porter.reporting.commands import convert as convert_line
+from porter.reporting.command_lines import convert as convert_line
 from porter.source.fitting import candidate
 from porter.source.ranking import rank as ranking
 from tests.support.checkout import PHOTO

@@ -30,7 +30,7 @@ from porter.verification.sizes import check_sizes
 from porter.verification.user_code import maker
 from porter.zoos import keras_hub, transformers
 from porter.zoos.implementation import BuildRequest, get_implementation
-from porter.zoos.slim import code
+from porter.zoos.slim import tf_slim
 from tests.roads.verification.test_given import frozen_graph, keras_file, onnx_file
 
 NOTHING = Checkpoint(Path("weights"), "onnx", "torch", {})
@@ -57,7 +57,7 @@ def test_an_option_that_a_zoo_s_code_lacks(reference: str, variant: str) -> None
 IMPORTS: dict[str, tuple[Any, Callable[[], Any]]] = {
     "keras_hub": (keras_hub, keras_hub.import_keras_hub),
     "transformers": (transformers, transformers.import_transformers),
-    "tf_slim.nets.inception_v3": (code, lambda: code.import_net.__wrapped__("inception_v3")),
+    "tf_slim.nets.inception_v3": (tf_slim, lambda: tf_slim.import_net.__wrapped__("inception_v3")),
     "onnxruntime": (session, lambda: session.make_session(None, {}, optimised=False)),
 }
 """By name: the module of porter that imports a package, and the function of it that does."""
@@ -81,9 +81,9 @@ def test_a_version_of_a_package_that_lacks_a_module(tmp_path: Path, monkeypatch:
         def locate_file(self, name: str) -> Path:
             return tmp_path / name
 
-    monkeypatch.setattr(code, "distribution", lambda name: Empty())
+    monkeypatch.setattr(tf_slim, "distribution", lambda name: Empty())
     with pytest.raises(NotInstalled, match="this version of mmdnn lacks slim's MobileNets"):
-        code._load("mobilenet_v1.py")
+        tf_slim._load("mobilenet_v1.py")
 
 
 def test_several_processes_need_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from porter.base.errors import RecipeError
 from porter.graph import Graph
 from porter.recipe import Member, Recipe, expand, layer_names, load_recipe, recipes_folder
-from porter.recipe.find import recipe_files
+from porter.recipe.find_recipes import recipe_files
 
 VALID = """\
 architecture: tiny

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 
 from porter.authoring.draft.draft import DraftFacts, draft_recipe
-from porter.authoring.draft.text import flow
+from porter.authoring.draft.yaml_text import flow
 from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window

@@ -18,7 +18,7 @@ import porter
 from porter.authoring.drafting import new_recipe
 from porter.formats.reading import read_checkpoint, read_weights
 from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
-from porter.graph.blocks.find import find_blocks
+from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
 from porter.verification.user_code import maker

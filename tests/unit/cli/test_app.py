@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 import porter
 from porter.base.errors import ChecksumError
-from porter.files.weights import Fetched
+from porter.files.published_weights import Fetched
 from tests.support.arrays import Array
 from tests.support.fixtures import Cli, WeightsMaker
 from tests.support.recipe.recipes import copied

@@ -31,7 +31,7 @@ def test_lines_name_the_folder_that_only_the_option_knows(
     cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One recipe is ranked faster than all.
-    monkeypatch.setattr("porter.recipe.find.recipes_folder", lambda: own.parent)
+    monkeypatch.setattr("porter.recipe.find_recipes.recipes_folder", lambda: own.parent)
     made = (
         "convert",
         "tiny",

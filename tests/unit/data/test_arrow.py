@@ -12,8 +12,8 @@ from porter.base.errors import FileError
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Failure
-from porter.data.reading import read_bytes
 
 Row = tuple[bytes | None, Any]
 WNIDS = ["n01443537", "n01440764"]

@@ -93,7 +93,7 @@ from pathlib import Path
 from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_photos
 from porter.data.classes import Classes
-from porter.data.reading import read_bytes
+from porter.data.photo_bytes import read_bytes
 found = open_photos(Path(sys.argv[1]), classes=Classes(1000, Labels(IMAGENET)))
 read_bytes(found.photos[0].place)
 assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)

@@ -33,7 +33,7 @@ from porter.evaluation.results import NAMED, Accuracy, Evaluation
 from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
 from porter.reporting.records import read_contents
-from porter.reporting.write import report
+from porter.reporting.write_page import report
 from tests.support.data.layouts.making import real, val
 from tests.support.fixtures import WeightsMaker
 from tests.unit.evaluation.test_distributed import run_two

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from porter.graph import INPUT, Conv, Node, Op, Rearrange
-from porter.graph.blocks.kinds import with_blocks
+from porter.graph.blocks.block_uses import with_blocks
 from porter.graph.blocks.outline import Group, Leaf
 from porter.padding import Convention, Window
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from porter.authoring.check.check import check_recipe
+from porter.authoring.check.recipe_check import check_recipe
 from porter.base.errors import RecipeError
 from porter.graph import Affine, BatchNorm, BlockScope, Conv, GlobalMaxPool, Graph, Identity, MaxPool
 from porter.graph.record import from_record, to_record

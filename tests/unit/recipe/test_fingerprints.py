@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.recipe import Member, expand, find, fingerprints, known_variants, recipes_folder
+from porter.recipe import Member, expand, find_recipes, fingerprints, known_variants, recipes_folder
 from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints
 from tests.support.fingerprints import text
 from tests.support.recipe.recipes import all_recipes
@@ -51,7 +51,7 @@ def test_after_a_change_the_recipes_are_read(
     else:
         for path in folder.rglob("*.yaml"):
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    for module in (fingerprints, find):
+    for module in (fingerprints, find_recipes):
         monkeypatch.setattr(module, "recipes_folder", lambda: folder)
     monkeypatch.chdir(tmp_path.parent)
     known, faults = known_variants()

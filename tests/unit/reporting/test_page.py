@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from porter.data.statements import read_preprocess
-from porter.reporting import commands
+from porter.reporting import command_lines
 from porter.reporting.page import page, sections
 from porter.reporting.records import read_contents
 from tests.support.reporting.html import Page, parse
@@ -153,7 +153,7 @@ def test_the_line_that_measures_again_states_the_protocol_as_it_is_read(
     """It is left out where it is the port's own. The record has lists."""
     fed = {**PROTOCOL, **changes}
     contents = read_contents(full_port(tmp_path / "port", evaluation=evaluation(preprocess=fed).summary()))
-    words = shlex.split(commands.evaluate(contents.record, "port", contents.evaluation))
+    words = shlex.split(command_lines.evaluate(contents.record, "port", contents.evaluation))
     assert ("--preprocess" in words) == bool(changes)
     if changes:
         assert read_preprocess(words[words.index("--preprocess") + 1]) == read_preprocess(fed)

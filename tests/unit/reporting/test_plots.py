@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from porter.evaluation.results import Case
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
-from porter.reporting.plots.nodes import plot_nodes
+from porter.reporting.plots.node_distances import plot_nodes
 from porter.reporting.plots.study import plot_study
 from porter.reporting.svg import Scale, drawing, element, fitted, round_ticks
 from porter.verification.results import NodeDistance

@@ -17,8 +17,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
-from porter.recipe.names import tensor_names
 from porter.recipe.transforms import undo_transforms
+from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting import names_in_file
 from porter.source.ranking import rank as ranking
 from porter.source.ranking.rank import rank

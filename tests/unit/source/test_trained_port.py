@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 import porter
 from porter.base.errors import ChecksumError, MappingError
 from porter.port import AGREES, read_port
-from porter.reporting.commands import convert as convert_again
+from porter.reporting.command_lines import convert as convert_again
 from tests.support.arrays import Array
 from tests.support.fixtures import Cli, SlimMaker, WeightsMaker
 from tests.support.refusals import refused

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from porter.frameworks.code.model import docstring, model_classes, named_norms
+from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import needed
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
-from porter.frameworks.torch.steps import make_steps
+from porter.frameworks.torch.layer_steps import make_steps
 from porter.graph import INPUT
 from porter.graph.plan import Plan
 

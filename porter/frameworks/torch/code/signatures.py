@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.torch.spellings import IN_PLACE
-from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.parameters import Value
 
 NORMS = ("BatchNorm1d", "BatchNorm2d")
 NORM_DEFAULTS: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}

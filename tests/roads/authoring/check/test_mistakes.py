@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from porter.authoring.check.check import Checked, check_recipe
+from porter.authoring.check.recipe_check import Checked, check_recipe
 from tests.support.recipe.recipes import VALID, changed, place
 
 

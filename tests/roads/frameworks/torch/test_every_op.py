@@ -10,9 +10,9 @@ import torch
 
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
+from porter.frameworks.torch.layer_steps import make_steps
 from porter.frameworks.torch.spellings import FUNCTIONS, PLAIN, WINDOWED, WITH_TENSORS
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
-from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT, OPS, Graph, LocalResponseNorm, Node, Resize
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan

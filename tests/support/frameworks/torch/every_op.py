@@ -75,7 +75,7 @@ from porter.graph import (
     Upsample,
     tensor_shapes,
 )
-from porter.graph.ops import OfChannels, activations, functions
+from porter.graph.ops import OfChannels, activations, elementwise
 from porter.padding import LOWEST, Convention, Window
 from tests.support.arrays import Array
 from tests.support.frameworks.torch.graphs import Writer
@@ -87,7 +87,7 @@ THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
 PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name__ and not fields(op))
 """Every activation without attributes."""
 OF_NUMBERS: tuple[Op, ...] = (
-    *(op() for op in OPS.values() if op.__module__ == functions.__name__ and not fields(op)),
+    *(op() for op in OPS.values() if op.__module__ == elementwise.__name__ and not fields(op)),
     Power(3.0),
     Power(1 / 3),
     Power(-1.5),

@@ -10,7 +10,7 @@ import pytest
 
 from porter.authoring.draft.chain import chain
 from porter.authoring.draft.from_weights import draft_from_weights
-from porter.authoring.draft.layers import list_layers
+from porter.authoring.draft.network_layers import list_layers
 from porter.authoring.todo import to_do
 from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint

@@ -9,8 +9,8 @@ from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Bytes, Failure, PhotoSet
-from porter.data.reading import read_bytes
 from tests.support.checkout import ROOT
 from tests.support.data.layouts.making import WNIDS, files, opened, table, val
 

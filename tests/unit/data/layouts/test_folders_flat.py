@@ -8,8 +8,8 @@ import pytest
 from porter.base.errors import FileError
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Bytes, Failure
-from porter.data.reading import read_bytes
 from tests.support.data.layouts.making import files, label_of, opened, tar, val
 
 NUMBERS = (1, 2, 3, 4000, 50_000)

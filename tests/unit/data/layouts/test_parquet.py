@@ -15,8 +15,8 @@ from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.parquet import read_table
 from porter.data.parquet_footer import row_groups, unpacked_bytes
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Cell, Failure
-from porter.data.reading import read_bytes
 from tests.support.data.layouts.making import WNIDS, label_of, opened, table, val
 
 NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]

@@ -13,7 +13,7 @@ import pytest
 import porter.data.layouts.tars
 from porter.base.errors import FileError
 from porter.data.layouts.tars import members
-from porter.data.reading import read_bytes
+from porter.data.photo_bytes import read_bytes
 from tests.support.data.layouts.making import opened, tar, val
 
 

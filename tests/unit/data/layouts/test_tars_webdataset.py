@@ -8,8 +8,8 @@ import pytest
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Failure
-from porter.data.reading import read_bytes
 from tests.support.data.layouts.making import WNIDS, label_of, opened, shard, val
 
 

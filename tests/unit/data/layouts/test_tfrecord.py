@@ -14,8 +14,8 @@ from porter.base.errors import FileError
 from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
+from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Bytes, Failure
-from porter.data.reading import read_bytes
 from porter.files.crc32c import masked_crc32c
 from porter.formats.tensorflow import import_tensorflow
 from tests.support.data.layouts.making import WNIDS, opened

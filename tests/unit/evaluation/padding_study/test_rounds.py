@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from porter.base.errors import PaddingError
+from porter.evaluation.padding_study.best_case import LEVEL, judge, mean
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, changed, site_at, strided_sites
-from porter.evaluation.padding_study.numbers import LEVEL, judge, mean
 from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful, run_rounds
 from porter.frameworks import get_destination
 from porter.padding import Convention

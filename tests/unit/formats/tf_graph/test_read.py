@@ -11,7 +11,7 @@ import pytest
 
 from porter.base.errors import PorterError
 from porter.filegraph.file_graph import Foreign
-from porter.files.weights import WeightsFile, fetch
+from porter.files.published_weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.nodes import parse_reference
 from porter.formats.tf_graph.read import read_frozen_graph

@@ -22,7 +22,7 @@ from porter.formats.tflite import model, rows
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file, run_reference
 from porter.frameworks.tflite.witness import NAME, disagreement
-from porter.reporting.write import report
+from porter.reporting.write_page import report
 
 tf = import_tensorflow()
 schema = import_module("tensorflow.lite.python.schema_py_generated")

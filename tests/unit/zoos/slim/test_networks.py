@@ -23,7 +23,7 @@ from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos.implementation import BuildRequest, get_implementation
-from porter.zoos.slim import code as slim_code
+from porter.zoos.slim import tf_slim as slim_code
 from porter.zoos.slim.networks import construct
 from porter.zoos.tables import TF_SLIM
 from tests.support.frameworks.tf.models import explicit

@@ -1,0 +1,92 @@
+"""The functions of the API. Each is the one that the command line calls, with the same options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import wraps
+from inspect import signature
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import ParamSpec
+from weakref import finalize
+
+from porter.api.port import Ported, open_port
+from porter.api.speaking import public
+from porter.base.commands import ListModelsOptions, takes
+from porter.base.errors import UsageError
+from porter.conversion import convert as conversion
+from porter.evaluation import evaluate as evaluation, prediction
+from porter.evaluation.padding_study import study as studies
+from porter.files import path_of
+from porter.frameworks.in_memory import Held, is_model
+from porter.port.folder import load as _load
+from porter.recipe import known_variants
+from porter.recipe.spelling import hint
+from porter.reporting import write_page
+from porter.source import inspection
+from porter.verification import reverify
+
+P = ParamSpec("P")
+
+
+def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]:
+    """`convert`, whose port of a model in memory is in a temporary folder where no other is given."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
+        given = signature(function).bind(*args, **kwargs).arguments
+        subject = given["subject"]
+        held = Held(subject, given.get("example")) if is_model(subject) else None
+        if held is None or given.get("out") is not None:
+            return Ported(function(*args, **kwargs), held)
+        folder = mkdtemp(prefix="porter-")
+        kwargs["out"] = f"{folder}/port"
+        try:
+            port = Ported(function(*args, **kwargs), held)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
+        finalize(port, rmtree, folder, ignore_errors=True)
+        return port
+
+    called.__annotations__ = {**function.__annotations__, "return": Ported}
+    called.__signature__ = signature(function).replace(return_annotation=Ported)  # type: ignore[attr-defined]
+    return called
+
+
+convert = public(_ported(conversion.convert))
+verify = public(reverify.verify)
+predict = public(prediction.predict)
+evaluate = public(evaluation.evaluate)
+evaluate_several = public(evaluation.evaluate_several)
+inspect = public(inspection.inspect)
+study = public(studies.study)
+report = public(write_page.report)
+load = public(_load)
+open = public(open_port)
+
+
+@public
+@takes(ListModelsOptions)
+def list_models(asked: ListModelsOptions) -> list[tuple[str, str]]:
+    """The variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
+
+    Args:
+        name: of a variant, with `*` and `?` for any letters.
+        zoo: only those of this zoo.
+        recipes: as `convert`.
+
+    Raises:
+        UsageError: no recipe has the zoo.
+    """
+    zoo = asked.zoo
+    listed = [(each.variant, each.zoo) for each in known_variants(path_of(asked.recipes))[0]]
+    zoos = {each for _, each in listed}
+    if zoo is not None and zoo not in zoos:
+        raise UsageError(f"there is no zoo '{zoo}'", where="zoo", next=hint(zoo, zoos))
+    return [
+        (variant, each)
+        for variant, each in listed
+        if fnmatchcase(variant, asked.name) and zoo in (None, each)
+    ]

@@ -1,0 +1,124 @@
+"""What can be known of a recipe without weights: every variant in every zoo is expanded and named, every
+expression read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.authoring.check.suspicions import ExpandedVariant, suspicions
+from porter.authoring.check.uses import VariableUse, uses_in_graph, uses_in_zoo
+from porter.base.errors import RecipeError
+from porter.graph import site_of
+from porter.recipe.expansion import expand, expand_steps, expect_head
+from porter.recipe.expressions import UnknownVariable
+from porter.recipe.faults import Faults
+from porter.recipe.find_recipes import recipe_files
+from porter.recipe.load import expect_sections, load_recipe
+from porter.recipe.recipe import Member, Recipe, Zoo
+from porter.recipe.zoo_names import layer_names, tap_names
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in a recipe, and how much was looked at.
+
+    Attributes:
+        recipe: None if it cannot be loaded.
+        errors: none follows from another one.
+        warnings: what is legal and suspicious.
+        nodes: the nodes that have names, of every variant in every zoo; `sites`: their padding sites.
+    """
+
+    recipe: Recipe | None
+    errors: tuple[RecipeError, ...]
+    warnings: tuple[RecipeError, ...] = ()
+    variants: int = 0
+    zoos: int = 0
+    nodes: int = 0
+    sites: int = 0
+
+    def record(self) -> dict[str, Any]:
+        """As `porter recipe check --json` prints it."""
+        return {
+            "errors": [error.record() for error in self.errors],
+            "warnings": [warning.record() for warning in self.warnings],
+            "checked": {
+                "variants": self.variants,
+                "zoos": self.zoos,
+                "nodes": self.nodes,
+                "sites": self.sites,
+            },
+        }
+
+
+def check_recipe(path: Path) -> Checked:
+    """Checks a recipe's file and the zoos' files that it needs; imports no framework and reads no weights.
+
+    An error in a part hides those of what is made from the part: in the graph, those of all variants; in a
+    zoo, those of the zoo.
+    """
+    faults = Faults()
+    faults.tried(expect_sections, path)
+    with faults.kept():
+        recipe = load_recipe(*recipe_files(path))
+    if faults.errors:
+        return Checked(None, faults.errors)
+    with faults.kept():
+        _expect_known(recipe, uses_in_graph(recipe))
+    if faults.errors:
+        return Checked(recipe, faults.errors)
+    members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
+    return Checked(
+        recipe,
+        faults.errors,
+        () if faults.errors else tuple(suspicions(recipe, members)),
+        len(recipe.variants),
+        len(recipe.zoos),
+        sum(len(member.names) for member in members),
+        sum(site_of(node.op) is not None for member in members for node in member.graph.nodes),
+    )
+
+
+def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
+    """The variants of a zoo that are right."""
+    members: list[ExpandedVariant] = []
+    with faults.kept():
+        _expect_known(recipe, uses_in_zoo(recipe, zoo))
+        own = Faults()
+        for variant in recipe.variants:
+            if zoo.has(variant):
+                with own.kept():
+                    members.append(_member(recipe.member(variant, zoo.name)))
+        own.expect_none()
+    return members
+
+
+def _member(known: Member) -> ExpandedVariant:
+    recipe, variant, zoo = known
+    graph, steps = expand_steps(known)
+    faults = Faults()
+    if zoo.padding_as_trained:
+        faults.tried(expand, known, as_trained=True)
+    faults.tried(expect_head, recipe, graph)
+    names = faults.tried(layer_names, known, graph)
+    if zoo.taps:
+        faults.tried(tap_names, known, graph, names)
+    for label in zoo.generations:
+        with faults.kept():
+            older = known.at(label)
+            layer_names(known, graph if older.zoo is zoo else expand(older), label)
+    faults.expect_none()
+    return ExpandedVariant(variant, zoo, graph, steps, names)
+
+
+def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
+    faults = Faults()
+    for use in uses:
+        for name in use.unknown():
+            with faults.kept(), recipe.source.at(use.location):
+                raise UnknownVariable(name, use.known)
+    faults.expect_none()

@@ -1,0 +1,248 @@
+"""Layers' names as a zoo's table of names: patterns where the names are regular, otherwise path by path."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from porter.base.errors import RecipeError
+from porter.recipe.expressions import fill_in
+from porter.recipe.path_patterns import MAX_IN_PART, match_path
+
+_NUMBER = re.compile(r"\d+")
+# A letter after a number counts too: block2a, block2b.
+_COUNTED = re.compile(r"\d+|(?<=\d)[a-z](?=_|$)")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MARK = "\0"
+_FEW = 2
+"""The most paths that are written because a pattern that fits their form would name them wrongly."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A line of the table, the paths that it is for, and the lines that say the same in more words."""
+
+    pattern: str
+    name: str
+    paths: tuple[str, ...]
+    longer: tuple[_Rule, ...] = ()
+
+
+def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]) -> dict[str, str]:
+    """The table that names every node in `needed`, and no node wrongly.
+
+    Args:
+        names: of the file's layers, by path.
+        paths: of all nodes, in the graph's order.
+    """
+    patterns = [
+        rule
+        for group in _of_one_form(paths)
+        for rule in _patterns(group, names) or _by_last_part(group, names)
+    ]
+    rules = list(_with_parts(patterns, needed, names))
+    rules += _in_order(_left(rules, needed, paths), names)
+    while True:
+        plain = [_Rule(path, names[path], (path,)) for path in _left(rules, needed, paths)]
+        table = _ordered([*rules, *plain], paths)
+        wrong = _wrong(table, names, paths)
+        if not wrong:
+            return {rule.pattern: rule.name for rule in _without_unneeded(table, needed, names, paths)}
+        worst = max(wrong, key=lambda rule: len(wrong[rule]))
+        if worst in rules and len(wrong[worst]) > _FEW:
+            rules = [*(rule for rule in rules if rule != worst), *worst.longer]
+        else:
+            rules += [_Rule(path, names[path], (path,)) for path in wrong[worst]]
+            rules = [_without(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
+
+
+def _without_unneeded(
+    table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]
+) -> Sequence[_Rule]:
+    """The table without rules that name no node in `needed`, unless a node would have another name then."""
+    named: dict[_Rule, list[str]] = {}
+    for path in paths:
+        rule = next((rule for rule in table if match_path(rule.pattern, path) is not None), None)
+        if rule is not None:
+            named.setdefault(rule, []).append(path)
+    kept = table
+    for rule in table:
+        own, rest = named.get(rule, []), [other for other in kept if other is not rule]
+        if needed.isdisjoint(own) and not _wrong(rest, names, own):
+            kept = rest
+    return table if _wrong(kept, names, paths) else kept
+
+
+def _left(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:
+    covered = {path for rule in rules for path in rule.paths}
+    return [path for path in paths if path in needed and path not in covered]
+
+
+def _without(rule: _Rule, paths: Collection[str]) -> _Rule:
+    return replace(rule, paths=tuple(path for path in rule.paths if path not in paths))
+
+
+def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]) -> dict[_Rule, list[str]]:
+    """By rule, the paths that it names wrongly."""
+    found: dict[_Rule, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for path in paths:
+        for rule in table:
+            captured = match_path(rule.pattern, path)
+            if captured is not None:
+                try:
+                    name = fill_in(rule.name, {**captured, "count": counts[rule.pattern]})
+                except RecipeError:
+                    name = ""
+                counts[rule.pattern] += 1
+                if name != names[path]:
+                    found.setdefault(rule, []).append(path)
+                break
+    return found
+
+
+def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
+    """In the order of the graph, but each before the rules that would match its paths too."""
+    places = {path: place for place, path in enumerate(paths)}
+    table: list[_Rule] = []
+    for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
+        before = (
+            place
+            for place, other in enumerate(table)
+            if any(match_path(other.pattern, path) is not None for path in rule.paths)
+        )
+        table.insert(next(before, len(table)), rule)
+    return table
+
+
+def _of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths that differ in numbers only."""
+    forms: dict[str, list[str]] = {}
+    for path in paths:
+        forms.setdefault(_NUMBER.sub("#", path), []).append(path)
+    yield from forms.values()
+
+
+def _by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
+    """The patterns of those paths of one form that have one last part too."""
+    parts: dict[str, list[str]] = {}
+    for path in group:
+        parts.setdefault(path.rpartition("/")[2], []).append(path)
+    return [rule for own in parts.values() for rule in _patterns(own, names)] if len(parts) > 1 else []
+
+
+def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
+    """The pattern of most of the paths of one form, if there is one."""
+    forms = Counter(_COUNTED.sub("#", names[path]) for path in group)
+    form = max(forms, key=lambda form: forms[form])
+    own = [path for path in group if _COUNTED.sub("#", names[path]) == form]
+    numbers = {path: [int(number) for number in _NUMBER.findall(path)] for path in own}
+    named = {path: _COUNTED.findall(names[path]) for path in own}
+    variables = _variables(own, numbers)
+    texts: list[str] = []
+    for place, _ in enumerate(named[own[0]]):
+        if len({named[path][place] for path in own}) == 1:
+            texts.append(named[own[0]][place])
+            continue
+        values = {path: _value(named[path][place]) for path in own}
+        found = _expression(values, numbers, variables, letter=named[own[0]][place].isalpha())
+        if found is None:
+            return []
+        text, own = found
+        texts.append(text)
+    if len(own) < 2 or len(own) < len(group) - _FEW:
+        return []
+    pattern, name = _filled(_NUMBER, own[0], variables), _filled(_COUNTED, names[own[0]], texts)
+    fits = all(part.count("{") <= MAX_IN_PART for part in pattern.split("/"))
+    return [_Rule(pattern, name, tuple(own))] if fits else []
+
+
+def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
+    """For each number in the paths, its capture; the number itself where all paths share it."""
+    found: list[str] = []
+    for place, match in enumerate(_NUMBER.finditer(paths[0])):
+        values = {numbers[path][place] for path in paths}
+        word = re.search(r"([a-z])[A-Za-z]*_?$", paths[0][: match.start()].rpartition("/")[2])
+        letters = [*(word[1] if word else ""), *"ijklmnpq"]
+        letter = next(letter for letter in letters if f"{{{letter}}}" not in found)
+        found.append(f"{{{letter}}}" if len(values) > 1 else match[0])
+    return found
+
+
+def _value(text: str) -> int:
+    return _LETTERS.index(text) + 1 if text.isalpha() else int(text)
+
+
+def _expression(
+    values: Mapping[str, int], numbers: Mapping[str, Sequence[int]], variables: Sequence[str], letter: bool
+) -> tuple[str, list[str]] | None:
+    """A number of the names, from those of the paths, and the paths for which it is right."""
+    best: tuple[str, list[str]] | None = None
+    usual, _ = Counter(values.values()).most_common(1)[0]
+    for place, variable in enumerate(variables):
+        if not variable.startswith("{"):
+            continue
+        offset, _ = Counter(value - numbers[path][place] for path, value in values.items()).most_common(1)[0]
+        right = [path for path, value in values.items() if value - numbers[path][place] == offset]
+        index = _shifted(variable[1:-1], offset - letter)
+        text = f"{{'{_LETTERS[: max(values.values())]}'[{index}]}}" if letter else f"{{{index}}}"
+        if best is None or len(right) > len(best[1]):
+            best = text, right
+    constant = [path for path, value in values.items() if value == usual]
+    if best is None or len(constant) > len(best[1]):
+        best = _LETTERS[usual - 1] if letter else str(usual), constant
+    return best
+
+
+def _shifted(variable: str, by: int) -> str:
+    return f"{variable}{by:+}" if by else variable
+
+
+def _filled(numbers: re.Pattern[str], text: str, values: Sequence[str]) -> str:
+    own = iter(values)
+    return numbers.sub(lambda _: next(own), text)
+
+
+def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+    """Rules that differ only in a last word that path and name share as one rule with `{part}`."""
+    covered = {path for rule in rules for path in rule.paths}
+    plain = [_Rule(path, names[path], (path,)) for path in needed if path not in covered]
+    groups: dict[tuple[str, str], list[_Rule]] = {}
+    for rule in (*rules, *plain):
+        around, _, word = rule.pattern.rpartition("/")
+        if around and "{" not in word and rule.name.endswith(word):
+            groups.setdefault((around, rule.name.removesuffix(word)), []).append(rule)
+    merged: dict[str, _Rule] = {}
+    for (around, prefix), alike in groups.items():
+        if len(alike) > 2 or (len(alike) > 1 and "{" in around):
+            rule = _Rule(
+                f"{around}/{{part}}",
+                f"{prefix}{{part}}",
+                tuple(path for rule in alike for path in rule.paths),
+                tuple(alike),
+            )
+            merged |= {own.pattern: rule for own in alike}
+    yield from dict.fromkeys([*(merged.get(rule.pattern, rule) for rule in rules), *merged.values()])
+
+
+def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+    """For names that a framework numbers in the order of the graph, one line for all paths that end in one
+    word.
+    """
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(path.rpartition("/")[2], []).append(path)
+    for word, group in groups.items():
+        stems = Counter(names[path].rstrip("0123456789") for path in group if names[path][-1].isdigit())
+        stem = max(stems, key=lambda stem: stems[stem], default="")
+        numbers = {
+            path: int(names[path].removeprefix(stem))
+            for path in group
+            if re.fullmatch(re.escape(stem) + r"\d+", names[path])
+        }
+        first = next(iter(numbers.values()), 0)
+        own = [path for place, (path, number) in enumerate(numbers.items()) if number == first + place]
+        if len(own) > 3:
+            yield _Rule(f"**/{word}", f"{stem}{{{_shifted('count', first)}}}", tuple(own))

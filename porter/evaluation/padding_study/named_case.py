@@ -1,0 +1,140 @@
+"""Names the case of a study: the simplest of the cases that may be as good as the best, and whether it is
+certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking
+from porter.evaluation.padding_study.cases import SHIPPED, TRAINED, Trial
+from porter.evaluation.padding_study.rounds import Rounds
+from porter.evaluation.results import StudyAnswer
+
+
+def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
+    """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for
+    all sites, and a rule is simpler than changes of single sites; of equally simple cases, the one that was
+    run first.
+
+    Args:
+        judged: the trials of `rounds`, by `measure`.
+    """
+    trials = rounds.trials
+    plausible = sorted(
+        (trials[position] for position in judged.plausible),
+        key=lambda trial: (trial.changes, SHIPPED not in trial.names),
+    )
+    name, *also = (trial.name for trial in plausible)
+    limit = f"{LEVEL} / {len(trials) - 1}"
+    if len(trials) == 1:
+        why = "there is no other case to try"
+    elif also:
+        best = trials[judged.best]
+        others = [f"'{trial.name}'" for trial in plausible if trial is not best]
+        than = others[0] if len(others) == 1 else f"{len(others)} other cases"
+        why = (
+            f"'{best.name}' has the least {measure}, but on these photos it is not clearly better than "
+            f"{than}: p is not below {limit}"
+        )
+    else:
+        nearest = max(
+            (p, trial.name)
+            for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True))
+            if position != judged.best
+        )
+        why = (
+            f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} "
+            f"for '{nearest[1]}'"
+        )
+    return StudyAnswer(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
+
+
+def in_short(rounds: Rounds, judged: CaseRanking) -> str:
+    """The sentence that a person needs: which rule holds for all sites, which does not, and what more photos
+    would decide.
+    """
+    trials, base = rounds.trials, rounds.trials[rounds.base]
+    left = [trials[position] for position in judged.plausible]
+    if len(trials) == 1:
+        return f"Trained with {_rule(base)}: there is no other case"
+    rules = [trial for trial in left if not trial.changes]
+    if any(trial is not base for trial in rules):
+        number = judged.decisive(judged.needed)
+        known = " or ".join(map(_rule, rules)) if len(rules) == 2 else f"one of {len(rules)} rules"
+        return f"Trained with {known}: {_too_few(judged.photos, {} if number is None else {'it': number})}"
+    seen = {
+        path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions
+    }
+    open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
+    agreed = [
+        f"{found[0]} at {path}"
+        for path, found in seen.items()
+        if path not in open_sites and found[0] != base.conventions.get(path)
+    ]
+    known = ", but ".join((_rule(base), *([" and ".join(agreed)] if agreed else [])))
+    certain = "certain" if rounds.complete else "so far"
+    if not open_sites:
+        return f"Trained with {known} ({certain})"
+    few = _too_few(judged.photos, _decisive(trials, judged, open_sites))
+    return f"Trained with {known} ({certain} but for {_listed(open_sites)}): {few}"
+
+
+def _rule(trial: Trial) -> str:
+    """The pads of a case without changes of single sites: `symmetric pads, as shipped`."""
+    whose = [name for name in trial.names if name in (SHIPPED, TRAINED)]
+    rule = next((f"{name} pads" for name in trial.names if name not in whose), "the pads")
+    return ", ".join((rule, *whose)) if rule != "the pads" else f"the pads {' and '.join(whose)}"
+
+
+def _listed(sites: Sequence[str]) -> str:
+    return " and ".join((", ".join(sites[:-1]), sites[-1])) if len(sites) > 1 else sites[0]
+
+
+def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]) -> dict[str, int]:
+    """About how many photos decide each site: as many as exclude all cases that pad otherwise there than the
+    best. One number for all sites, called `it` or `them`, if it is the same.
+    """
+    best = trials[judged.best].conventions
+    numbers = {
+        site: judged.decisive(
+            [at for at in judged.plausible if trials[at].conventions.get(site) != best.get(site)]
+        )
+        for site in sites
+    }
+    known = {site: number for site, number in numbers.items() if number is not None}
+    same = len(known) == len(sites) and len(set(known.values())) == 1
+    return {"them" if len(sites) > 1 else "it": known[sites[0]]} if same else known
+
+
+def _too_few(photos: int, decisive: Mapping[str, int]) -> str:
+    decided = [f"about {number:,} decide {what}" for what, number in decisive.items()]
+    return ", ".join([f"{photos:,} photos are too few", *decided])
+
+
+def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:
+    """The answer of a study that cannot judge its cases.
+
+    Args:
+        answer: that names all of them.
+        chance: porter.evaluation.padding_study.chance.at_chance.
+    """
+    short = "Not judged: the answers say nothing of the photos, as those of weights that were not trained"
+    return replace(answer, why=chance, in_short=short)
+
+
+def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[str, ...]:
+    """A warning if no case may be the best both by log-loss and by entropy."""
+    if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
+        return ()
+    return (f"the entropy of the answers gives another result: {in_words(by_entropy)}",)
+
+
+def in_words(trained: StudyAnswer) -> str:
+    """All cases that may be the right one, or how many they are."""
+    return (
+        f"one of {len(trained.also) + 1} cases"
+        if len(trained.also) > 1
+        else " or ".join((trained.name, *trained.also))
+    )

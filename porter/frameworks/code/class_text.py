@@ -1,0 +1,326 @@
+"""A template as a class: its constructor, its `forward`, and the arguments that each use passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from porter.frameworks.code.forward import Forward
+from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
+from porter.frameworks.code.loops import SHORTEST, Owner, Run, find_runs, whole_run
+from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
+from porter.frameworks.code.text import (
+    Bracketed,
+    Choice,
+    Code,
+    Expression,
+    Item,
+    call,
+    expressed,
+    literal,
+    spelled,
+)
+from porter.frameworks.code.tree import Body
+from porter.graph.blocks.parameters import Arguments, Vector
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A constructor argument: its value in each use, and its default, if most uses share one."""
+
+    name: str
+    values: Vector
+    default: str | None
+
+
+@dataclass(frozen=True)
+class Class:
+    """A generated class: its name, its constructor's arguments, and its lines."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    lines: tuple[str, ...]
+
+
+Classes = Mapping[str, Class]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the text above a class defines.
+
+    Attributes:
+        language: how it says layers.
+        classes: those of nested blocks, by name.
+        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the
+            name includes.
+        stages: calls that build the rows of a module that is used once, by the row's name.
+    """
+
+    language: Language
+    classes: Classes
+    norms: Mapping[str, Mapping[str, str]]
+    stages: Mapping[str, Bracketed] = field(default_factory=dict)
+
+
+def write_class(
+    name: str,
+    template: Template,
+    given: Mapping[str, Vector],
+    known: Known,
+    entry: Sequence[str] = (),
+    defaults: bool = True,
+) -> Class:
+    """The class of a template.
+
+    Args:
+        given: the recipe's arguments, and `channels`, in each use.
+        entry: lines that `forward` begins with.
+        defaults: whether arguments that are the same in most uses get a default.
+    """
+    writer = _BodyWriter(template, given, known, {})
+    product = writer.arguments.shared_product()
+    if product is not None:
+        taken = {*given, *writer.arguments.derived}
+        local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
+        writer = _BodyWriter(template, given, known, {product: local})
+    parameters = _parameters(writer.arguments.used(), defaults)
+    language, runs = (
+        known.language,
+        {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs},
+    )
+    signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
+    signature += ["*", *language.passed] if language.passed else []
+    forward = Forward(language, template, writer.flags, runs, writer.inlined)
+    code = Code()
+    methods = code.within(f"class {name}({language.module}):")
+    methods.say("def __init__", Bracketed("", tuple(map(Item, signature))), ":")
+    for line in language.begin if language.begin or writer.body.lines else ("pass",):
+        methods.deeper.line(line)
+    code.lines.extend([*writer.body.lines, ""])
+    methods.line(f"def {language.method}({', '.join(['self', *template.variables.values()])}):")
+    code.lines.extend([*entry, *forward.statements()])
+    return Class(name, parameters, tuple(code.lines))
+
+
+def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
+    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer
+    `a`.
+    """
+    places = {part.name: place for place, part in enumerate(parts)}
+
+    def place(part: TemplatePart) -> tuple[int, int]:
+        names = part.name.split(".")
+        around = [".".join(names[:depth]) for depth in range(1, len(names))]
+        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(
+            around
+        )
+
+    return sorted(parts, key=place)
+
+
+def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
+    found = []
+    for name, values in used.items():
+        value, count = Counter(values.values()).most_common(1)[0]
+        usual = defaults and value in (0, 1) and 3 * count > len(values)
+        found.append(Parameter(name, values, literal(value) if usual else None))
+    return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
+
+
+class _BodyWriter:
+    """Writes a constructor's body and collects the arguments that the body needs."""
+
+    def __init__(
+        self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]
+    ) -> None:
+        self.template, self.known = template, known
+        self.arguments = Arguments(given, literal, products)
+        self.flags: dict[tuple[str | None, int | None], str] = {}
+        self.runs: list[Run] = []
+        self.inlined: dict[str, Mapping[str, Expression]] = {}
+        self.body = Code(depth=2)
+        for product, local in products.items():
+            self.body.line(f"{local} = {product}")
+        single = template.uses == 1
+        root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
+        self.runs = list(root_runs)
+        inside = {name: run for run in root_runs for name in run.names}
+        containers: set[str] = set()
+        for part in _owners_first(template.parts):
+            run = inside.get(part.name)
+            texts = self._inlined(part)
+            if texts is not None:
+                self.inlined[part.name] = texts
+            if part.again is None and texts is None:
+                self._containers(part.name, containers)
+            if run is None:
+                self._part(part, single)
+            elif run.names[0] == part.name:
+                run.write(self.body, Owner(known.language, "self"), self._use)
+            for number, edge in enumerate(part.inputs):
+                self._flag(edge, part.name, number)
+        for number, edge in enumerate(template.outputs):
+            self._flag(edge, None, number)
+
+    def _containers(self, name: str, containers: set[str]) -> None:
+        *parents, own = name.split(".")
+        for depth in range(1, len(parents) + 1):
+            container = ".".join(parents[:depth])
+            if container not in containers:
+                self.body.line(f"self.{container} = {self.known.language.module}()")
+                containers.add(container)
+        containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
+
+    def _inlined(self, part: TemplatePart) -> Mapping[str, Expression] | None:
+        """The arguments of a part that its `forward` says itself; None of another part."""
+        language = self.known.language
+        if language.inline is None or part.again is not None:
+            return None
+        first, *others = part.alternatives
+        own = first.kind in (CHAIN, ROW, *self.known.classes, *language.with_tensors, *language.functions)
+        called_again = any(other.again == part.name for other in self.template.parts)
+        varies = others or any(len(set(vector.values())) > 1 for vector in first.arguments.values())
+        absent = len(part.at) < self.template.uses
+        if own or first.why or called_again or varies or absent:
+            return None
+        return {slot: spelled(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
+
+    def _flag(self, edge: Edge, name: str | None, number: int) -> None:
+        if edge.other is None:
+            return
+        source = (edge.source or "input").replace(".", "_")
+        self._set_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
+
+    def _set_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+        taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
+        while flag in taken:
+            flag += "_"
+        self.flags[key] = flag
+        self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
+
+    def _part(self, part: TemplatePart, single: bool) -> None:
+        if part.again is not None or part.name in self.inlined:
+            return
+        everywhere = len(part.at) == self.template.uses
+        functions = [
+            alternative
+            for alternative in part.alternatives
+            if alternative.kind in self.known.language.functions
+        ]
+        if functions:
+            if not everywhere:
+                flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
+                self._set_flag(
+                    (part.name, None), flag, {use: use in part.at for use in range(self.template.uses)}
+                )
+            return
+        if part.name in self.known.stages:
+            self.body.say(f"self.{part.name} = ", self.known.stages[part.name])
+            return
+        language = self.known.language
+        if single and part.alternatives[0].kind == language.in_a_row:
+            run = whole_run(part.alternatives[0].parts, self.known.classes)
+            if run is not None and len(run.names) >= SHORTEST:
+                self.body.line(f"self.{part.name} = {language.row}")
+                run.write(self.body, Owner(language, f"self.{part.name}"), self._use)
+                return
+        rest = set(range(self.template.uses))
+        word = "if"
+        for alternative in part.alternatives:
+            value = self._value(alternative, part.name)
+            left, code = rest - set(alternative.at), self.body
+            if left:
+                here = {use: use in alternative.at for use in rest}
+                condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
+                code = self.body.within(f"{word} {condition}:")
+            elif word == "elif":
+                code = self.body.within("else:")
+            code.comment(alternative.why)
+            code.say(f"self.{part.name} = ", value)
+            rest, word = left, "elif"
+        if rest:
+            self.body.within("else:").line(f"self.{part.name} = {language.identity}")
+
+    def _value(self, alternative: Alternative, owner: str) -> Expression:
+        if alternative.kind in (CHAIN, ROW):
+            members = tuple(self._member(member, alternative.at, owner) for member in alternative.parts)
+            return self.known.language.chained(members, alternative.kind == ROW)
+        texts = {
+            slot: expressed(self.arguments, slot, vector, owner)
+            for slot, vector in alternative.arguments.items()
+        }
+        return self._call(alternative.kind, texts)
+
+    def _member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
+        """A member of a chain, which some of the uses `at` may lack."""
+        rest = set(at)
+        choices: list[tuple[Expression, str]] = []
+        why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
+        for alternative in part.alternatives:
+            value = self._value(alternative, f"{owner}_{part.name}")
+            left = rest - set(alternative.at)
+            if not left:
+                break
+            here = {use: use in alternative.at for use in rest}
+            choices.append((value, self.arguments.condition(here, f"with_{part.name}", part.name)))
+            rest = left
+        else:
+            value = self.known.language.identity
+        for yes, condition in reversed(choices):
+            value = Choice(yes, condition, value)
+        return Item(value, part.name, why)
+
+    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Bracketed:
+        return use_of(self.known.classes[kind], texts, self.known.language)
+
+    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
+        if kind in self.known.classes:
+            return self._use(kind, texts)
+        shared = self.known.norms.get(kind, {})
+        if shared and all(texts[slot] == text for slot, text in shared.items()):
+            rest = {slot: text for slot, text in texts.items() if slot not in shared}
+            return self.known.language.made(kind, rest, self.known.language.norms[kind].name)
+        return self.known.language.made(kind, texts, None)
+
+
+def use_of(found: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
+    """The call that makes a module of a generated class, from the text of each argument."""
+    positional = [texts[p.name] for p in found.parameters if p.default is None]
+    named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
+    made = call(found.name, *positional, **named)
+    return replace(made, items=(*made.items, *language.passed_on))
+
+
+def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
+    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with
+    these arguments.
+    """
+    places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
+    for layer, place in _norms(tree, (), language):
+        shared = tuple(
+            (slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared
+        )
+        places.setdefault((layer.kind, shared), set()).add(place)
+    found: dict[str, dict[str, str]] = {}
+    for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
+        stated = {
+            slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text
+        }
+        if len(where) > 1 and stated:
+            found[kind] = stated
+    return found
+
+
+def _norms(
+    body: Body, place: tuple[str | None, ...], language: Language
+) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
+    """The batch norms in a module, each with the block and the name under which the text makes it."""
+    for part in body.parts:
+        if isinstance(part.content, Layer):
+            if part.content.kind in language.norms:
+                yield part.content, (*place, part.name)
+        elif isinstance(part.content, Body):
+            block = part.content.block
+            yield from _norms(part.content, (*place, part.name) if block is None else (block,), language)

@@ -1,0 +1,300 @@
+"""Uses of one class in a row, as a loop over a short table, as papers print them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.template import Edge, TemplatePart
+from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spelled
+from porter.graph.blocks.parameters import Value
+
+SHORTEST = 5
+"""The least number of uses for which a loop reads better than single lines."""
+
+
+class _HasParameters(Protocol):
+    @property
+    def parameters(self) -> Sequence[_HasName]: ...
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def default(self) -> str | None: ...
+
+
+Use = Callable[[str, Mapping[str, Expression]], Bracketed]
+Table = list[tuple[tuple[Value, ...], int]]
+"""Rows of arguments, each with the number of uses that have it."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What parts are added to: a module, `self`, or a row."""
+
+    language: Language
+    name: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether parts have names, in which they are counted."""
+        return self.name == "self" or not self.language.rows
+
+    def add(self, code: Code, pattern: str, use: Bracketed) -> None:
+        """Writes what adds the part called `pattern`."""
+        added = Code(code.depth)
+        added.say("", self.language.added(self.name, pattern, use))
+        if len(added.lines) == 1:
+            code.lines.extend(added.lines)
+            return
+        code.say("block = ", use)
+        code.say("", self.language.added(self.name, pattern, "block"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive parts `prefix` + a number from `start` on, all of the class `kind`, each fed by the one
+    before.
+
+    Attributes:
+        names: of the parts.
+        arguments: of each use, by argument.
+        parameters: the class's arguments, in its order.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    start: int
+    arguments: tuple[Mapping[str, Value], ...]
+    parameters: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """The parts' names as the inside of an f-string."""
+        return _counter(self.names[0])[0] + "{index}"
+
+    @property
+    def numbers(self) -> str:
+        stop = self.start + len(self.names)
+        return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
+
+    def write(self, code: Code, owner: Owner, call: Use) -> None:
+        """The loop that adds the parts to their owner; `call` writes a use of the class from the text of its
+        arguments.
+        """
+        varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
+        first_use = self.arguments[0]
+        texts: dict[str, Expression] = {
+            name: name if name in varying else spelled(first_use[name]) for name in self.parameters
+        }
+        exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
+        if len(exceptions) == len(varying):
+            loop = code.within(self._head(counts=bool(exceptions) or owner.counts))
+            owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
+        else:
+            self._write_settings(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
+
+    def _write_settings(
+        self,
+        code: Code,
+        owner: Owner,
+        use: Callable[[Mapping[str, Expression]], Bracketed],
+        varying: Sequence[str],
+    ) -> None:
+        """The loop, with a table of what varies, and with the channels and the index that a use passes on to
+        the next one.
+        """
+        step = self._next_channels(varying)
+        carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
+        varying = [name for name in varying if name not in carried]
+        table, special = self._table(varying, step or "")
+        repeated = bool(varying) and any(repeats > 1 for _, repeats in table)
+        if repeated and owner.counts:
+            carried["index"] = str(self.start), "index + 1"
+        if carried:
+            code.line(f"{', '.join(carried)} = {', '.join(begin for begin, _ in carried.values())}")
+        if not varying:
+            loop = code.within(self._head(owner.counts))
+        elif repeated:
+            loop = _repeats(code, varying, table, special)
+        else:
+            loop = self._settings(code, varying, table, owner.counts)
+        firsts: dict[str, Expression] = {}
+        if special is not None and repeated:
+            name, usual = special
+            firsts[name] = f"{name} if repeat == 0 else {literal(usual)}"
+        owner.add(loop, self.pattern, use(firsts))
+        if [*carried] == ["index"]:
+            loop.line("index += 1")
+        elif carried:
+            loop.line(f"{', '.join(carried)} = {', '.join(after for _, after in carried.values())}")
+
+    def _head(self, counts: bool) -> str:
+        return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
+
+    def _settings(self, code: Code, varying: Sequence[str], table: Table, counts: bool) -> Code:
+        """A loop over a row of arguments for each use."""
+        names, rows = ", ".join(varying), "settings"
+        if counts:
+            names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
+            rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
+        _say_settings(code, [row for row, _ in table])
+        return _loop(code, "index, " if counts else "", names, rows, varying)
+
+    def _next_channels(self, varying: Sequence[str]) -> str | None:
+        """The channels of the next use, as an expression of this use's arguments, if one is right for all."""
+        if "channels" not in varying:
+            return None
+        pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
+        for name in self.parameters:
+            for factor in (1, 2, 4):
+                if name != "channels" and all(
+                    _is_multiple(after["channels"], factor, before[name]) for before, after in pairs
+                ):
+                    # No use follows the last one, so the loop's last assignment does no harm.
+                    if name not in varying:
+                        return literal(self.arguments[1]["channels"])
+                    return name if factor == 1 else f"{factor} * {name}"
+        return None
+
+    def _exception(self, name: str) -> str | None:
+        """An argument that differs only in the first use, or only in the last."""
+        values = [use[name] for use in self.arguments]
+        for place, others in ((0, values[1:]), (-1, values[:-1])):
+            if len(set(others)) == 1:
+                number = self.start + range(len(values))[place]
+                return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
+        return None
+
+    def _table(self, varying: Sequence[str], step: str) -> tuple[Table, tuple[str, Value] | None]:
+        """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a
+        row's first use.
+
+        The next use's channels cannot depend on that argument.
+        """
+        values = [tuple(use[name] for name in varying) for use in self.arguments]
+        best = [(row, len(list(group))) for row, group in groupby(values)]
+        found: tuple[Table, tuple[str, Value] | None] = (best, None)
+        for place, name in enumerate(varying):
+            usual = Counter(row[place] for row in values).most_common(1)[0][0]
+            rows = list(_rows_by_first(values, place, usual))
+            if name not in step.split() and len(rows) < len(found[0]):
+                found = rows, (name, usual)
+        return found
+
+
+def find_runs(
+    parts: Sequence[TemplatePart],
+    classes: Mapping[str, _HasParameters],
+    outputs: Sequence[Edge] = (),
+    shortest: int = SHORTEST,
+) -> list[Run]:
+    """The runs among the parts of a module that is used once; `outputs` are its outputs."""
+    found: list[Run] = []
+    for row in _rows(parts, classes, outputs):
+        if len(row) >= shortest:
+            kind = row[0].alternatives[0].kind
+            arguments = tuple(
+                {name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row
+            )
+            parameters = tuple(parameter.name for parameter in classes[kind].parameters)
+            found.append(
+                Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters)
+            )
+    return found
+
+
+def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Run | None:
+    """The run of all `parts` of a chain; None where they are not one."""
+    runs = find_runs(parts, classes, shortest=1)
+    return runs[0] if runs and len(runs[0].names) == len(parts) else None
+
+
+def _rows(
+    parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
+) -> Iterator[list[TemplatePart]]:
+    reads = Counter(
+        source
+        for edge in (*outputs, *(edge for part in parts for edge in part.inputs))
+        for source in edge.sources
+    )
+    row: list[TemplatePart] = []
+    for part in parts:
+        # A loop keeps only its last value: a part that is read elsewhere too ends its row.
+        if row and (not _follows(row[-1], part) or reads[row[-1].name] > 1):
+            yield row
+            row = []
+        numbered = "." not in part.name and _counter(part.name)[1] >= 0
+        row = [*row, part] if numbered and part.alternatives[0].kind in classes else []
+    if row:
+        yield row
+
+
+def _follows(before: TemplatePart, part: TemplatePart) -> bool:
+    (prefix, number), (other, next_number) = _counter(before.name), _counter(part.name)
+    same = (
+        before.alternatives[0].kind == part.alternatives[0].kind
+        and prefix == other
+        and next_number == number + 1
+    )
+    return same and [edge.source for edge in part.inputs] == [before.name]
+
+
+def _counter(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
+    return (match[1], int(match[2])) if match else (name, -1)
+
+
+def _rows_by_first(
+    values: Sequence[tuple[Value, ...]], place: int, usual: Value
+) -> Iterator[tuple[tuple[Value, ...], int]]:
+    """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number
+    of uses.
+    """
+    start = 0
+    for end in range(1, len(values) + 1):
+        rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
+        if end == len(values) or rest[0] != rest[-1] or values[end][place] != usual:
+            yield values[start], end - start
+            start = end
+
+
+def _repeats(code: Code, varying: Sequence[str], table: Table, special: tuple[str, Value] | None) -> Code:
+    """A loop over rows of arguments, and in it one over the uses that have a row."""
+    names = [*varying, "repeats"]
+    note = f"; only the first has the {special[0]}" if special else ""
+    code.line(f"# {', '.join(names)}{note}")
+    _say_settings(code, [(*row, repeats) for row, repeats in table])
+    uses = "repeat" if special else "_"
+    return _loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
+
+
+def _say_settings(code: Code, rows: Sequence[tuple[Value, ...]]) -> None:
+    code.say("settings = ", Bracketed("", tuple(Item(_row(row)) for row in rows), "[]"))
+
+
+def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:
+    """A loop over a table. If its head would be too long, the row is taken apart in the next line."""
+    head = f"for {names} in {table}:"
+    if code.fits(head):
+        return code.within(head)
+    loop = code.within(f"for {before}row in {table}:")
+    loop.say_tuple("", varying, " = row")
+    return loop
+
+
+def _row(values: tuple[Value, ...]) -> str:
+    texts = [literal(value) for value in values]
+    return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
+
+
+def _is_multiple(value: Value, factor: int, of: Value) -> bool:
+    return type(of) is int and value == factor * of

@@ -1,0 +1,189 @@
+"""The classes of a model: uses of one block are unified into one class, whose arguments are the differences
+between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from keyword import iskeyword
+
+from porter.frameworks.code.class_text import Class, Known, recurring_norms, use_of, write_class
+from porter.frameworks.code.language import Language, LayerStep
+from porter.frameworks.code.loops import SHORTEST, Run, whole_run
+from porter.frameworks.code.stages import Stages, write_stages
+from porter.frameworks.code.template import ClassUse, Template, signature, unify
+from porter.frameworks.code.text import call, flat
+from porter.frameworks.code.tree import Body
+from porter.graph import INPUT, Graph, axes_text, batch_text, channels_of
+from porter.graph.blocks.block_uses import Unlike
+from porter.graph.blocks.parameters import Value, Vector
+from porter.graph.plan import Plan, taken_shapes
+
+_TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", "block", "row")
+"""Names that the text of every framework uses itself."""
+
+
+def model_classes(
+    tree: Body, graph: Graph, steps: Sequence[LayerStep], language: Language, entry: list[str]
+) -> str:
+    """The text of the classes and functions of a model, after the names of its norms; `forward` of the model
+    begins with `entry`.
+
+    Every expression is checked against the values of every use before it is written.
+    """
+    channels = channels_of(graph)
+    pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
+    norms = recurring_norms(tree, language)
+    return "\n\n\n".join(
+        "\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).written(entry)
+    )
+
+
+def docstring(plan: Plan, tree: Body, images: str) -> str:
+    """The first line of model.py, which says what a model takes.
+
+    Args:
+        images: the axes of images of `{channels}`, as the framework has them.
+    """
+    further = taken_shapes(plan)
+    first, graph = further.pop(INPUT), plan.lowered
+    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
+    taken = axes_text(first) if graph.axes else f"{images.format(channels=graph.channels)}, {size}"
+    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
+    return f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""'
+
+
+def named_norms(tree: Body, language: Language) -> str:
+    """The names of norms that several places share, a line for each."""
+    norms = recurring_norms(tree, language).items()
+    return "\n".join(
+        f"{language.norms[kind].name} = {flat(call('partial', language.norms[kind].maker, **slots))}"
+        for kind, slots in norms
+    )
+
+
+@dataclass
+class _Classes:
+    """The classes of a model's blocks, innermost first."""
+
+    language: Language
+    tree: Body
+    channels: Mapping[str, int]
+    norms: Mapping[str, Mapping[str, str]]
+    by_name: dict[str, Class] = field(default_factory=dict)
+    uses: dict[str, ClassUse] = field(default_factory=dict)
+
+    @property
+    def _taken(self) -> frozenset[str]:
+        return self.language.taken | self.language.imported | {"self", *_TAKEN}
+
+    @cached_property
+    def in_rows(self) -> set[str]:
+        """Paths of the uses that loops make: at the root, and in the root's chains."""
+        root = [part.content for part in self.tree.parts if isinstance(part.content, Body)]
+        chained = [
+            part.content
+            for body in root
+            if body.block is None
+            for part in body.parts
+            if isinstance(part.content, Body)
+        ]
+        return {body.path for body in (*root, *chained)}
+
+    def written(self, entry: list[str]) -> list[tuple[str, ...]]:
+        """The lines of each class and function, those of `Model` last; its `forward` begins with `entry`."""
+        for block in dict.fromkeys(body.block for body in self.tree.bodies() if body is not self.tree):
+            if block is not None:
+                self._define(block, ())
+        template = unify({0: self.tree}, self.uses, self.language.functions)
+        stages = self._stages(template)
+        calls = {row: made for stage in stages for row, made in stage.calls.items()}
+        model = write_class(
+            "Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry
+        )
+        return [
+            *(found.lines for found in self.by_name.values()),
+            *(stage.lines for stage in stages),
+            model.lines,
+        ]
+
+    def _stages(self, template: Template) -> list[Stages]:
+        """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1`
+        to `stage4`.
+        """
+        alike: dict[tuple[str, str, str, int], dict[str, Run]] = {}
+        for part in template.parts:
+            first = part.alternatives[0]
+            run = whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None
+            if run is not None:
+                name = re.sub(r"\d+$", "", part.name)
+                alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
+        language = self.language
+        found = [
+            write_stages(
+                f"make_{name}" if name in self._taken else name,
+                runs,
+                language,
+                lambda kind, texts: use_of(self.by_name[kind], texts, language),
+            )
+            for (name, *_), runs in alike.items()
+            if len(runs) > 1 and name.isidentifier() and not iskeyword(name)
+        ]
+        return [stages for stages in found if stages is not None]
+
+    def _define(self, block: str, outer: tuple[str, ...]) -> None:
+        uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
+        if block in outer or uses[0].path in self.uses:
+            return
+        for inner in dict.fromkeys(body.block for use in uses for body in use.bodies()):
+            if inner is not None and inner != block:
+                self._define(inner, (*outer, block))
+        try:
+            self._write(block, uses)
+        except Unlike:
+            alike: dict[object, list[Body]] = {}
+            for use in uses:
+                alike.setdefault(signature(use, self.uses), []).append(use)
+            for group in alike.values():
+                self._write(block, group)
+
+    def _write(self, block: str, uses: list[Body]) -> None:
+        bodies = dict(enumerate(uses))
+        template = unify(bodies, self.uses, self.language.functions)
+        names = [
+            name
+            for name in uses[0].arguments or {}
+            if name.isidentifier()
+            and not iskeyword(name)
+            and name not in self._taken
+            and all(name in (use.arguments or {}) for use in uses)
+        ]
+        given: dict[str, Vector] = {
+            name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names
+        }
+        channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
+        given = {
+            **{name: vector for name, vector in given.items() if vector != channels},
+            "channels": channels,
+        }
+        in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
+        known = Known(self.language, self.by_name, self.norms)
+        found = write_class(self._name(block), template, given, known, defaults=not in_a_row)
+        self.by_name[found.name] = found
+        for number, use in bodies.items():
+            self.uses[use.path] = ClassUse(found.name, {p.name: p.values[number] for p in found.parameters})
+
+    def _name(self, block: str) -> str:
+        name = base = "".join(word[:1].upper() + word[1:] for word in block.split("_"))
+        number = 2
+        while name in self._taken | self.by_name.keys():
+            name, number = f"{base}{number}", number + 1
+        return name
+
+
+def _value(value: object) -> Value:
+    """A recipe's argument as a value that can be hashed."""
+    return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

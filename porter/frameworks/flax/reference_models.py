@@ -1,0 +1,106 @@
+"""Modules of flax.nnx that a user's own code makes. See porter.frameworks.reference_models.GivenModels. JAX
+is imported only to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from porter.base.dtypes import Array, Dtype, NamedArrays
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.reference_models import Shown
+
+if TYPE_CHECKING:
+    from flax import nnx
+
+    from porter.frameworks.flax.tracing.trace import Traced
+
+KEEPS_TYPES = False
+
+
+@dataclass(frozen=True)
+class _Program:
+    """What was compiled of a module for inputs of some shapes.
+
+    Attributes:
+        run: see porter.frameworks.flax.tracing.trace.compiled.
+        layers: the names of the values that are shown, by path, and whether maps have their channels last.
+    """
+
+    traced: Traced
+    run: Callable[[Sequence[Array]], NamedArrays]
+    layers: Mapping[str, tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A module in inference mode and what was compiled of it, because compiling takes longer than running.
+
+    Attributes:
+        untraced: see porter.frameworks.flax.tracing.trace.untraced.
+        programs: by the shapes of the inputs and the paths of the layers that are shown.
+    """
+
+    module: nnx.Module
+    dtype: Dtype
+    untraced: Callable[[Sequence[Array]], tuple[Array, ...]]
+    programs: dict[Any, _Program] = field(default_factory=dict)
+
+
+def prepare(
+    make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+) -> tuple[_Prepared, str]:
+    """See porter.frameworks.reference_models.GivenModels.prepare."""
+    import jax
+    from flax import nnx
+
+    from porter.frameworks.flax.tracing.trace import untraced
+
+    model = make()
+    model.eval()
+
+    def kept(value: Any) -> Any:
+        return value.astype(stored) if jax.numpy.issubdtype(value.dtype, jax.numpy.floating) else value
+
+    with jax.enable_x64(True):
+        nnx.update(model, jax.tree.map(kept, nnx.state(model)))
+    return _Prepared(model, dtype, untraced(model)), "with the weights that the code gives it"
+
+
+def show(
+    model: _Prepared,
+    batches: Sequence[Array],
+    layers: Mapping[str, Sequence[str]],
+    arrays: Collection[str | int],
+) -> Shown:
+    """See porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch,
+    and each of its operations is computed in the type that it was prepared for. In float32 the outputs are
+    what the module gives untraced, so that a mistake of the trace, which the port shares, is seen.
+    """
+    given = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
+    wanted = (tuple(each.shape for each in given), frozenset(layers))
+    if wanted not in model.programs:
+        model.programs[wanted] = _compiled(model, given, layers)
+    program = model.programs[wanted]
+    values, traced = program.run(given), program.traced
+
+    def laid(value: Array, turned: bool) -> Array:
+        return value.transpose(0, 3, 1, 2) if value.ndim == 4 and turned else value
+
+    from_module = model.dtype == "float32" and not traced.rounding
+    gives = model.untraced(given) if from_module else [values[name] for name in traced.outputs]
+    outputs = tuple(laid(value, place not in arrays) for place, value in enumerate(gives))
+    shown = {path: laid(values[name], last) for path, (name, last) in program.layers.items()}
+    return Shown(outputs, shown)
+
+
+def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
+    from porter.frameworks.flax.tracing.trace import compiled, input_names, trace
+
+    names = input_names(model.module, len(given))
+    traced = trace(model.module, dict(zip(names, (each.shape for each in given), strict=True)))
+    parts = {path: name.partition("@") for path, (name, *_) in layers.items()}
+    asked = {path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes}
+    return _Program(traced, compiled(traced, [name for name, _ in asked.values()], model.dtype), asked)

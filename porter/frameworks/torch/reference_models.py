@@ -1,0 +1,86 @@
+"""Torch modules that a user's own code makes. See porter.frameworks.reference_models.GivenModels. Torch is
+imported only to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.reference_models import Shown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_COUNTER = "num_batches_tracked"
+"""The last part of the name of a counter, which no model computes with and not every file has."""
+
+KEEPS_TYPES = False
+
+
+def prepare(
+    make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+) -> tuple[nn.Module, str]:
+    """See porter.frameworks.reference_models.GivenModels.prepare: a strict load, in which only counters of
+    batches may be missing.
+    """
+    import torch
+
+    model: nn.Module = make()
+    weights = _load(model, checkpoint)
+    if any(each.training for each in model.modules()):  # a GraphModule of torch.export refuses eval()
+        model.eval()
+    return model.to("cpu", getattr(torch, stored)).to(getattr(torch, dtype)), weights
+
+
+def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
+    from porter.frameworks.torch.graph_module import to_tensor
+
+    if checkpoint is None:
+        return "with the weights that the code gives it"
+    wanted, given = model.state_dict(), checkpoint.tensors
+    missing, unexpected = (
+        _compared(one) - _compared(other) for one, other in ((wanted, given), (given, wanted))
+    )
+    if missing or unexpected:
+        first = min(missing | unexpected)
+        holder = "the file" if first in missing else "its state_dict"
+        return f"with the weights that the code gives it, because {holder} has no '{first}'"
+    for name, array in given.items():
+        if name in wanted and (shape := tuple(wanted[name].shape)) != array.shape:
+            message = f"{name}: the reference has shape {shape}, the file {array.shape}"
+            raise MappingError(message, where=checkpoint.path, next="build the network of these weights")
+    model.load_state_dict({name: to_tensor(array) for name, array in given.items()}, strict=False)
+    return f"with the tensors of {checkpoint.path.name}"
+
+
+def _compared(names: Mapping[str, object]) -> set[str]:
+    return {name for name in names if name.rpartition(".")[2] != _COUNTER}
+
+
+def show(
+    model: nn.Module,
+    batches: Sequence[Array],
+    layers: Mapping[str, Sequence[str]],
+    arrays: Collection[str | int],
+) -> Shown:
+    from porter.frameworks.torch.running import record, tensors_in, to_array
+
+    leaves = {
+        name for name, module in model.named_modules() if name and next(module.children(), None) is None
+    }
+    asked = {
+        path: name
+        for path, names in layers.items()
+        if (name := next((one for one in names if one in leaves or "@" in one), None))
+    }
+    outputs, values = record(model, batches, {path: name.partition("@")[0] for path, name in asked.items()})
+    shown = {}
+    for path, found in values.items():
+        call = asked[path].partition("@")[2]
+        if len(found) > int(call or 0) and (call or len(found) == 1):
+            shown[path] = to_array(found[int(call or 0)])
+    return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

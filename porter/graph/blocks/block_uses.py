@@ -1,0 +1,274 @@
+"""Groups that are uses of one block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TypeVar
+
+from porter.graph.blocks import layer_words
+from porter.graph.blocks.outline import Group, Leaf
+from porter.graph.graph import Node
+from porter.graph.ops import OPS, Conv
+from porter.graph.walks import upstream
+
+ALIKE = 0.8
+"""The share of a group's members that a block of another name must have, for the group to be a use of it."""
+ALIKE_BY_NAME = 0.6
+"""The same for a block whose uses have this name."""
+LEAST_SHARE = 0.4
+"""The least size of a group compared with its block's."""
+
+_MOST_KINDS = 128
+"""Blocks of a graph: each group is compared with each of them, and what is a use of none is written out."""
+
+T = TypeVar("T")
+Part = tuple[str, str]
+"""A member's name and what it is."""
+
+
+class Unlike(Exception):
+    """The uses of a block differ too much to be written as one."""
+
+
+@dataclass
+class _Kind:
+    """A block in the making: the parts that its uses have, in one order.
+
+    Attributes:
+        flow: what each part reads, if the uses may not differ in it.
+        stems: of the names of its uses.
+        known: identities of its uses.
+        within: identities of the groups in its uses.
+        members: names of the groups that its uses hold directly.
+    """
+
+    parts: list[Part]
+    flow: object
+    uses: list[Group] = field(default_factory=list)
+    stems: Counter[str] = field(default_factory=Counter)
+    known: set[int] = field(default_factory=set)
+    within: set[int] = field(default_factory=set)
+    members: set[str] = field(default_factory=set)
+
+    def add(self, group: Group, parts: Sequence[Part], within: set[int]) -> None:
+        self.uses.append(group)
+        self.stems[_stem(group)] += 1
+        self.known.add(id(group))
+        self.within |= within
+        self.members |= _held(group)
+        merge(parts, self.parts)
+
+
+def with_blocks(root: Group) -> Group:
+    """The groups, those that are uses of one block with its name."""
+    taken: set[str] = set(OPS)
+    for units in (True, False):
+        kinds: list[_Kind] = []
+        groups = [
+            group
+            for group in _groups(root)
+            if group.unit is units and not is_stage(group) and not _follows(group)
+        ]
+        for group in sorted(groups, key=lambda group: -len(group.members)):
+            _add(group, kinds)
+        blocks: dict[int, str] = {}
+        places_of = {id(group): place for place, group in enumerate(groups)}
+        for kind in sorted(kinds, key=lambda kind: min(places_of[id(use)] for use in kind.uses)):
+            if _shortens(kind):
+                blocks |= dict.fromkeys(map(id, kind.uses), name := _name(kind, taken))
+                taken.add(name)
+        root = _named(root, blocks)
+    places: dict[str, set[tuple[str | None, str]]] = {}
+    for block, place in _places(root, None, ""):
+        places.setdefault(block, set()).add(place)
+    around = {block: [outer for outer, _ in found if outer is not None] for block, found in places.items()}
+    # A block cannot hold itself, not even in a block that stands in another use of it.
+    endless = {
+        block for block, outer in around.items() if block in upstream(outer, lambda name: around[name])
+    }
+    once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
+    return _without(root, once | endless)
+
+
+def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
+    """The uses of blocks: each with the block around it, and its path there."""
+    for member in group.members:
+        if isinstance(member, Group):
+            path = f"{prefix}{member.name}"
+            if member.block is not None:
+                yield member.block, (outer, path)
+            yield from _places(member, *((outer, f"{path}/") if member.block is None else (member.block, "")))
+
+
+def _without(group: Group, blocks: set[str]) -> Group:
+    """Without those blocks, which are used in one place of one block only: they are part of it."""
+    members = tuple(
+        _without(member, blocks) if isinstance(member, Group) else member for member in group.members
+    )
+    return replace(group, members=members, block=None if group.block in blocks else group.block)
+
+
+def is_stage(group: Group) -> bool:
+    """Whether it holds a row of modules; without modules, only other groups that are not chains found by
+    their ops.
+    """
+    return (
+        group.stage
+        if group.module
+        else all(isinstance(member, Group) and not member.unit for member in group.members)
+    )
+
+
+def _follows(group: Group) -> bool:
+    """Whether it is only a norm and an activation."""
+    return all(
+        isinstance(member, Leaf) and layer_words.follows(member.node.op_name) for member in group.members
+    )
+
+
+def _groups(group: Group) -> Iterator[Group]:
+    for member in group.members:
+        if isinstance(member, Group):
+            yield member
+            yield from _groups(member)
+
+
+def _add(group: Group, kinds: list[_Kind]) -> None:
+    parts, stem = [_part(member) for member in group.members], _stem(group)
+    own = [isinstance(member, Leaf) and member.own for member in group.members]
+    within = {id(each) for each in _groups(group)}
+    flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)
+    for kind in kinds:
+        if kind.flow is not None or flow is not None:
+            fits = kind.flow == flow and kind.parts == parts
+        else:
+            wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, 0.5)
+            sized = least * len(kind.parts) <= len(parts) and wanted * len(parts) <= len(kind.parts)
+            fits = sized and _fits(group, parts, kind, wanted)
+        if fits and id(group) not in kind.within and within.isdisjoint(kind.known):
+            kind.add(group, parts, within)
+            return
+    if len(kinds) < _MOST_KINDS:
+        kinds.append(kind := _Kind([], flow))
+        kind.add(group, parts, within)
+
+
+def _fits(group: Group, parts: Sequence[Part], kind: _Kind, wanted: float) -> bool:
+    """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of
+    another's name.
+    """
+    places = {part: place for place, part in enumerate(kind.parts)}
+    order = [places[part] for part in parts if part in places]
+    names = {name for name, _ in kind.parts}
+    if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
+        names -= _held(group) | kind.members
+    rows = order == sorted(order) and len(order) >= wanted * len(parts)
+    return rows and all(part in places or part[0] not in names for part in parts)
+
+
+def _held(group: Group) -> set[str]:
+    return {member.name for member in group.members if isinstance(member, Group)}
+
+
+def _stem(group: Group) -> str:
+    return layer_words.numbered(group.name)[0]
+
+
+def _shortens(kind: _Kind) -> bool:
+    """Whether the block and a line for each use are shorter than all steps."""
+    steps = sum(len(group.members) for group in kind.uses)
+    return len(kind.uses) > 1 and steps > len(kind.uses) + len(kind.parts) + 3
+
+
+def merge(order: Iterable[T], into: list[T]) -> None:
+    """Inserts what `into` lacks of `order`, each behind the one before it."""
+    places = {part: place for place, part in enumerate(into, 1)}
+    place, behind = 0, dict[int, list[list[T]]]({0: [[]]})
+    for part in order:
+        if part in places:
+            place = places[part]
+            behind.setdefault(place, []).insert(0, [])
+        else:
+            behind[place][0].append(part)
+    into[:] = [
+        part
+        for place in range(len(into) + 1)
+        for part in (*into[place - 1 : place], *chain(*behind.get(place, ())))
+    ]
+
+
+def merged(orders: Sequence[Sequence[str]]) -> list[str]:
+    """One order that has each of `orders`.
+
+    Raises:
+        Unlike: there is none.
+    """
+    found = [*max(orders, key=lambda order: len(order))]
+    for order in orders:
+        merge(order, found)
+    if any(
+        [name for name in found if name in each] != list(order) for order in orders for each in [set(order)]
+    ):
+        raise Unlike
+    return found
+
+
+def _part(member: Leaf | Group) -> Part:
+    if isinstance(member, Group):
+        return member.name, member.block or member.name
+    return member.name, kind_of(member.node)
+
+
+def kind_of(node: Node) -> str:
+    """What a node is: ops that stand for each other in uses of one block are one kind."""
+    if isinstance(node.op, Conv):
+        return "depthwise" if node.op.groups > 1 else "conv"
+    return layer_words.short_word(node.op_name)
+
+
+def _flow(group: Group) -> object:
+    """What each member reads: names of earlier members; the group's own input has none."""
+    owners = {
+        node.path: member.name
+        for member in group.members
+        for node in ((member.node,) if isinstance(member, Leaf) else member.nodes())
+    }
+    found = []
+    for member in group.members:
+        nodes = (member.node,) if isinstance(member, Leaf) else tuple(member.nodes())
+        within = {node.path for node in nodes}
+        found.append(
+            tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within)
+        )
+    return tuple(found)
+
+
+def _name(kind: _Kind, taken: set[str]) -> str:
+    first = kind.uses[0]
+    if first.unit:
+        stem = "_".join(
+            leaf.node.op_name if leaf.name.startswith("act") else leaf.name
+            for leaf in first.members
+            if isinstance(leaf, Leaf)
+        )
+    else:
+        stem = (
+            max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem))
+            or "unit"
+        )
+    stem = stem.strip("_")
+    stem = f"{stem}_block" if stem in OPS else stem
+    name, letter = stem, "b"
+    while name in taken:
+        name, letter = f"{stem}_{letter}", chr(ord(letter) + 1)
+    return name
+
+
+def _named(group: Group, blocks: dict[int, str]) -> Group:
+    members = tuple(
+        _named(member, blocks) if isinstance(member, Group) else member for member in group.members
+    )
+    return replace(group, members=members, block=blocks.get(id(group), group.block))

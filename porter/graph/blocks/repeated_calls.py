@@ -1,0 +1,81 @@
+"""The names of layers that are called again: those of the first call, in a module of another name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from porter.graph.blocks import layer_words
+from porter.graph.graph import Graph, Node
+
+
+def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
+    """Layers' names by path, in which those of a module that is called again are the first call's, with the
+    number of the call at the outermost module, so that both calls are found as uses of one block:
+    `tower/conv/conv2d_2` is `tower_2/conv`.
+    """
+    calls = _calls(graph)
+    if not calls:
+        return dict(names)
+    parts = {path: re.split(r"(?<=[./])", name) for path, name in _without_ops(graph, names).items()}
+    around = len(layer_words.common(parts.values()))
+    found = {path: "".join(own) for path, own in parts.items()}
+    for path, (first, number) in calls.items():
+        own = parts.get(first, [])
+        if path in names and len(own) > around + 1:
+            module, end = own[around][:-1], own[around][-1]
+            found[path] = "".join([*own[:around], f"{module}_{number}{end}", *own[around + 1 :]])
+    return found if len({*found.values()}) == len(found) else dict(names)
+
+
+def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
+    """Names without the op where a module is one layer that is called several times: `tower/conv`, not
+    `tower/conv/conv2d`.
+    """
+    found = dict(names)
+    within = Counter(name[: place.start()] for name in names.values() for place in re.finditer("/|$", name))
+    for holder, calls in graph.calls.items():
+        module, _, _ = names.get(holder, "").rpartition("/")
+        own = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
+        if module and len(calls) > 1 and own == len(calls) == within[module]:
+            found[holder] = module
+    return found
+
+
+def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
+    """By path of each layer in a later call, the layer of the first call and the number of the call, from 2.
+    Layers without tensors belong to a call where they compute the same from its values.
+    """
+    numbers = {node.path: number for calls in graph.calls.values() for number, node in enumerate(calls, 1)}
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for source in node.inputs:
+            readers.setdefault(source, []).append(node)
+    found: dict[str, tuple[str, int]] = {}
+    taken: set[tuple[str, int]] = set()
+    for node in graph.nodes:
+        before = {source: found[source] for source in node.inputs if source in found}
+        if node.shares is not None:
+            found[node.path] = node.shares, numbers[node.path]
+        elif before and not node.op.tensors(1):
+            first, number = next(iter(before.values()))
+            alike = (
+                other
+                for other in readers.get(first, [])
+                if other.path not in found and (other.path, number) not in taken
+            )
+            twin = next((other.path for other in alike if _is_twin(node, other, before)), None)
+            if twin is not None:
+                found[node.path] = twin, number
+                taken.add((twin, number))
+    return found
+
+
+def _is_twin(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
+    """Whether a layer does to the values of a later call what another one does to those of the first."""
+    pairs = zip(node.inputs, other.inputs, strict=False)
+    alike = len(node.inputs) == len(other.inputs) and all(
+        before.get(mine, (its,))[0] == its for mine, its in pairs
+    )
+    return alike and node.op == other.op

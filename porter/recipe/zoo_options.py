@@ -1,0 +1,137 @@
+"""Options set with `--option`: checked by name and type, and put into a zoo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import isfinite
+
+from porter.base.errors import UsageError
+from porter.base.options import INPUT_SIZE, OPTION, Placeholder, written
+from porter.padding import KnownSize
+from porter.recipe.expansion import options_of
+from porter.recipe.expressions import Value
+from porter.recipe.recipe import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
+from porter.recipe.spelling import hint
+
+_SWITCH = {"true": True, "false": False}
+_KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Value]:
+    """`given` as values of the recipe's types. Texts are written as in a recipe: `false`, `1e-3`, `last_3x3`.
+
+    Raises:
+        UsageError: no such option, one that a caller cannot set, or a value of another type.
+    """
+    found = {}
+    for name, value in given.items():
+        if name not in recipe.options:
+            raise UsageError(
+                f"'{recipe.architecture}' has no option '{name}'",
+                where=OPTION,
+                next=hint(name, _settable(recipe.options)),
+            )
+        if name not in _settable(recipe.options):
+            reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
+            raise UsageError(f"'{name}' cannot be set: {reason}", where=OPTION, next="leave it out")
+        found[name] = _valued(recipe, name, value)
+    return found
+
+
+def with_options(member: Member, options: Mapping[str, Value]) -> Member:
+    """The variant with `options` from `choose_options`; they override the zoo's own and those of its older
+    generations.
+    """
+    if not options:
+        return member
+    own, zoo = options_of(member), member.zoo
+    changed = replace(
+        zoo,
+        options={**zoo.options, **options},
+        assumed={name: why for name, why in zoo.assumed.items() if name not in options},
+        chosen={
+            name: value
+            for name, value in options.items()
+            if value != own[name] and name not in TRAINING_OPTIONS
+        },
+        generations={
+            label: replace(
+                older, options={name: options.get(name, value) for name, value in older.options.items()}
+            )
+            for label, older in zoo.generations.items()
+        },
+    )
+    return member._replace(zoo=changed)
+
+
+def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
+    """One line for each of the expanded graph's `options` that a file of weights does not record: its value
+    and how to set it.
+    """
+    lines = []
+    for name, why in zoo.assumed.items():
+        if name != BUILT_SIZE:
+            value = options[name]
+            other = not value if isinstance(value, bool) else Placeholder("VALUE")
+            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {OPTION({name: other})}")
+    return tuple(lines)
+
+
+def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
+    """As `assumed_options`, for the input size (rows, columns) that the model was built for."""
+    why = zoo.assumed.get(BUILT_SIZE)
+    rows, columns = size
+    line = f"the model was built for {rows}x{columns}: {why}; if yours differs, add {INPUT_SIZE.placeholder}"
+    return () if why is None else (line,)
+
+
+def _settable(options: Mapping[str, Value]) -> list[str]:
+    return [
+        name for name, value in options.items() if name != "classes" and isinstance(value, str | int | float)
+    ]
+
+
+def _valued(recipe: Recipe, name: str, value: Value) -> Value:
+    default = recipe.options[name]
+    if isinstance(default, str):
+        words = list(dict.fromkeys(_words(recipe, name)))
+        if value not in words:
+            raise UsageError(
+                f"'{value}' is not a value of '{name}'",
+                where=OPTION,
+                next=hint(str(value), map(str, words)),
+            )
+        return value
+    kind = type(default)
+    read = (
+        _read(value, kind)
+        if isinstance(value, str)
+        else float(value)
+        if kind is float and type(value) is int
+        else value
+    )
+    if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
+        own = written(default)
+        raise UsageError(
+            f"'{name}' must be {_KINDS[kind]}, got '{value}'",
+            where=OPTION,
+            next=f"write it as the recipe does: {own}",
+        )
+    return read
+
+
+def _read(text: str, kind: type) -> Value:
+    try:
+        return _SWITCH.get(text) if kind is bool else int(text) if kind is int else float(text)
+    except ValueError:
+        return None
+
+
+def _words(recipe: Recipe, name: str) -> Iterator[Value]:
+    """The words that the recipe has for an option: its default, and each zoo's."""
+    yield recipe.options[name]
+    for zoo in recipe.zoos.values():
+        generations = [older.options for older in zoo.generations.values()]
+        variants = [override.options for override in zoo.overrides.values()]
+        yield from (table[name] for table in (zoo.options, *generations, *variants) if name in table)

@@ -1,0 +1,282 @@
+"""The sentences of a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from porter.base.errors import UsageError, some
+from porter.data.preprocess import Preprocess
+from porter.data.statements import ROUNDED
+from porter.evaluation.protocol import fitted
+from porter.graph import MaxPool, axes_text, further_text
+from porter.graph.record import from_record
+from porter.port import OWN_BUILD, Record
+from porter.recipe.published import is_non_commercial
+from porter.reporting.plots.node_distances import written
+from porter.reporting.records import Contents
+from porter.verification.results import VerdictRecord
+
+Standing = Literal["proved", "unproved", "differs"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A term and its text, which is `literal` if people copy it."""
+
+    term: str
+    text: str
+    literal: bool = False
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The verdict of a report, in a word and in a sentence."""
+
+    standing: Standing
+    word: str
+    sentence: str
+
+
+def conclude(contents: Contents) -> Conclusion:
+    """The verdict that follows from the comparison in port.json."""
+    record, verdict = contents.record, contents.comparison
+    if verdict is None:
+        return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
+    figures = _figures(verdict)
+    if not verdict.holds:
+        place = (
+            verdict.first_bad.path
+            if verdict.first_bad
+            else next((node.path for node in verdict.nodes if not node.ok), None)
+        )
+        first = "" if place is None else f" {place} is the first node that differs."
+        return Conclusion(
+            "differs",
+            "Differs",
+            f"The port does not compute the function of {verdict.reference}.{first} {figures}",
+        )
+    if record.quantize is not None:
+        sentence = (
+            "The weights are rounded to 8 bits; before, the port computed the function of "
+            f"{verdict.reference}. {figures}"
+        )
+        return Conclusion("unproved", "Not proved", sentence)
+    if verdict.unheld is not None and not record.proved:
+        sentence = f"The port agrees with {verdict.reference}, not held to {verdict.unheld}. {figures}"
+        return Conclusion("unproved", "Not proved", sentence)
+    if verdict.reference == OWN_BUILD or not record.proved:
+        return Conclusion(
+            "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"
+        )
+    first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
+    also = verdict.given is not None and verdict.given.reference != verdict.reference
+    functions = (
+        f"{verdict.reference} and as {verdict.given.reference}"
+        if verdict.given and also
+        else verdict.reference
+    )
+    return Conclusion(
+        "proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}"
+    )
+
+
+def _figures(verdict: VerdictRecord) -> str:
+    sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
+    top = f", argmax {verdict.argmax}" if verdict.argmax else ""
+    worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
+    nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
+    run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
+    held = "".join(f" {each[0].upper()}{each[1:]}." for each in verdict.held)
+    return (
+        f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}{run}: "
+        f"{len(verdict.nodes)} nodes, {nodes}; "
+        f"the logits at {written(verdict.logits.rel_l2)}{top}.{held}"
+    )
+
+
+def warn(contents: Contents) -> list[str]:
+    """Sentences that a reader has to know before using the port."""
+    record, verdict = contents.record, contents.comparison
+    sentences = []
+    if verdict is not None and verdict.given is not None:
+        sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
+    if verdict is not None:
+        sentences += [f"{reason[0].upper()}{reason[1:]}." for reason in verdict.not_run]
+        sentences += [
+            f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
+            f"{written(result.logits.rel_l2)}, and the source’s own rounding is "
+            f"{written(result.source_rounding)}."
+            for dtype, result in verdict.dtypes.items()
+            if result.rounds_from is not None
+        ]
+    if verdict is not None and (rounding := verdict.rounding or record.rounding) is not None:
+        sentences.append(f"{rounding[0].upper()}{rounding[1:]}.")
+    if record.input.size is not None:
+        sentences.append(
+            "The pads are right only at an input of {}×{}; the port refuses other sizes.".format(
+                *record.input.size
+            )
+        )
+    if record.padding == "trained":
+        sentences.append(
+            "The pads are those that the weights were trained with, not those that the zoo ships."
+        )
+    if verdict is not None and verdict.shipped is not None:
+        moved = verdict.shipped
+        sentences.append(
+            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} "
+            "(relative L2), "
+            f"and change the argmax on {moved.argmax_differ} of {moved.images} inputs."
+        )
+    zeros = _zeros_before_pools(record) if record.framework == "torch" else []
+    if zeros:
+        sentences.append(
+            f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a "
+            "model exported to ONNX. "
+            "model.py pads with -0.0, which it keeps; for onnxruntime, convert the source to onnx."
+        )
+    if record.twins and record.origin is None:
+        others = ", ".join(twin.name for twin in record.twins)
+        sentences.append(
+            f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors."
+        )
+    if record.background:
+        sentences.append("Row 0 of the logits is the background class, so every label is one row later.")
+    if is_non_commercial(record.licence):
+        sentences.append(f"The weights are licensed {record.licence}: not for commercial use.")
+    return sentences
+
+
+def _zeros_before_pools(record: Record) -> list[str]:
+    """The max pools before which the port has a layer of zeros that take part in the maximum."""
+    padded = {pad.site for pad in record.pads if pad.kind == "pad layer"}
+    nodes = from_record(record.graph).nodes
+    return [
+        node.path
+        for node in nodes
+        if node.path in padded and isinstance(node.op, MaxPool) and node.op.convention.fill == 0
+    ]
+
+
+def facts(record: Record) -> list[Fact]:
+    """The facts about the source and the port."""
+    rows, columns = record.input.native_size
+    at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
+    shape = (
+        f"N×{record.input.channels}×H×W"
+        if record.input.layout == "NCHW"
+        else f"N×H×W×{record.input.channels}"
+    )
+    graph = from_record(record.graph)
+    if graph.axes:
+        shape = axes_text(graph.axes).replace(" x ", "×")
+    shape += further_text(graph).replace(" x ", "×")
+    lists = record.tensors
+    counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
+    entries = [
+        *([Fact("Variant", f"{record.variant}, of {record.architecture}")] if record.variant else []),
+        Fact("From", record.zoo or "the file’s own graph and names, without a recipe"),
+        Fact("To", f"{record.framework}, stored as {record.dtype}"),
+        Fact("Weights file", f"{record.source.file}, {record.source.format}"),
+        Fact("Its sha256", record.source.sha256, literal=True),
+        *(Fact("Note", note) for note in record.source.notes),
+        Fact("Licence", record.licence or "unknown"),
+        *([Fact("Origin", record.origin.words)] if record.origin is not None else []),
+        *(
+            Fact("Twin", f"{twin.name} takes the same tensors: {'; '.join(twin.differs)}")
+            for twin in record.twins
+        ),
+        *(Fact("Assumed", line) for line in record.assumed),
+        *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
+        Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
+        Fact("Output", _output(record)),
+        Fact("Classes", _classes(record)),
+        Fact("Tensors", ", ".join(f"{len(names)} {what}" for what, names in counted.items() if names)),
+        Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
+    ]
+    if record.reference is not None:
+        what = (
+            "code of the user’s own, which was run"
+            if record.reference.maker
+            else "another file of the user’s"
+        )
+        entries.append(Fact("Reference given", f"{record.reference.file}, {what}"))
+        entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
+    if record.folded is not None:
+        entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
+    if record.stock_class is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
+        absorbed = (
+            f"; {len(record.absorbed)} biases absorbed into the means of the norms after them"
+            if record.absorbed
+            else ""
+        )
+        entries.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
+    return [
+        *entries,
+        Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())),
+    ]
+
+
+def _output(record: Record) -> str:
+    if not record.classes:
+        return "N×features" if record.variant else "what the file gives: features, maps or several of them"
+    shape = f"N×{record.classes} {record.output}"
+    return shape if record.activation is None else f"{shape}; the source’s {record.activation} is taken off"
+
+
+def _classes(record: Record) -> str:
+    if not record.classes:
+        return "none"
+    of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
+    return f"{record.classes}{of_file}, {record.labels or 'without a known label map'}"
+
+
+def steps(record: Record) -> list[str]:
+    """The steps from a photo to the port's input, as predict and eval follow them; as they are stated where
+    those refuse the port's size. None where nothing states them.
+    """
+    if record.preprocess is None:
+        return []
+    try:
+        return preprocessing(fitted(record.preprocess, record.input, ""))
+    except UsageError:
+        return preprocessing(record.preprocess)
+
+
+def preprocessing(protocol: Preprocess) -> list[str]:
+    """The steps from a photo to the model's input, in order."""
+    how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
+    steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
+    share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"
+    if share and protocol.resize != "square":
+        steps.append(f"Keep the central {share} of height and width.")
+    square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling
+    rounded = f", rounded {ROUNDED[protocol.crop_rounding]}" if protocol.crop_rounding else ""
+    kept = f"a square of {share} of the shorter side" if share else "the largest square"
+    whose = kernel.name.replace("'", "’")
+    resize = {
+        "none": f"Take photos of {square} pixels as they are.",
+        "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
+        "square": f"Keep {kept} at the centre{rounded}, and resize it to {square} pixels",
+        "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
+    }[protocol.resize]
+    steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")
+    if protocol.crop is not None:
+        steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre{rounded}.")
+    if protocol.channels == "bgr":
+        steps.append("Reverse the channels to blue, green, red.")
+    if protocol.divide != 1:
+        steps.append(f"Divide by {protocol.divide:g}.")
+    if protocol.mean != (0.0, 0.0, 0.0):
+        steps.append(f"Subtract {_triple(protocol.mean)}.")
+    if protocol.std != (1.0, 1.0, 1.0):
+        steps.append(f"Divide by {_triple(protocol.std)}.")
+    return steps
+
+
+def _triple(values: tuple[float, float, float]) -> str:
+    if len(set(values)) == 1:
+        return f"{values[0]:g}"
+    return f"{values[0]:g}, {values[1]:g} and {values[2]:g}, channel by channel"
