@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +35,14 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 }
 
 
+class _Step(NamedTuple):
+    """A sum, a product or the like of a value, which `is_first` or second, and a constant."""
+
+    kind: str
+    constant: Reference
+    is_first: bool
+
+
 def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
@@ -44,11 +54,11 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
         return of_values(walk, node, kind, sources)
     if len(sources) != 2:
         raise Unsupported(f"of {len(sources)} values, of which some are constants")
-    first = walk.is_value(sources[0])
-    live, other = sources if first else sources[::-1]
+    is_first = walk.is_value(sources[0])
+    live, other = sources if is_first else sources[::-1]
     if isinstance(other, View):
         raise Unsupported("of constants")
-    return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
+    return _by_constant(walk, node, walk.kept(_narrow(walk, live, other)), _Step(kind, other, is_first))
 
 
 def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
@@ -91,38 +101,43 @@ def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
     return before if fits else source
 
 
-def combine_constant(
-    walk: Walk, node: OperatorNode, kind: str, view: View, other: Reference, first: bool = True
-) -> View:
-    """As `combine`, of a value and a constant. `first` is the value's place."""
-    count = math.prod(walk.constant_shape(other) or ())
-    if not _fits(walk, view, other) or (view.value.is_array and count > 1):
-        return _by_array(walk, node, kind, view, other, first)
-    value = _with_tensor(walk, node, kind, view.value, other)
+def _by_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+    count = math.prod(walk.constant_shape(step.constant) or ())
+    if not _fits(walk, view, step.constant) or (view.value.is_array and count > 1):
+        return _by_array(walk, node, view, step)
+    value = _with_tensor(walk, node, step.kind, view.value, step.constant)
     if value is None and count > MOST_CONSTANTS:
-        return _by_array(walk, node, kind, view, other, first)
-    return walk.views.like(view, value or _with_constant(walk, node, kind, view.value, other, first))
+        return _by_array(walk, node, view, step)
+    return walk.views.like(view, value or _with_numbers(walk, node, view.value, step))
 
 
-def _by_array(walk: Walk, node: OperatorNode, kind: str, view: View, other: Reference, first: bool) -> View:
+def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     """A stored array with a number of its own in each place."""
-    numbers, origin = walk.constant_shape(other), walk.flow.origin(other)
-    if view.axes is not None and len(numbers or ()) > len(view.axes):
+    kind, constant, is_first = step
+    numbers = walk.constant_shape(constant) or ()
+    if view.axes is not None and len(numbers) > len(view.axes):
         raise Unsupported("by numbers of more axes than the value has")
-    along = bool(numbers) and walk.views.along_channels(view, numbers or ())
-    held = walk.flow.constants.declared(origin) if kind == "Add" and along else None
-    biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held))) if held else None
-    if biased is not None:
-        return walk.views.like(view, biased)
-    if not first and kind == "Sub":
-        kind, view = "Add", walk.views.like(view, walk.builder.negative(f"{node.name}:negative", view.value))
-    elif not first and kind == "Div":
+    if kind == "Add" and numbers and walk.views.along_channels(view, numbers):
+        biased = _biased(walk, node, view.value, constant)
+        if biased is not None:
+            return walk.views.like(view, biased)
+    if not is_first and kind == "Div":
         raise Unsupported("of something that is not one number per channel")
+    if not is_first and kind == "Sub":
+        negative = walk.builder.negative(f"{node.name}:negative", view.value)
+        kind, view = "Add", walk.views.like(view, negative)
     if view.value.is_map and walk.views.names(view) == walk.views.layout():
         # It has other sizes, if the array stretches it.
-        return walk.views.of(with_array(walk, node.name, kind, view.value, other))
+        return walk.views.of(with_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
-    return walk.views.led_like(array, with_array(walk, node.name, kind, array.value, other))
+    return walk.views.led_like(array, with_array(walk, node.name, kind, array.value, constant))
+
+
+def _biased(walk: Walk, node: OperatorNode, value: Value, constant: Reference) -> Value | None:
+    """The layer just before with a stored tensor as its bias; None where it takes none."""
+    origin = walk.flow.origin(constant)
+    shape = walk.flow.constants.declared(origin)
+    return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
 def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference) -> Value:
@@ -245,35 +260,43 @@ def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other:
     return None
 
 
-def _with_constant(
-    walk: Walk, node: OperatorNode, kind: str, value: Value, other: Reference, first: bool
-) -> Value:
-    """A constant on one side. `first` is the value's place."""
-    constant = walk.numbers(other)
-    numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
-    number = numbers.tolist()
-    if kind in ("Max", "Min") and len(number) == 1:
-        low, high = (number[0], math.inf) if kind == "Max" else (-math.inf, number[0])
-        return builder.clip(name, value, low, high)
-    if kind in ("Max", "Min") or (kind == "Div" and not first):
-        return builder.add(
-            name, _OF_VALUES[kind], builder.affine(f"{name}:constant", value, (0.0,), number), value
-        )
-    if kind == "Pow" and first and len(number) == 1:
-        return _power(builder, name, value, number[0])
-    if kind == "Pow" and len(number) == 1 and number[0] > 0:
-        return builder.chain(name, value, (ops.Affine((math.log(number[0]),), (0.0,)), ops.Exp()))
-    if kind == "Div" and not all(number):
-        raise Unsupported("by zero")
-    scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
-        "Add": ((1.0,), number),
-        "Sub": ((1.0,), (-numbers).tolist()) if first else ((-1.0,), number),
-        "Mul": (number, (0.0,)),
-        "Div": ([1 / each for each in number if each], (0.0,)),
-    }
-    if kind not in scales:
+def _with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
+    """A constant that is a number, or one for each channel."""
+    kind, constant, is_first = step
+    numbers = walk.numbers(constant).ravel().astype(np.float64)
+    if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
+        return _with_number(walk.builder, node.name, value, step, numbers.item())
+    if kind in ("Max", "Min") or (kind == "Div" and not is_first):
+        filled = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
+        return walk.builder.add(node.name, _OF_VALUES[kind], filled, value)
+    scale, offset = np.ones(1), np.zeros(1)
+    match kind:
+        case "Add":
+            offset = numbers
+        case "Sub" if is_first:
+            offset = -numbers
+        case "Sub":
+            scale, offset = -scale, numbers
+        case "Mul":
+            scale = numbers
+        case "Div" if all(numbers):
+            scale = 1 / numbers
+        case _:
+            raise Unsupported("by zero" if kind == "Div" else "of a value and a constant")
+    return walk.builder.affine(node.name, value, scale, offset)
+
+
+def _with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
+    """An extreme, or a power, of a value and one number."""
+    if step.kind == "Max":
+        return builder.clip(name, value, low=number)
+    if step.kind == "Min":
+        return builder.clip(name, value, high=number)
+    if step.is_first:
+        return _power(builder, name, value, number)
+    if number <= 0:
         raise Unsupported("of a value and a constant")
-    return builder.affine(name, value, *scales[kind])
+    return builder.chain(name, value, (ops.Affine((math.log(number),), (0.0,)), ops.Exp()))
 
 
 def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
@@ -321,24 +344,21 @@ def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: Reference) -> 
     return walk.views.led_like(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
 
-def batch_norm(
-    walk: Walk,
-    node: OperatorNode,
-    source: Source,
-    tensors: Mapping[str, Reference],
-    epsilon: float,
-    momentum: float = 0.0,
-) -> View:
-    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as
-    is an offset of 0.
+class Norm(NamedTuple):
+    """A norm, with its stored tensors by role, which say whether it has a scale and an offset."""
 
-    Args:
-        momentum: as in torch; 0 where the file does not state it.
+    op: ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
+    tensors: Mapping[str, Reference]
+
+
+def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: Norm) -> View:
+    """A norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
+    offset of 0.
     """
-    if (apart := _of_each_image(walk, walk.view(source), tensors)) is not None:
+    if (apart := _of_each_image(walk, walk.view(source), norm.tensors)) is not None:
         view, tensors = apart
     else:
-        view = walk.by_cell(source, walk.views.channels_place)
+        view, tensors = walk.by_cell(source, walk.views.channels_place), norm.tensors
         view = walk.on_map(f"{node.name}:cells", view)
     if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
@@ -348,9 +368,7 @@ def batch_norm(
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.held(name) == neutral):
             del names[role]
-    found = _each_cell(
-        walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names
-    )
+    found = _each_cell(walk, node, view, norm.op, names)
     return found if apart is None else found.reshaped(walk.view(source).known_sizes)
 
 
@@ -412,66 +430,48 @@ def response_norm(
 
 
 def norm_of_cells(
-    walk: Walk,
-    node: OperatorNode,
-    source: Source,
-    op: ops.LayerNorm | ops.RmsNorm,
-    tensors: Mapping[str, Reference],
-    places: Collection[int],
+    walk: Walk, node: OperatorNode, source: Source, norm: Norm, places: Collection[int]
 ) -> View:
-    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which others
-    become first.
+    """A norm over the last axes, whose tensors have these axes: over the channels, which others become
+    first.
     """
     view = walk.by_cell(source) if len(places) == 1 else None
     if view is None or not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
-        return _norm_of_axes(walk, node, source, op, tensors, places)
-    return _each_cell(walk, node, view, op, _vectors(walk, view, tensors))
+        return _norm_of_axes(walk, node, source, norm, places)
+    return _each_cell(walk, node, view, norm.op, _vectors(walk, view, norm.tensors))
 
 
 def _norm_of_axes(
-    walk: Walk,
-    node: OperatorNode,
-    source: Source,
-    op: ops.LayerNorm | ops.RmsNorm,
-    tensors: Mapping[str, Reference],
-    places: Collection[int],
+    walk: Walk, node: OperatorNode, source: Source, norm: Norm, places: Collection[int]
 ) -> View:
-    view, count = walk.view(source), len(places)
-    sizes, lead = view.sizes or (), (view.axes or ())[: len(view.axes or ()) - count]
-    if (
-        view.places(places) != {*range(len(lead), len(sizes))}
-        or not (lead or walk.views.whole)
-        or isinstance(width := product(sizes[len(lead) :]), Open)
-    ):
+    view = walk.view(source)
+    rank = len(view.axes or ()) - len(places)
+    lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
+    is_last = view.places(places) == {*range(rank, rank + len(sizes))} and (rank or walk.views.whole)
+    if not is_last or isinstance(width := product(sizes), Open):
         raise Unsupported("over other axes than known ones behind the batch")
-    stored = {role: walk.flow.tensor(each) for role, each in tensors.items()}
+    stored = {role: walk.flow.tensor(each) for role, each in norm.tensors.items()}
     held = {
-        role: Stored(each.name, "O" * count)
+        role: Stored(each.name, "O" * len(places))
         for role, each in stored.items()
-        if each is not None and each.shape == sizes[len(lead) :]
+        if each is not None and each.shape == sizes
     }
     if len(held) < len(stored):
         raise Unsupported("by tensors of other axes")
-    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*sizes[: len(lead)], width]))
-    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held))
-    return walk.views.as_held(f"{node.name}:map", normed.reshaped(sizes), view)
+    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*lead, width]))
+    normed = walk.views.like(
+        joined, walk.builder.add(node.name, _by_roles(norm.op, held), joined.value, tensors=held)
+    )
+    return walk.views.as_held(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
 
 
-def group_norm(
-    walk: Walk,
-    node: OperatorNode,
-    source: Source,
-    groups: int,
-    tensors: Mapping[str, Reference],
-    epsilon: float,
-) -> View:
-    """A norm over all cells of each group of channels, with stored vectors by role."""
+def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: Norm) -> View:
+    """A norm over all cells of each group of channels, by stored vectors."""
     view = walk.by_cell(source, walk.views.channels_place)
-    names = _vectors(walk, view, tensors)
+    names = _vectors(walk, view, norm.tensors)
     if not walk.views.of_each_image(view):
         raise Unsupported("over the batch")
-    op = ops.GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
-    return _each_cell(walk, node, view, op, names)
+    return _each_cell(walk, node, view, norm.op, names)
 
 
 def instance_norm(
@@ -492,9 +492,7 @@ def instance_norm(
         if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
-    return _each_cell(
-        walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names
-    )
+    return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon), names)
 
 
 def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[str, str]:
@@ -518,6 +516,18 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
-def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, tensors: Mapping[str, str]) -> View:
-    stored = {role: Stored(name) for role, name in tensors.items()}
-    return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
+    """An op by stored vectors."""
+    stored = {role: Stored(name) for role, name in names.items()}
+    return walk.views.like(
+        view, walk.builder.add(node.name, _by_roles(op, stored), view.value, tensors=stored)
+    )
+
+
+def _by_roles(op: Op, tensors: Collection[str]) -> Op:
+    """A norm with a scale and an offset if its tensors have them; another op as it is."""
+    if isinstance(op, ops.RmsNorm):
+        return replace(op, scale="gamma" in tensors)
+    if isinstance(op, ops.BatchNorm | ops.LayerNorm | ops.GroupNorm):
+        return replace(op, scale="gamma" in tensors, center="beta" in tensors)
+    return op

@@ -6,7 +6,7 @@ may stand behind it before the map is put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from porter.filegraph.axes import View
@@ -48,6 +48,7 @@ _OF_EACH_CELL = frozenset(
     }
 )
 """Kinds of ops that give the same whatever stands beside a cell."""
+_OF_OTHERS = "of other axes than rows and columns, or by numbers that the model computes as it runs"
 
 
 def nodes_read(node: N, kind: Callable[[N], str]) -> list[str]:
@@ -69,42 +70,44 @@ def by_inputs(walk: Walk, node: OperatorNode) -> Stated:
 
 def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = by_inputs) -> Read:
     """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
-    inside, ends, place = _until_together(walk, node)
+    inside, ends, axis = _until_together(walk, node)
     source: Source = node.source
     stated = [stated_by(walk, each) for each in (node, *ends)]
-    if place is not None:
-        source, stated = walk.view(source).with_axes([place]), [_of_map(*each, place) for each in stated]
+    if axis is not None:
+        source, stated = walk.view(source).with_axes([axis]), [_of_map(*each, axis) for each in stated]
     value, sizes = walk.value(source), source.sizes if isinstance(source, View) else walk.sizes(source)
-    (block, pads), *others = stated
-    crops = others[0][1]
-    if (
-        block is None
-        or pads is None
-        or sizes is None
-        or not value.is_map
-        or len(block) != 2
-        or len(pads) != 4
-    ):
-        raise Unsupported(
-            "of other axes than rows and columns, or by numbers that the model computes as it runs"
-        )
-    if crops is None or any(each != (block, crops) for each in others):
-        raise Unsupported(
-            f"whose {ends[0].op} is by another block, or by numbers that the model computes as it runs"
-        )
-    for axis, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
-        around, cut = pads[2 * axis : 2 * axis + 2], crops[2 * axis : 2 * axis + 2]
-        if not any(isinstance(pad, Open) for pad in around) and not divides(step, size + sum(around)):
+    if sizes is None or not value.is_map:
+        raise Unsupported(_OF_OTHERS)
+    block, pads, crops = _numbers(stated, ends[0].op)
+    for index, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
+        around, cut = pads[2 * index : 2 * index + 2], crops[2 * index : 2 * index + 2]
+        if not _has_open(around) and not divides(step, size + sum(around)):
             raise Unsupported(
                 "by a block of which the padded map has no whole number, at some size of the image"
             )
         # Numbers for the cells of an image would then fit those of the map.
-        if not any(isinstance(crop, Open) for crop in cut) and sum(cut) >= step:
+        if not _has_open(cut) and sum(cut) >= step:
             raise Unsupported(f"before a {ends[0].op} that crops a whole block or more")
     top, bottom, left, right = known(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return apart if place is None else walk.views.of(apart).without([place])
+    return apart if axis is None else walk.views.of(apart).without([axis])
+
+
+def _numbers(stated: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
+    """The block and the pads of the first node, and the crops of the others, whose op is `end`."""
+    (block, pads), (_, crops) = stated[:2]
+    if block is None or pads is None or len(block) != 2 or len(pads) != 4:
+        raise Unsupported(_OF_OTHERS)
+    if crops is None or any(each != (block, crops) for each in stated[1:]):
+        raise Unsupported(
+            f"whose {end} is by another block, or by numbers that the model computes as it runs"
+        )
+    return block, pads, crops
+
+
+def _has_open(sizes: Iterable[Dim]) -> bool:
+    return any(isinstance(size, Open) for size in sizes)
 
 
 def put_together(walk: Walk, node: OperatorNode) -> Read:
@@ -114,22 +117,22 @@ def put_together(walk: Walk, node: OperatorNode) -> Read:
     return walk.view(node.source)
 
 
-def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stated:
-    """The numbers of a row of cells as those of a map, which has another axis of one cell at a place."""
+def _of_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> Stated:
+    """The numbers of a row of cells as those of a map, which has another axis of one cell here."""
     if block is None or pads is None:
         return None, None
-    return ([1, *block], [0, 0, *pads]) if place == 1 else ([*block, 1], [*pads, 0, 0])
+    return ([1, *block], [0, 0, *pads]) if axis == 1 else ([*block, 1], [*pads, 0, 0])
 
 
 def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
-    """The nodes that compute with the map that a node takes apart, those that put it together, and where an
-    ExpandDims makes the map of a row of cells; None where none does.
+    """The nodes that compute with the map that a node takes apart, those that put it together, and the axis
+    that an ExpandDims adds to a row of cells; None where none does.
 
     Raises:
         Unsupported: they are something else than a window and ops of each cell behind it.
     """
     inside, ends, waiting = dict[str, N](), list[N](), [*walk.flow.readers.get(node.name, ())]
-    taken, places = {node.name}, set[float | None]()
+    taken, added = {node.name}, set[float | None]()
     while waiting:
         each = waiting.pop()
         kind, first = walk.flow.kind(each), any(source in taken for source, _ in each.inputs)
@@ -138,19 +141,29 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
             continue
         if first and kind == "ExpandDims":
             taken.add(each.name)
-            places.add(walk.flow.number(each.inputs[1]))
+            added.add(walk.flow.number(each.inputs[1]))
         elif kind not in (_WINDOWS if first else _OF_EACH_CELL):
             raise Unsupported(f"before {each.op}")
         waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
         inside[each.name] = each
-    beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {
-        (node.name, 0)
-    }
-    if any(map(walk.is_live, beside)):
-        raise Unsupported("before an op of several values")
+    _expect_one_value(walk, node, inside)
     if not ends:
         raise Unsupported(f"without a {_TOGETHER[0]}")
-    place = next(iter(places), None)
-    if places and (len(places) > 1 or place not in (1, 2, -2, -3)):
+    return inside, ends, _added_axis(added)
+
+
+def _expect_one_value(walk: NodeWalk[N], node: N, inside: Mapping[str, N]) -> None:
+    """Expects that nodes read no other value than a node's and each other's."""
+    sources = {source for each in inside.values() for source in each.inputs} - {(node.name, 0)}
+    if any(walk.is_live(source) for source in sources if source[0] not in inside):
+        raise Unsupported("before an op of several values")
+
+
+def _added_axis(added: Collection[float | None]) -> int | None:
+    """The rows or the columns of a map, if all that is added is one of them."""
+    if not added:
+        return None
+    axis = next(iter(added)) if len(added) == 1 else None
+    if axis not in (1, 2, -2, -3):
         raise Unsupported("of other axes than rows and columns")
-    return inside, ends, None if place is None else int(place) % 4
+    return int(axis) % 4

@@ -27,12 +27,14 @@ class _Heads:
         source: the value that it is a part of.
         first: where its channels, one head after the other, begin in that value's.
         width: how many they are.
+        whole: how many channels that value has.
         factor: by which they are multiplied.
     """
 
     source: str
     first: int
     width: int
+    whole: int
     factor: float
 
 
@@ -69,56 +71,61 @@ def _attention(
     is none.
     """
     mixed = _before(node, known, MatMul)
-    shares = mixed and _before(mixed, known, Softmax)
-    numbers = _numbers(shapes.get(mixed.name)) if mixed is not None else None
-    if mixed is None or shares is None or mixed.op != MatMul() or numbers is None or numbers.ndim < 3:
+    if mixed is None or mixed.op != MatMul():
         return ()
-    *outer, heads, tokens, width = numbers.shape
-    joined = _moved(node.op, numbers)
-    if joined is None or not np.array_equal(
-        joined, numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
-    ):
+    shares, numbers = _before(mixed, known, Softmax), _numbers(shapes.get(mixed.name))
+    if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
-    factor, products = 1.0, known.get(shares.inputs[0])
-    while products is not None and (scale := _scale(products.op)) is not None:
-        factor, products = factor * scale, known.get(products.inputs[0])
+    products, factor = _unscaled(known.get(shares.inputs[0]), known)
     if products is None or not isinstance(products.op, MatMul):
         return ()
     turned = (False, not products.op.transpose, False)
     operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
     found = [part for name, turn in operands if (part := _heads(name, turn, known, shapes)) is not None]
-    if len(found) < 3 or found[2].factor != 1 or found[0].width % heads:
+    count = numbers.shape[-3]
+    if len(found) < 3 or found[2].factor != 1 or found[0].width % count:
         return ()
-    op = Attention(heads, factor * found[0].factor * found[1].factor)
+    op = Attention(count, factor * found[0].factor * found[1].factor)
     return _with_sources(replace(node, op=op), found, shapes)
+
+
+def _joins_heads(op: object, numbers: Array) -> bool:
+    """Whether an op puts heads, which are the third last axis, beside each other as channels."""
+    *outer, heads, tokens, width = numbers.shape
+    joined = _moved(op, numbers)
+    wanted = numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
+    return joined is not None and np.array_equal(joined, wanted)
+
+
+def _unscaled(node: FileNode | None, known: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
+    """What a node is by factors, and their product."""
+    factor = 1.0
+    while node is not None and (scale := _scale(node.op)) is not None:
+        factor, node = factor * scale, known.get(node.inputs[0])
+    return node, factor
 
 
 def _with_sources(
     node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
     """An attention after what gives its operands: their channels side by side, or each apart."""
-    steps: dict[str, FileNode] = {}
-
-    def add(name: str, op: Op, source: str) -> str:
-        steps[name] = FileNode(name, op, (source,))
-        return name
-
-    maps = [each.source for each in heads if is_map(shapes[each.source])]
+    maps = dict.fromkeys(each.source for each in heads if is_map(shapes[each.source]))
     lists = {
-        source: add(f"{node.name}:tokens{place or ''}", _TOKENS, source)
-        for place, source in enumerate(dict.fromkeys(maps))
+        source: FileNode(f"{node.name}:tokens{index or ''}", _TOKENS, (source,))
+        for index, source in enumerate(maps)
     }
-    sources = [lists.get(each.source, each.source) for each in heads]
-    channels = [shapes[each.source][0 if is_map(shapes[each.source]) else -1] or 0 for each in heads]
-    beside = [each.first for each in heads] == [heads[0].width * place for place in range(3)]
-    if len({*sources}) == 1 and beside and channels[0] == 3 * heads[0].width:
-        return *steps.values(), replace(node, inputs=(sources[0],))
-    for place, (each, width) in enumerate(zip(heads, channels, strict=True)):
-        if width != each.width:
-            axis = 1 if is_map(shapes[each.source]) else len(shapes[each.source]) - 1
-            cut = CropAxis(axis, each.first, width - each.first - each.width)
-            sources[place] = add(f"{node.name}:{('query', 'key', 'value')[place]}", cut, sources[place])
-    return *steps.values(), replace(node, inputs=tuple(sources))
+    sources = [lists[each.source].name if each.source in lists else each.source for each in heads]
+    beside = [each.first for each in heads] == [heads[0].width * index for index in range(3)]
+    if len({*sources}) == 1 and beside and heads[0].whole == 3 * heads[0].width:
+        return *lists.values(), replace(node, inputs=(sources[0],))
+    cuts = list[FileNode]()
+    for index, each in enumerate(heads):
+        if each.whole != each.width:
+            axis = 1 if each.source in lists else len(shapes[each.source]) - 1
+            op = CropAxis(axis, each.first, each.whole - each.first - each.width)
+            cuts.append(FileNode(f"{node.name}:{('query', 'key', 'value')[index]}", op, (sources[index],)))
+            sources[index] = cuts[-1].name
+    return *lists.values(), *cuts, replace(node, inputs=tuple(sources))
 
 
 def _heads(
@@ -142,15 +149,23 @@ def _heads(
         return None
     places = places.swapaxes(-1, -2) if turned else places
     tokens = _moved(_TOKENS, numbers) if is_map(shapes[name]) else numbers
-    *outer, heads, count, channels = places.shape
-    if tokens is None or tokens.shape[:-1] != (*outer, count):
+    if tokens is None or (first := _first_channel(tokens, places)) is None:
         return None
-    first = int(np.flatnonzero(tokens.reshape(-1, tokens.shape[-1]) == places.flat[0])[0]) % tokens.shape[-1]
-    own = tokens[..., first : first + heads * channels]
-    fits = own.shape[-1] == heads * channels and np.array_equal(
-        own.reshape(*outer, count, heads, channels).swapaxes(-3, -2), places
+    return _Heads(name, first, places.shape[-3] * places.shape[-1], tokens.shape[-1], factor)
+
+
+def _first_channel(tokens: Array, heads: Array) -> int | None:
+    """The first of the channels of tokens that heads are side by side; None if they are none."""
+    *outer, count, rows, channels = heads.shape
+    if tokens.shape[:-1] != (*outer, rows):
+        return None
+    width = tokens.shape[-1]
+    first = int(np.flatnonzero(tokens.reshape(-1, width) == heads.flat[0])[0]) % width
+    own = tokens[..., first : first + count * channels]
+    fits = own.shape[-1] == count * channels and np.array_equal(
+        own.reshape(*outer, rows, count, channels).swapaxes(-3, -2), heads
     )
-    return _Heads(name, first, heads * channels, factor) if fits else None
+    return first if fits else None
 
 
 def _before(node: FileNode, known: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:

@@ -17,7 +17,6 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dims import (
     ONLY,
     Dim,
-    Open,
     Undecided,
     divides,
     exactly,
@@ -275,29 +274,26 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
     for size in sizes:
         taken, missing = [], size
         while missing != 1 and left:
-            piece = left.pop()
             if isinstance(missing, int) and missing < 1:
                 return None
-            if (
-                isinstance(missing, int)
-                and isinstance(piece.size, int)
-                and missing % piece.size
-                and not piece.size % missing
-            ):
-                inner = piece.size // missing
-                left.append(Piece(piece.axis, inner, piece.stride))
-                piece = Piece(piece.axis, missing, piece.stride * inner)
-            elif isinstance(missing, Open) and (inner := ratio(piece.size, missing) or 1) > 1:
-                left.append(Piece(piece.axis, inner, piece.stride))
-                piece = Piece(piece.axis, missing, piece.stride * inner)
-            if not divides(piece.size, missing):
+            outer, *inner = _halved(left.pop(), missing)
+            left += inner
+            if not divides(outer.size, missing):
                 return None
-            taken.append(piece)
-            missing = missing // piece.size
+            taken.append(outer)
+            missing = missing // outer.size
         if missing != 1:
             return None
         found.append(tuple(taken))
     return None if left else joined(found)
+
+
+def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
+    """A piece as one of this size and what is inside that; alone where it is not several times as large."""
+    inner = ratio(piece.size, size) or 1
+    if inner <= 1:
+        return [piece]
+    return Piece(piece.axis, size, piece.stride * inner), Piece(piece.axis, inner, piece.stride)
 
 
 def joined(axes: Iterable[Iterable[Piece]]) -> Axes:

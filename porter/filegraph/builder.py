@@ -153,23 +153,19 @@ class Builder:
             except GraphError as error:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
         name = self._names.take(name)
-        self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
+        node = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
+        self.nodes[name] = node
         if shape is not None:
             self.shapes[name] = shape
-        of_truths = isinstance(op, ops.Multiply | ops.Maximum | ops.Affine) and self.truths.issuperset(
-            value.node for value in values
-        )
-        if isinstance(op, ops.Step) or of_truths:
+        if self._is_truth(node):
             self.truths.add(name)
-        found = Value(name, shape)
-        if isinstance(op, ops.Relu | ops.Relu6 | ops.Clip):
-            low, high = (
-                (op.low, op.high)
-                if isinstance(op, ops.Clip)
-                else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)
-            )
-            return replace(found, clipped=Clipped(values[0], low, high))
-        return found
+        bounds = _bounds(op)
+        return Value(name, shape, clipped=None if bounds is None else Clipped(values[0], *bounds))
+
+    def _is_truth(self, node: FileNode) -> bool:
+        """Whether a node says whether something holds."""
+        keeps = isinstance(node.op, ops.Multiply | ops.Maximum | ops.Affine)
+        return isinstance(node.op, ops.Step) or (keeps and self.truths.issuperset(node.inputs))
 
     def foreign(
         self,
@@ -434,25 +430,20 @@ class Builder:
         """A part of a value, as Python's slices take it; None where it depends on a size that is unknown, or
         turns another axis around than the channels of a map.
         """
-        every, shape = range(value.channels or 0), value.shape or ()
+        shape = value.shape or ()
         cells = range(len(shape)) if value.is_array else range(1, len(shape))
         ends = {axis: _ends(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
         known = {axis: each for axis, each in ends.items() if each is not None}
         if value.shape is None or len(known) < len(ends):
             return None
+        cuts: list[Op]
         if value.is_array:
-            return self.chain(
-                name, value, [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)]
-            )
-        channels = every[slices.get(0, slice(None))]
-        cuts: list[Op] = (
-            [ops.SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
-        )
-        if value.is_map:
-            down, across = (known[axis] for axis in CELLS)
-            pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
-            cuts += [ops.CropMap(pads)] if any(pads) else []
-            cuts += [ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
+            cuts = [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)]
+        else:
+            every = range(value.channels or 0)
+            channels = every[slices.get(0, slice(None))]
+            parts = ops.SliceChannels(channels.start, channels.stop, channels.step)
+            cuts = [*([] if channels == every else [parts]), *_cuts_of_map(*known.values())]
         return self.chain(name, value, cuts)
 
     def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
@@ -532,6 +523,30 @@ def _under(kind: SiteKind, value: Value, window: Window, convention: Convention)
 def _sum(one: Pads, other: Pads) -> Pads:
     top, bottom, left, right = (a + b for a, b in zip(one, other, strict=True))
     return top, bottom, left, right
+
+
+def _bounds(op: Op | Foreign) -> tuple[float, float] | None:
+    """Below and above which an op that only clips gives nothing."""
+    match op:
+        case ops.Clip(low, high):
+            return low, high
+        case ops.Relu():
+            return 0.0, math.inf
+        case ops.Relu6():
+            return 0.0, 6.0
+    return None
+
+
+def _cuts_of_map(*ends: tuple[int, int, int]) -> list[Op]:
+    """Ops that leave so many rows and columns away before and behind, and take them by a step; none of
+    features.
+    """
+    if not ends:
+        return []
+    down, across = ends
+    pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
+    cuts: list[Op] = [ops.CropMap(pads)] if any(pads) else []
+    return cuts + ([ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else [])
 
 
 def _ends(part: slice, size: int | None) -> tuple[int, int, int] | None:

@@ -289,35 +289,43 @@ class Dataflow(Generic[N]):
         """A value computed from stored tensors of any size; None where numpy cannot compute it."""
         if end in self.computed:
             return self.computed[end]
-
-        def inputs(name: str) -> Sequence[Reference]:
-            if self.constants.declared(name) is not None:
-                return ()
-            if name not in self.nodes:
-                raise ValueError(f"it lacks the tensor '{name:.60}'")
-            return self.nodes[name].inputs
-
-        order = in_order([end[0]], lambda name: [source for source, _ in inputs(name)])
+        order = in_order([end[0]], lambda name: [source for source, _ in self._operands_of(name)])
         self.steps += len(order)
-        last = {source: name for name in order for source in inputs(name)}
         before = {*self.computed}
         try:
-            for name in order:
-                if self.constants.declared(name) is not None or (name, 0) in self.computed:
-                    continue
-                shapes = [self.shape(source) for source in inputs(name)]
-                most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
-                found = None if None in shapes else self._results(self.nodes[name], most)
-                if not found:
-                    return None
-                self.computed |= found
-                for source in inputs(name):
-                    if last[source] == name and source not in before:
-                        self.computed.pop(source, None)
-            return self.computed.get(end)
+            return self.computed.get(end) if self._run(order, before) else None
         finally:
             for source in self.computed.keys() - before:
                 del self.computed[source]
+
+    def _operands_of(self, name: str) -> Sequence[Reference]:
+        """What a node reads; nothing for a stored tensor."""
+        if self.constants.declared(name) is not None:
+            return ()
+        if name not in self.nodes:
+            raise ValueError(f"it lacks the tensor '{name:.60}'")
+        return self.nodes[name].inputs
+
+    def _run(self, order: Sequence[str], needed: Collection[Reference]) -> bool:
+        """Computes nodes, each after what it reads; whether numpy can compute them all.
+
+        What none of the others reads is dropped on the way, unless it is `needed`.
+        """
+        last = {source: name for name in order for source in self._operands_of(name)}
+        for name in order:
+            if self.constants.declared(name) is not None or (name, 0) in self.computed:
+                continue
+            sources = self._operands_of(name)
+            shapes = [self.shape(source) for source in sources]
+            most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
+            found = None if None in shapes else self._results(self.nodes[name], most)
+            if not found:
+                return False
+            self.computed |= found
+            for source in sources:
+                if last[source] == name and source not in needed:
+                    self.computed.pop(source, None)
+        return True
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
         """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot
@@ -385,14 +393,7 @@ class Dataflow(Generic[N]):
 
     def _matches(self, source: Operand, pattern: Pattern, found: Found) -> Iterator[Found]:
         if isinstance(pattern, float | int):
-            number = self.number(source)
-            if number is not None and np.float32(number) == np.float32(pattern):
-                exact = (
-                    {self.origin(source): float(pattern)}
-                    if number != pattern and not isinstance(source, float)
-                    else {}
-                )
-                yield {**found, "exact": {**found.get("exact", {}), **exact}}
+            yield from self._match_number(source, pattern, found)
         elif isinstance(pattern, str):
             bound = self._bound(source, pattern)
             if bound is not None and found.get(pattern, bound) == bound:
@@ -406,6 +407,16 @@ class Dataflow(Generic[N]):
             orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
             for each in orders:
                 yield from self._all_match(each, parts, found)
+
+    def _match_number(self, source: Operand, wanted: float, found: Found) -> Iterator[Found]:
+        """A number that is the same in float32."""
+        number = self.number(source)
+        if number is None or np.float32(number) != np.float32(wanted):
+            return
+        exact = {}
+        if number != wanted and not isinstance(source, float):
+            exact[self.origin(source)] = float(wanted)
+        yield {**found, "exact": {**found.get("exact", {}), **exact}}
 
     def _all_match(self, operands: Sequence[Operand], parts: list[Pattern], found: Found) -> Iterator[Found]:
         if not parts:

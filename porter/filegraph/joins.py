@@ -137,18 +137,19 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], place
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
-    values = [number for number, source in enumerate(sources) if walk.is_value(source)]
-    if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
+    live = [index for index, source in enumerate(sources) if walk.is_value(source)]
+    if not live or len(live) <= live[-1] - live[0]:
         return None
-    ends = sources[: values[0]], sources[values[-1] + 1 :]
-    stated = [[each for source in end if (each := walk.filling(source, place)) is not None] for end in ends]
-    fills = {number for each in stated for _, number in each}
-    if any(len(each) < len(end) for each, end in zip(stated, ends, strict=True)) or len(fills) != 1:
+    before, inner, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
+    fillings = [walk.filling(source, place) for source in (*before, *behind)]
+    stated = [each for each in fillings if each is not None]
+    fills = {fill for _, fill in stated}
+    if len(stated) < len(fillings) or len(fills) != 1:
         return None
-    inner = sources[values[0] : values[-1] + 1]
     found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
-    first, last = (sum(known([size for size, _ in each])) for each in stated)
-    return _padded(walk, node, walk.given(found), {place: (first, last)}, fills.pop())
+    sizes = known([size for size, _ in stated])
+    ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
+    return _padded(walk, node, walk.given(found), {place: ends}, fills.pop())
 
 
 def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> Repeated | None:
@@ -193,26 +194,31 @@ def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
 
 def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
-    live = [at for at, source in enumerate(sources) if walk.is_value(source)]
-    view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
-    stored = [None if at in live else _whole(walk, source) for at, source in enumerate(sources)]
-    held = [each for each in stored if each is not None]
-    if len(held) + len(live) < len(sources):
-        raise Unsupported("with a constant that is computed, or repeated along axes of open size")
-    if not held:
+    live = [index for index, source in enumerate(sources) if walk.is_value(source)]
+    view = _joined(walk, node, [walk.array(sources[index]) for index in live], place)
+    before = _all_whole(walk, sources[: live[0]])
+    behind = _all_whole(walk, sources[live[-1] + 1 :])
+    if not before and not behind:
         return view
-    sizes, shape, rank = [*held[0].shape], view.value.shape or (), len(view.known_axes)
-    if None in shape or len(sizes) != rank or sizes[: 1 - walk.views.whole] not in ([], [1]):
+    sizes, shape = [*(before + behind)[0].shape], view.value.shape or ()
+    first = 0 if walk.views.whole else 1
+    if None in shape or len(sizes) != len(view.known_axes) or set(sizes[:first]) - {1}:
         raise Unsupported("with a constant of other axes")
     sizes[place] = view.size(place)
-    parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
-    numbers = np.concatenate([each for each in parts if each is not None], place)
-    before = sum(each.shape[place] for each in held[: live[0]])
-    after = numbers.shape[place] - before - sizes[place]
-    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (before, after)})
+    numbers = np.concatenate([*before, np.zeros(sizes), *behind], place)
+    ends = [sum(each.shape[place] for each in end) for end in (before, behind)]
+    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (ends[0], ends[1])})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
-    tensor = replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
+    tensor = replace(tensor, shape=numbers.shape[first:])
     return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
+
+
+def _all_whole(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
+    """Constants as `_whole`."""
+    found = [each for source in sources if (each := _whole(walk, source)) is not None]
+    if len(found) < len(sources):
+        raise Unsupported("with a constant that is computed, or repeated along axes of open size")
+    return found
 
 
 def _whole(walk: Walk, source: Source) -> Numbers | None:

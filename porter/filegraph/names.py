@@ -70,18 +70,8 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     A node without tensors, or with a scope that others or an input share, has its name in `titles`, or keeps
     its own.
     """
-    titles = titles or {}
     inputs = {INPUT, *(each.path for each in graph.further_inputs)}
-    found = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
-    scopes = {name: "" if scope in inputs else scope for name, scope in found.items()}
-    counts = Counter(scopes.values())
-    names = {name: name for name in inputs}
-    free = Names(inputs | {scope for scope in counts if scope and counts[scope] == 1})
-    uses = Counter[str]()
-    for node in graph.nodes:
-        scope, title = scopes[node.name], titles.get(node.name, node.name)
-        uses[title] += 1
-        names[node.name] = scope if scope and counts[scope] == 1 else free.take(title, uses[title])
+    names = _new_names(graph, inputs, titles or {})
     nodes = (
         replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs))
         for node in graph.nodes
@@ -94,6 +84,20 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
         given={tap: names[name] for tap, name in graph.given.items()},
         left_out=left_out,
     )
+
+
+def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, str]) -> dict[str, str]:
+    scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
+    counts = Counter(scopes.values())
+    own = {scope for scope, count in counts.items() if scope and count == 1 and scope not in inputs}
+    free = Names({*inputs, *own})
+    names = {name: name for name in inputs}
+    uses = Counter[str]()
+    for name, scope in scopes.items():
+        title = titles.get(name, name)
+        uses[title] += 1
+        names[name] = scope if scope in own else free.take(title, uses[title])
+    return names
 
 
 def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:

@@ -27,31 +27,51 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
     without cells only the sizes are known.
     """
-    blank = None if isinstance(source, View) else walk.blank.get(source)
-    sizes = [*(blank or walk.view(source).sizes or ())]
-    parts, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
-    for place, part in parts.items():
-        if sizes and isinstance(part, slice):
-            size = sizes[place_of(place, len(sizes))]
-            try:
-                parts[place] = _slice(part, size)
-            except Undecided:
-                if blank is not None:
-                    raise
-                opened[place] = _open_ends(part, size)
+    zeros = None if isinstance(source, View) else walk.blank.get(source)
+    sizes = zeros or walk.view(source).sizes or ()
+    known, opened = _by_known_numbers(parts, sizes)
+    if opened and zeros is not None:
+        raise Undecided
     if opened:
         view = as_large(walk, node, walk.kept(source), opened)
-        rest = {place: part for place, part in parts.items() if place not in opened}
-        return cut(walk, node, view, rest) if rest else view
-    for place, part in parts.items():
-        if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
-            sizes[place] = len(range(size)[part])
-    if 0 in sizes:
-        return Zeros(tuple(sizes), "that leaves nothing")
-    if blank is not None:
-        gone = {place_of(place, len(sizes)) for place, part in parts.items() if isinstance(part, int)}
-        return Zeros(tuple(size for place, size in enumerate(sizes) if place not in gone))
-    return _part(walk, node, source, parts)
+        return cut(walk, node, view, known) if known else view
+    left = _sizes_of_parts(known, sizes)
+    if 0 in left:
+        return Zeros(left, "that leaves nothing")
+    if zeros is not None:
+        gone = {place_of(axis, len(sizes)) for axis, part in known.items() if isinstance(part, int)}
+        return Zeros(tuple(size for axis, size in enumerate(left) if axis not in gone))
+    return _part(walk, node, source, known)
+
+
+def _sizes_of_parts(parts: Mapping[int, slice | int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The sizes of axes of which these are parts; those that are open stay."""
+    left = [*sizes]
+    for axis, part in parts.items():
+        if sizes and isinstance(part, slice) and isinstance(size := sizes[axis], int):
+            left[axis] = len(range(size)[part])
+    return tuple(left)
+
+
+def _by_known_numbers(
+    parts: Mapping[int, slice | int], sizes: Sequence[Dim]
+) -> tuple[dict[int, slice | int], dict[int, tuple[Dim, Dim]]]:
+    """Parts of axes by known numbers, and the ends of those that depend on the input's size: how many cells
+    more they have before and behind.
+
+    Args:
+        sizes: of all axes; none if they are unknown, and then the parts are as they are.
+    """
+    known, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
+    for axis, part in parts.items():
+        if sizes and isinstance(part, slice):
+            size = sizes[place_of(axis, len(sizes))]
+            try:
+                known[axis] = _slice(part, size)
+            except Undecided:
+                opened[axis] = _open_ends(part, size)
+                del known[axis]
+    return known, opened
 
 
 def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
@@ -127,21 +147,21 @@ def _slice(part: slice, size: Dim) -> slice:
     end.
     """
     if isinstance(size, int):
-        whole = slice(
-            *(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step))
-        )
-        cells = range(size)[whole]
-        return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
-    start, stop = (
-        None if end is None else end - size if isinstance(end, Open) else end
-        for end in (part.start, part.stop)
-    )
+        return _slice_of_known(part, size)
+    start, stop = (end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
     (first,) = known([start or 0])
     if first >= 0 and isinstance(part.start, Open):
         raise Undecided
     if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
         stop = min(*known([stop or 0]), 0) or None
     return slice(start, stop, part.step)
+
+
+def _slice_of_known(part: slice, size: int) -> slice:
+    ends = (None if end is None else known([end])[0] for end in (part.start, part.stop, part.step))
+    whole = slice(*ends)
+    cells = range(size)[whole]
+    return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
 
 
 def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:

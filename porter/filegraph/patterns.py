@@ -44,11 +44,16 @@ class Fused:
     op: Callable[[Found], Op | None]
 
 
+Spellings = tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]
+"""An op by the captures, and the patterns of it."""
+
+
 @cache
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
     """All layers, by the kind of their last op."""
+    activations = (*_gates(), *_hard_gates(), *_lines(), *_exponentials())
     found = defaultdict(list)
-    for layer in (*_norms(), *_activations()):
+    for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):
         found[str(layer.pattern[0])].append(layer)
     return found
 
@@ -125,76 +130,87 @@ def _rms_norm(found: Found) -> Op:
     return RmsNorm(found["$epsilon"], "gamma" in found)
 
 
-def _activations() -> list[Fused]:
+def _gates() -> list[Spellings]:
+    """x times a smooth step."""
     x, negative = "x", ("Neg", "x")
-    three = "Add", x, 3
-    sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
-    sums: list[Pattern] = [
+    errors: list[Pattern] = [
         ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
         ("Add", 1, ("Erf", ("Div", x, math.sqrt(2)))),
-    ]
-    sums += [
         ("Erfc", ("Mul", negative, math.sqrt(0.5))),
         ("Sub", 1, ("Erf", ("Mul", negative, math.sqrt(0.5)))),
     ]
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
+    return [
+        (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
+        (lambda found: Gelu(), [pattern for each in errors for pattern in _halves(each)]),
+        (lambda found: Gelu(True), _halves(tanh)),
+        (lambda found: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
+        (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
+    ]
+
+
+def _hard_gates() -> list[Spellings]:
+    x = "x"
+    three = "Add", x, 3
+    sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
+    sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
     line = "Add", ("Mul", x, "$slope"), "$offset"
-    by_one = "Mul", x, 1  # torch's beta
+    steps = [
+        ("Max", ("Min", line, 1), 0),
+        ("Clip", line, 0, 1),
+        ("Min", ("Relu", line), 1),
+        ("Min", ("Max", line, 0), 1),
+    ]
+    return [
+        (lambda found: HardSwish(), [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))]),
+        (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
+        (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
+        (lambda found: HardSigmoid(), sixths),
+        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), steps),
+    ]
+
+
+def _lines() -> list[Spellings]:
+    """x above zero, and x times a slope elsewhere."""
+    x, rest = "x", ("Relu", ("Neg", "x"))
+    return [
+        (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
+        (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", rest))]),
+        (
+            lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None,
+            [("Max", x, ("Mul", "$slope", x))],
+        ),
+        (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), rest))]),
+    ]
+
+
+def _exponentials() -> list[Spellings]:
+    """x above zero or above a threshold, and elsewhere what goes to a constant."""
+    x, by_one = "x", ("Mul", "x", 1)  # by torch's beta
     smooth = [
         (x, ("Log1p", ("Exp", x))),
         (x, ("Softplus", x)),
         (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1)),
     ]
-    raised: list[Pattern] = [("Elu", x), *(part for each in (x, ("Min", x, 0)) for part in _raised(each))]
-    sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
-    table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
-        (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
-        (lambda found: Gelu(), [pattern for each in sums for pattern in _halves(each)]),
-        (lambda found: Gelu(True), _halves(tanh)),
-        (lambda found: HardSwish(), [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))]),
-        (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
-        (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
-        (lambda found: HardSigmoid(), sixths),
-        (
-            lambda found: HardSigmoid(found["$slope"], found["$offset"]),
-            [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)],
-        ),
-        (
-            lambda found: HardSigmoid(found["$slope"], found["$offset"]),
-            [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)],
-        ),
-        (lambda found: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
-        (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
+    raised: list[Pattern] = [("Elu", x), *_raised(x), *_raised(("Min", x, 0))]
+    times_alpha: list[Pattern] = [("Mul", "$alpha", part) for part in raised]
+    of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _raised(("Div", x, "$alpha"))]
+    return [
         (
             lambda found: softplus(found["$most"]),
             [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
         ),
-        (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
         (lambda found: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
         (
             lambda found: Elu(found["$alpha"]),
-            [each for part in raised for each in _where_above_zero(("Mul", "$alpha", part))],
+            [pattern for each in times_alpha for pattern in _where_above_zero(each)],
         ),
         (
             lambda found: Celu(found["$alpha"]) if found["$alpha"] > 0 else None,
-            [
-                each
-                for part in _raised(("Div", x, "$alpha"))
-                for each in _where_above_zero(("Mul", "$alpha", part))
-            ],
-        ),
-        (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
-        (
-            lambda found: LeakyRelu(found["$slope"]),
-            [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))],
-        ),
-        (
-            lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None,
-            [("Max", x, ("Mul", "$slope", x))],
+            [pattern for each in of_quotients for pattern in _where_above_zero(each)],
         ),
     ]
-    return [Fused(pattern, op) for op, patterns in table for pattern in patterns]
 
 
 def softplus(threshold: float) -> Softplus | None:

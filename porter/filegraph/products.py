@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.axes import View
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
@@ -55,38 +56,52 @@ class Product:
 
 def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> View:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
-    axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
+    axes, bias, (factor, bias_factor) = product.axes, product.bias, product.factors
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         raise Unsupported("by a kernel that is computed, or has other axes than two")
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
+    view = _with_features_last(walk, node, source, product.place)
+    if view.value.channels not in (None, taken):
+        raise Unsupported("over other axes than the channels")
+    tensors = {"kernel": Stored(tensor.name, axes)}
+    vector = None if bias is None or bias_factor != 1 else walk.weights(bias)
+    if vector is not None and is_vector(vector, units):
+        tensors["bias"], bias = Stored(vector.name), None
+    value = walk.builder.affine(f"{node.name}:factor", view.value, (factor,), (0.0,))
+    value = walk.builder.dense(node.name, value, units, tensors)
+    if bias is not None:
+        value = _with_bias(walk, node, value, bias, bias_factor)
+    return walk.views.like(view, value)
+
+
+def _with_features_last(walk: Walk, node: OperatorNode, source: Source, place: int) -> View:
+    """The value, whose last axis is its channels; `place` is that of the features.
+
+    Raises:
+        Unsupported: its channels are another axis.
+    """
     view = walk.by_cell(source, place)
     view = view if place == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)
-    if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (
-        None,
-        taken,
-    ):
+    if view.axes is not None and not walk.views.has_channels(view, -1):
         raise Unsupported("over other axes than the channels")
-    tensors = {"kernel": Stored(tensor.name, axes)}
-    vector = None if bias is None or factors[1] != 1 else walk.weights(bias)
-    if vector is not None and is_vector(vector, units):
-        tensors["bias"], bias = Stored(vector.name), None
-    value = walk.builder.affine(f"{node.name}:factor", view.value, factors[:1], (0.0,))
-    value = walk.builder.dense(node.name, value, units, tensors)
-    if bias is not None:
-        numbers = walk.constant(bias)
-        each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
-        if numbers is None or (each_row and not walk.views.whole):
-            raise Unsupported("with a bias for each image")
-        if each_row or (value.is_array and numbers.size > 1):
-            held = walk.flow.hold(f"{node.name}:bias", numbers * factors[1])
-            return walk.views.like(view, with_stored(walk, node.name, "Add", value, held))
-        value = walk.builder.affine(
-            f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist()
-        )
-    return walk.views.like(view, value)
+    return view
+
+
+def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: Reference, factor: float) -> Value:
+    """A constant, times a factor, added to what a dense layer gives: a number, one for each unit, or in a
+    graph of one image others.
+    """
+    numbers = walk.constant(bias)
+    each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
+    if numbers is None or (each_row and not walk.views.whole):
+        raise Unsupported("with a bias for each image")
+    if each_row or (value.is_array and numbers.size > 1):
+        held = walk.flow.hold(f"{node.name}:bias", numbers * factor)
+        return with_stored(walk, node.name, "Add", value, held)
+    return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
 
 
 def along_channels(
@@ -156,31 +171,38 @@ def _with_last_turned(view: View) -> View:
     return view.transposed([*range(rank - 2), rank - 1, rank - 2])
 
 
-def attention(
-    walk: Walk,
-    node: OperatorNode,
-    heads: Sequence[View],
-    mask: Reference | None,
-    scale: float | None,
-    cap: float = 0.0,
-) -> View:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual
-    scale is one over the root of q's channels. Under a `cap`, scores are cap * tanh(score / cap).
+class Scores(NamedTuple):
+    """How an attention weighs its values: softmax(scale * q @ k^T + mask).
+
+    Attributes:
+        scale: None for the usual one, one over the root of q's channels.
+        cap: where it is not 0, scores are cap * tanh(score / cap).
     """
+
+    mask: Reference | None = None
+    scale: float | None = None
+    cap: float = 0.0
+
+
+PLAIN = Scores()
+
+
+def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: Scores) -> View:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays."""
     query, key, value = heads
     if not query.value.channels:
         raise Unsupported("of values of unknown size")
-    factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
+    factor = 1 / math.sqrt(query.value.channels) if scores.scale is None else scores.scale
     scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
-    scores = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
-    if cap:
+    weights = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
+    if cap := scores.cap:
         links = Affine((1 / cap,), (0.0,)), Tanh(), Affine((cap,), (0.0,))
-        scores = walk.builder.chain(f"{node.name}:capped", scores, links)
-    if mask is not None and walk.is_live(mask):
-        scores = walk.builder.add(f"{node.name}:mask", Add(), scores, walk.array(mask).value)
-    elif mask is not None:
-        scores = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
-    shares = walk.builder.add(f"{node.name}:shares", Softmax(), scores)
+        weights = walk.builder.chain(f"{node.name}:capped", weights, links)
+    if scores.mask is not None and walk.is_live(scores.mask):
+        weights = walk.builder.add(f"{node.name}:mask", Add(), weights, walk.array(scores.mask).value)
+    elif scores.mask is not None:
+        weights = with_array(walk, f"{node.name}:mask", "Add", weights, scores.mask)
+    shares = walk.builder.add(f"{node.name}:shares", Softmax(), weights)
     return walk.views.led_like(query, walk.builder.add(node.name, MatMul(), shares, value.value))
 
 
@@ -190,6 +212,28 @@ class Equation(NamedTuple):
     first: str
     second: str
     result: str
+
+    @property
+    def kept(self) -> str:
+        return "".join(axis for axis in self.first if axis not in self.second)
+
+    @property
+    def units(self) -> str:
+        return "".join(axis for axis in self.second if axis not in self.first)
+
+    @property
+    def shared(self) -> str:
+        """The axes of both operands and of the result."""
+        return "".join(axis for axis in self.second if axis in self.first and axis in self.result)
+
+    @property
+    def summed(self) -> str:
+        return "".join(axis for axis in self.second if axis in self.first and axis not in self.result)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the result has all other axes than the summed ones."""
+        return sorted(self.result) == sorted(self.shared + self.kept + self.units)
 
 
 class Kernel(NamedTuple):
@@ -350,14 +394,13 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
         Unsupported: it is another product.
     """
     view, name = walk.kept(source), node.name
-    x, held, result = equation
-    summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
-    kept = [axis for axis in x if axis not in held]
-    if not (summed and kept) or sorted(result) != sorted(kept + units) or len(kernel.shape) != len(held):
+    (x, held, result), kept, units = equation, equation.kept, equation.units
+    fits = equation.is_product and len(kernel.shape) == len(held)
+    if not fits or equation.shared or not (equation.summed and kept):
         raise Unsupported("with a kernel of other axes")
     stored = dict(zip(held, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*([axis] for axis in kept), summed], sizes)
+    flat = _joined(view, x, [*kept, equation.summed], sizes)
     if not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
     if not walk.views.has_channels(flat, -1):
@@ -366,7 +409,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
-    return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
+    return _apart(walk.views.like(flat, value), [*kept, units], result, sizes)
 
 
 def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
@@ -374,54 +417,45 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     the groups.
     """
     x, held, result = equation
-    summed, units = [axis for axis in held if axis not in result], [axis for axis in held if axis not in x]
-    groups, kept = (
-        [axis for axis in held if axis in x and axis in result],
-        [axis for axis in x if axis not in held],
-    )
-    letters = "".join("I" if axis in summed else "O" for axis in held)
-    ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
-    if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
+    groups, kept, units, summed = equation.shared, equation.kept, equation.units, equation.summed
+    ordered = [axis for axis in held if axis not in summed] == [*groups, *units]
+    if not (equation.is_product and ordered and summed and groups and kept):
         raise Unsupported("with matrices of other axes")
+    letters = "".join("I" if axis in summed else "O" for axis in held)
     stored = dict(zip(held, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*([axis] for axis in kept), groups + summed], sizes)
+    flat = _joined(view, x, [*kept, groups + summed], sizes)
     cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
     count = math.prod(stored[axis] for axis in groups)
     op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
-    return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
+    return _apart(walk.views.like(cells, value), [*kept, groups + units], result, sizes)
 
 
 def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
-    first, second = (
+    (x, left), (y, right) = (
         _summed(walk, node, view, letters, kept)
         for view, letters, kept in zip(wide, equation[:2], (other, own), strict=True)
     )
-    (x, left_view), (y, right_view), result = first, second, equation.result
-    views = [left_view, right_view]
-    shared, summed = (
-        [axis for axis in x if axis in y and axis in result],
-        [axis for axis in x if axis in y and axis not in result],
-    )
-    left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
-    if sorted(result) != sorted(shared + left + right) or not shared:
+    equation = Equation(x, y, equation.result)
+    if not equation.is_product or not equation.shared:
         raise Unsupported("of other axes")
-    if not summed:
-        return _each_by_each(walk, node, Equation(x, y, result), views)
-    sizes = _sizes(x, views[0]) | _sizes(y, views[1])
+    if not equation.summed:
+        return _each_by_each(walk, node, equation, [left, right])
+    sizes = _sizes(x, left) | _sizes(y, right)
     of_batch = {
-        letter
-        for letter, axis in zip(x, views[0].axes or (), strict=False)
-        if any(piece.axis == "N" for piece in axis)
+        axis
+        for axis, pieces in zip(x, left.known_axes, strict=False)
+        if any(piece.axis == "N" for piece in pieces)
     }
-    shared.sort(key=lambda axis: axis not in of_batch)
-    rows = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
-    columns = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
+    shared = sorted(equation.shared, key=lambda axis: (axis not in of_batch, x.index(axis)))
+    summed = "".join(sorted(equation.summed, key=x.index))
+    rows = _joined(left, x, [*shared, equation.kept, summed], sizes)
+    columns = _joined(right, y, [*shared, summed, equation.units], sizes)
     found = _of_matrices(walk, node, (rows, columns))
-    return _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
+    return _apart(found, [*shared, equation.kept, equation.units], equation.result, sizes)
 
 
 def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
@@ -470,15 +504,15 @@ def _sizes(letters: str, view: View) -> dict[str, Dim]:
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
-def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> View:
+def _joined(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
     """The tensor with these axes, of which each is several of its own, outermost first."""
     if len(view.known_axes) != len(letters):
         raise Unsupported(f"of {len(view.known_axes)} axes")
-    turned = view.transposed([letters.index(axis) for axes in wanted for axis in axes])
+    turned = view.transposed([letters.index(axis) for axis in "".join(wanted)])
     return turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]) -> View:
+def _apart(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, Dim]) -> View:
     """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the
     result.
     """
@@ -490,5 +524,4 @@ def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Map
             for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])
         ]
     )
-    order = [axis for axes in letters for axis in axes]
-    return split.transposed([order.index(axis) for axis in result])
+    return split.transposed(["".join(letters).index(axis) for axis in result])

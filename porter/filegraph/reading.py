@@ -12,12 +12,12 @@ import numpy as np
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Dataflow, N, OperatorNode, Reference, StoredTensor
+from porter.filegraph.dataflow import Dataflow, Found, N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, leave_out, own_name
-from porter.graph import FurtherInput, GroupNorm, LayerNorm, RmsNorm, axes_text
+from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, RmsNorm, axes_text
 from porter.graph.ops import Order
 from porter.padding import Size
 
@@ -162,24 +162,26 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         found = walk.flow.match(node, layer.pattern)
         op = layer.op(found) if found else None
-        if found is None or op is None:
-            continue
-        tensors: dict[str, StoredTensor] = {role: found[role] for role in ROLES if role in found}
-        view = walk.kept(found["x"])
-        groups = (
-            walk.views.normed_groups(view, found["#axes"])
-            if isinstance(op, LayerNorm) and not view.value.is_array
-            else None
-        )
-        if isinstance(op, LayerNorm) and groups:
-            op = GroupNorm(groups, op.epsilon, op.scale, op.center)
-        elif tensors or isinstance(op, LayerNorm | RmsNorm):
-            axes = found.get("#axes", (-1,))
-            if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
-                continue
-        if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
-            continue
-        walk.exact.update(found.get("exact", {}))
-        stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
-        return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+        if found is not None and op is not None and (view := _fused(walk, node, op, found)) is not None:
+            walk.exact.update(found.get("exact", {}))
+            return view
     return None
+
+
+def _fused(walk: Walk, node: OperatorNode, op: Op, found: Found) -> View | None:
+    """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
+    tensors: dict[str, StoredTensor] = {role: found[role] for role in ROLES if role in found}
+    view = walk.kept(found["x"])
+    groups = None
+    if isinstance(op, LayerNorm) and not view.value.is_array:
+        groups = walk.views.normed_groups(view, found["#axes"])
+    if isinstance(op, LayerNorm) and groups:
+        op = GroupNorm(groups, op.epsilon, op.scale, op.center)
+    elif tensors or isinstance(op, LayerNorm | RmsNorm):
+        axes = found.get("#axes", (-1,))
+        if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
+            return None
+    if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
+        return None
+    stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
+    return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))

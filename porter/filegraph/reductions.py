@@ -13,7 +13,6 @@ from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.parts import MOST_PARTS
-from porter.filegraph.places import place_of
 from porter.filegraph.walk import NodeWalk, Source, Walk
 from porter.graph import (
     Add,
@@ -39,27 +38,29 @@ def reduce(
     view = walk.kept(source)
     names = walk.views.names(view) if view.value.is_map else None
     if names is None:
-        return _of_array(walk, node, source, function, places, keep)
-    gone = {place_of(place, len(names)) for place in places}
+        whole = _of_array(walk, node, source, function, places)
+        return whole if keep else whole.without(places)
+    gone = view.places(places)
     axes = {names[place] for place in gone}
     if "batch" in axes:
         raise Unsupported("over the batch")
     stays = keep or axes != {"rows", "columns"}
-    value = walk.builder.reduce(
-        node.name, view.value, function, [AXES.index(axis) for axis in AXES if axis in axes], stays
-    )
-    found = walk.views.laid(value, names if stays else tuple(name for name in names if name not in axes))
-    return found if keep or not stays else found.without(gone)
+    own = [index for index, axis in enumerate(AXES) if axis in axes]
+    value = walk.builder.reduce(node.name, view.value, function, own, stays)
+    if not stays:
+        return walk.views.laid(value, tuple(name for name in names if name not in axes))
+    whole = walk.views.laid(value, names)
+    return whole if keep else whole.without(gone)
 
 
 def _of_array(
-    walk: Walk, node: OperatorNode, source: Source, function: Function, places: Collection[int], keep: bool
+    walk: Walk, node: OperatorNode, source: Source, function: Function, places: Collection[int]
 ) -> View:
+    """A function along axes of an array, which stay with one cell."""
     view = walk.view(source)
-    order, gone = view.batch_first, view.places(places)
-    array = walk.array(source, order)
-    whole = _along(walk, node, array, function, sorted(order.index(place) for place in gone)).restored(order)
-    return whole if keep else whole.without(gone)
+    order = view.batch_first
+    axes = sorted(order.index(place) for place in view.places(places))
+    return _along(walk, node, walk.array(source, order), function, axes).restored(order)
 
 
 def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: Sequence[int]) -> View:
@@ -89,8 +90,9 @@ def _total(walk: Walk, node: OperatorNode, source: Source, places: Collection[in
     count = product(view.size(place) for place in places) if view.axes is not None else 0
     if isinstance(count, Open):
         raise Unsupported("over an axis of open size")
-    mean = _of_array(walk, node, source, "mean", places, keep)
-    return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
+    mean = _of_array(walk, node, source, "mean", places)
+    total = walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
+    return total if keep else total.without(places)
 
 
 def _least(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:

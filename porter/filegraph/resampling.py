@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
 from porter.filegraph.file_graph import Unsupported, tried
+from porter.filegraph.views import Names
 from porter.filegraph.walk import Source, Walk
-from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, PadLike, Resize, ResizeLike, Upsample
+from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows
 from porter.graph.ops import AXES, Axis, Function, Side
 from porter.padding import LOWEST, Convention, Window
@@ -68,12 +70,7 @@ def resize(
     """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has
     none of these.
     """
-    view = walk.kept(source)
-    if view.value.is_array and len(view.axes or ()) == 4:
-        view = walk.views.of(walk.value(source))
-    names = walk.views.names(view)
-    if names is None or not view.value.is_map:
-        raise Unsupported("of something else than a map")
+    view, names = _map_of(walk, source)
     old = dict(zip(names, view.known_sizes, strict=True))
     wanted = {names[place]: size for place, size in sizes.items() if size != view.known_sizes[place]}
     by = {names[place]: scale for place, scale in scales.items() if scale != 1}
@@ -81,25 +78,47 @@ def resize(
         raise Unsupported(f"of {'channels' if 'channels' in other else 'the batch'}")
     if not wanted and not by:
         return view
-    rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
-    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
-        found = walk.builder.add(
-            node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value
-        )
-    elif rows.scale and columns.scale:
-        found = walk.builder.add(node.name, replace(op, scale=(rows.scale, columns.scale)), view.value)
-    elif rows.size and columns.size:
-        found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
+    targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
+    if (known := _of_known_size(op, *targets)) is not None:
+        found = walk.builder.add(node.name, known, view.value)
     else:
         given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
         like = _of_size(walk, given)
-        if op.mode == "nearest" and not (
-            op == _ASYMMETRIC and all(_decided(old[axis], size) for axis, size in given.items())
-        ):
-            raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
-        how = ResizeLike(op.mode, op.coordinates, op.a, op.inside, op.rounding)
+        how = _of_open_size(op, [(old[axis], size) for axis, size in given.items()])
         found = walk.builder.add(node.name, how, view.value, like)
     return walk.views.laid(found, names)
+
+
+def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
+    """The value, and what each of its axes is.
+
+    Raises:
+        Unsupported: it is no map.
+    """
+    view = walk.kept(source)
+    if view.value.is_array and len(view.axes or ()) == 4:
+        view = walk.views.of(walk.value(source))
+    names = walk.views.names(view)
+    if names is None or not view.value.is_map:
+        raise Unsupported("of something else than a map")
+    return view, names
+
+
+def _of_known_size(op: Resize, rows: _Target, columns: _Target) -> Op | None:
+    """A resize by scales or at sizes; None where neither is known of both axes."""
+    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
+        return Upsample(int(rows.scale or 1), int(columns.scale or 1))
+    if rows.scale and columns.scale:
+        return replace(op, scale=(rows.scale, columns.scale))
+    return replace(op, size=(rows.size, columns.size)) if rows.size and columns.size else None
+
+
+def _of_open_size(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLike:
+    """A resize to the size of another map, whose changes of each axis are from one size to another."""
+    decided = op == _ASYMMETRIC and all(starmap(_decided, changes))
+    if op.mode == "nearest" and not decided:
+        raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
+    return ResizeLike(op.mode, op.coordinates, op.a, op.inside, op.rounding)
 
 
 def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:

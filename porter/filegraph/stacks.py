@@ -41,14 +41,13 @@ class Stack:
 
 def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
     """The maps of a view whose first axis has more than the images; None for others."""
-    order = _channels_last(walk)
-    last, sizes = view.transposed(order) if len(view.axes or ()) == len(order) else None, view.sizes
-    if last is None or sizes is None or walk.views.whole or not last.known_axes[0][1:]:
+    last = _several_maps(walk, view)
+    if last is None:
         return None
-    (images, *several), rows = last.known_axes[0], last.known_sizes[1]
-    count, (top, bottom, left, right) = product(piece.size for piece in several), pads
-    if images.axis != "N" or not isinstance(count, int) or not isinstance(rows, int):
+    count, rows = product(piece.size for piece in last.known_axes[0][1:]), last.known_sizes[1]
+    if not isinstance(count, int) or not isinstance(rows, int):
         return None
+    top, bottom, left, right = pads
     whole, step, extent = rows + top + bottom, window.stride[0], window.extent(0)
     more = -whole % step
     if top or bottom or more:
@@ -60,6 +59,16 @@ def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pa
         return None
     after = max(extent - step, 0)  # so that the last map has as many results as the others
     return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
+
+
+def _several_maps(walk: Walk, view: View) -> View | None:
+    """The maps with their channels last, which are several of each image; None for others."""
+    order = _channels_last(walk)
+    if view.axes is None or len(view.axes) != len(order) or walk.views.whole:
+        return None
+    last = view.transposed(order)
+    first = last.known_axes[0]
+    return last if first[1:] and first[0].axis == "N" else None
 
 
 def unstacked(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce as over
 from itertools import pairwise
-from typing import Any, Concatenate, Literal, ParamSpec
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from porter.filegraph import (
     reductions,
     resampling,
 )
+from porter.filegraph.arithmetic import Norm
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import OperatorNode, Reference
@@ -43,6 +44,7 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
+from porter.filegraph.products import PLAIN, Scores
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Window
@@ -447,39 +449,31 @@ class Tensor:
         Args:
             of_map: the op takes no arrays, whose cells are then put on a map.
         """
-        held = tensors or {}
-        return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, op, held, of_map))
+        layer = _Layer(op, tensors or {}, of_map)
+        return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """By stored vectors; a momentum as in torch, and 0 where the file does not state it."""
-        stored = _stored(tensors)
-        return self.made(
-            "norm",
-            lambda node: arithmetic.batch_norm(self.walk, node, self.source, stored, epsilon, momentum),
-        )
+        norm = Norm(ops.BatchNorm(epsilon, momentum), _stored(tensors))
+        return self.made("norm", lambda node: arithmetic.batch_norm(self.walk, node, self.source, norm))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over the last axes."""
-        stored = _stored(tensors)
-        op = ops.LayerNorm(epsilon, "gamma" in stored, "beta" in stored)
-        return self._norm(op, stored, axes)
+        return self._norm_of_cells(axes, Norm(ops.LayerNorm(epsilon), _stored(tensors)))
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """Over the last axes."""
-        return self._norm(ops.RmsNorm(epsilon, gamma is not None), _stored({"gamma": gamma}), axes)
+        return self._norm_of_cells(axes, Norm(ops.RmsNorm(epsilon), _stored({"gamma": gamma})))
 
-    def _norm(self, op: ops.LayerNorm | ops.RmsNorm, stored: Mapping[str, Reference], axes: Axes) -> Tensor:
+    def _norm_of_cells(self, axes: Axes, norm: Norm) -> Tensor:
         return self.made(
-            "norm", lambda node: arithmetic.norm_of_cells(self.walk, node, self.source, op, stored, axes)
+            "norm", lambda node: arithmetic.norm_of_cells(self.walk, node, self.source, norm, axes)
         )
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all cells of each group of channels."""
-        stored = _stored(tensors)
-        return self.made(
-            "norm",
-            lambda node: arithmetic.group_norm(self.walk, node, self.source, groups, stored, epsilon),
-        )
+        norm = Norm(ops.GroupNorm(groups, epsilon), _stored(tensors))
+        return self.made("norm", lambda node: arithmetic.group_norm(self.walk, node, self.source, norm))
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all axes but the first two, which are the batch and the channels, or groups of channels."""
@@ -494,34 +488,40 @@ def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
 
 
-def _along(
-    walk: Walk,
-    node: OperatorNode,
-    source: Source,
-    axes: Axes,
-    op: Op,
-    tensors: Mapping[str, Stored],
-    of_map: bool,
-) -> View:
-    def added(view: View, held: Mapping[str, Stored]) -> View:
-        cells = walk.on_map(f"{node.name}:cells", view) if of_map else view
-        return walk.views.like(cells, walk.builder.add(node.name, op, cells.value, tensors=held))
+class _Layer(NamedTuple):
+    """An op with its tensors; if it is `of_map`, the cells of an array are put on a map for it."""
 
+    op: Op
+    tensors: Mapping[str, Stored]
+    of_map: bool
+
+    def of_cells(self, walk: Walk, name: str, view: View) -> View:
+        cells = walk.on_map(f"{name}:cells", view) if self.of_map else view
+        return walk.views.like(cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors))
+
+    def of_joined(self, axes: int) -> _Layer:
+        """The layer, whose tensors have an axis for each of so many that are joined."""
+        tensors = {role: replace(stored, axes="O" * axes) for role, stored in self.tensors.items()}
+        return self._replace(tensors=tensors)
+
+
+def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _Layer) -> View:
     view = walk.kept(source)
     sizes = view.sizes or ()
     places = sorted(place_of(axis, len(sizes)) for axis in axes)
     if places == [len(sizes) - 1]:
-        return added(walk.by_cell(source), tensors)
+        return layer.of_cells(walk, node.name, walk.by_cell(source))
     if len(places) == 1 and walk.views.has_channels(view, *places) and not view.value.is_array:
-        return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=tensors))
+        return layer._replace(of_map=False).of_cells(walk, node.name, view)
     order = [*(place for place in range(len(sizes)) if place not in places), *places]
     wide = [sizes[place] for place in places]
     if order[0] != 0 or any(isinstance(size, Open) for size in wide):
         raise Unsupported(f"over the axes {[*axes]!r:.40}")
     turned = view.transposed(order)
-    flat = turned.reshaped([*turned.known_sizes[: -len(places)], product(wide)])
-    joined = {role: replace(stored, axes="O" * len(places)) for role, stored in tensors.items()}
-    given = added(walk.as_array(f"{node.name}:flat", flat), joined)
+    flat = walk.as_array(
+        f"{node.name}:flat", turned.reshaped([*turned.known_sizes[: -len(places)], product(wide)])
+    )
+    given = layer.of_joined(len(places)).of_cells(walk, node.name, flat)
     found = given.reshaped(turned.known_sizes).restored(order)
     return walk.views.as_held(f"{node.name}:map", found, view)
 
@@ -641,17 +641,8 @@ def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False
     )
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Reference | None = None,
-    scale: float | None = None,
-    cap: float = 0.0,
-) -> Tensor:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes; the usual scale is one over the root of q's
-    channels. Under a `cap`, scores are cap * tanh(score / cap).
-    """
+def attention(query: Tensor, key: Tensor, value: Tensor, scores: Scores = PLAIN) -> Tensor:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes."""
     walk = query.walk
 
     def make(node: OperatorNode) -> View:
@@ -661,7 +652,7 @@ def attention(
             else walk.array(each.source)
             for word, each in (("query", query), ("key", key), ("value", value))
         ]
-        return products.attention(walk, node, heads, mask, scale, cap)
+        return products.attention(walk, node, heads, scores)
 
     return query.made("attention", make)
 

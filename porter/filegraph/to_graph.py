@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from keyword import iskeyword
 
 from porter.base.errors import CannotRun, GraphError, MappingError
@@ -60,48 +61,64 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         raise MappingError(
             "this model has no layers: it gives its input", next="save a model that computes something"
         )
-    paths = _paths((node.name for node in file.nodes), [each.path for each in file.further_inputs])
-    beside = tuple(replace(each, path=paths[each.path]) for each in file.further_inputs)
+    paths = _paths(file.by_name, [each.path for each in file.further_inputs])
+    titles = {path: name for name, path in paths.items()}
+    graph = _under_paths(file, paths)
+    known = _known_shapes(graph, file, titles)
+    names = {path: name for path, name in titles.items() if name in file.by_name}
+    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, known)
+    _expect_bounded(graph, file, names)
+    last = None if keep_activation or graph.further else _activation(graph, known)
+    if last is None:
+        return Translated(graph, names, None)
+    gone = last.path, graph.output
+    nodes = tuple(node for node in graph.nodes if node.path not in gone)
+    names = {path: name for path, name in names.items() if path not in gone}
+    return Translated(replace(graph, nodes=nodes, output=last.source), names, last.op_name)
+
+
+def _under_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
         if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
-    graph = Graph(
-        tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=beside
+    inputs = tuple(replace(each, path=paths[each.path]) for each in file.further_inputs)
+    return Graph(
+        tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=inputs
     )
+
+
+def _known_shapes(graph: Graph, file: FileGraph, titles: Mapping[str, str]) -> Mapping[str, Shape]:
+    """The shapes of all values. `titles` are the file's names of paths, for the MappingError."""
     try:
-        known = shapes(graph, file.size)
+        return shapes(graph, file.size)
     except GraphError as error:
-        where = next((name for name, path in paths.items() if path == error.where), error.where)
         advice = error.next if None not in file.size else "build and save the model for images of one size"
         raise MappingError(
-            f"the file's graph does not fit together: {error.message}", where=where, next=advice
+            f"the file's graph does not fit together: {error.message}",
+            where=titles.get(error.where or "", error.where),
+            next=advice,
         ) from None
-    names = {paths[node.name]: node.name for node in file.nodes}
-    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, known)
+
+
+def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> None:
     try:
         expect_bounded(graph, file.size)
     except GraphError as error:
         advice = f"{error.next}, if the file states none"
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
-    last = graph.by_path[output]
+
+
+def _activation(graph: Graph, known: Mapping[str, Shape]) -> Node | None:
+    """The op that makes the output of logits, which are a node's value; None if there is none."""
+    last = graph.by_path[graph.output]
     # A number of each image, which one feature was.
-    if known[output] == () and last.source in graph.by_path:
+    if known[last.path] == () and last.source in graph.by_path:
         last = graph.by_path[last.source]
-    logits = last.source
-    removable = (
-        isinstance(last.op, OF_LOGITS)
-        and not further
-        and len(known[last.path]) == 1
-        and logits in graph.by_path
-    )
-    if keep_activation or not removable:
-        return Translated(graph, names, None)
-    kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
-    names = {path: name for path, name in names.items() if path not in (last.path, output)}
-    return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
+    of_features = isinstance(last.op, OF_LOGITS) and len(known[last.path]) == 1
+    return last if of_features and last.source in graph.by_path else None
 
 
 def _with_calls(
@@ -132,60 +149,65 @@ def expect_ops(file: FileGraph) -> None:
         MappingError: it lacks some; `next` says where the graph could end instead.
     """
     foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
-    if foreign:
-        # What reads a foreign node's value is often foreign only because nothing is known of that value.
-        reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
-        first = [name for name in foreign if reached.isdisjoint(file.by_name[name].inputs)]
-        kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
-        more = f" and {len(first) - 5} more" if len(first) > 5 else ""
-        behind = (
-            f"; of the nodes behind, {len(foreign) - len(first)} cannot be read"
-            if len(foreign) > len(first)
-            else ""
+    if not foreign:
+        return
+    # What reads a foreign node's value is often foreign only because nothing is known of that value.
+    reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
+    first = {name: kind for name, kind in foreign.items() if reached.isdisjoint(file.by_name[name].inputs)}
+    kinds = ", ".join(f"'{name}' ({kind})" for name, kind in [*first.items()][:5])
+    more = f" and {len(first) - 5} more" if len(first) > 5 else ""
+    others = len(foreign) - len(first)
+    behind = f"; of the nodes behind, {others} cannot be read" if others else ""
+    unsized = "without the input's size, " if file.sizable else ""
+    raise MappingError(
+        f"{unsized}porter has no op for {kinds}{more}{behind}", next=_advice(file, first, reached)
+    )
+
+
+def _advice(file: FileGraph, first: Mapping[str, str], reached: Collection[str]) -> str:
+    """How to port a file without the nodes that porter has no op for.
+
+    Args:
+        first: the kinds, by name, of those that read no other one's value.
+        reached: all of them, and what is computed from them.
+    """
+    if file.sizable:
+        return (
+            f"say at which size the model runs: {INPUT_SIZE('ROWSxCOLUMNS')}, which is then the port's only "
+            "one"
         )
-        exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
-        before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
-        ends, is_named = _ends_before(file, reached), any(file.by_name[name].tap for name in before)
-        other = (
-            "port a model that ends before them"
-            if is_named
-            else "port the layers behind them alone, which then take what they give"
-        )
-        cut = f"{OUTPUTS(ends)} ends the graph before them" if ends else other
-        advice = f"a port without them would be another function: {cut}" + (
-            exported if file.language == "keras" else ""
-        )
-        if any(_QUANTISED.search(foreign[name]) for name in first):
-            advice = "name the file that it was quantised from: porter ports models of real numbers"
-        if file.sizable:
-            advice = (
-                f"say at which size the model runs: {INPUT_SIZE('ROWSxCOLUMNS')}, which is then the "
-                "port's only one"
-            )
-        unsized = "without the input's size, " if file.sizable else ""
-        raise MappingError(f"{unsized}porter has no op for {kinds}{more}{behind}", next=advice)
+    if any(map(_QUANTISED.search, first.values())):
+        return "name the file that it was quantised from: porter ports models of real numbers"
+    before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
+    if ends := _ends_before(file, reached):
+        cut = f"{OUTPUTS(ends)} ends the graph before them"
+    elif any(file.by_name[name].tap for name in before):
+        cut = "port a model that ends before them"
+    else:
+        cut = "port the layers behind them alone, which then take what they give"
+    exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
+    return f"a port without them would be another function: {cut}" + (
+        exported if file.language == "keras" else ""
+    )
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
     """The file's names of the values that `refused` nodes read and others give, and of the outputs that are
     none of theirs; none if the file has no names for them, or they are too many to type.
     """
-    names: dict[str, None] = {}
+    ends: list[tuple[str, str | None]] = []
     for node in file.nodes:
         if node.name in refused:
-            reads = (
-                node.op.reads
-                if isinstance(node.op, Foreign) and len(node.op.reads) == len(node.inputs)
-                else ()
-            )
-            taps = reads or [file.by_name[name].tap if name in file.by_name else None for name in node.inputs]
-            # What is read may be no value that a graph can end at, but a layout of one.
-            names |= {
-                tap or file.by_name[name].tap or "": None
-                for name, tap in zip(node.inputs, taps, strict=True)
-                if name in file.by_name and name not in refused
-            }
-    names |= {file.by_name[name].tap or "": None for name in file.outputs if name not in refused}
+            reads = node.op.reads if isinstance(node.op, Foreign) else ()
+            taps = reads if len(reads) == len(node.inputs) else (None,) * len(node.inputs)
+            ends += zip(node.inputs, taps, strict=True)
+    ends += [(name, None) for name in file.outputs]
+    # What is read may be no value that a graph can end at, but a layout of one.
+    names = dict.fromkeys(
+        tap or file.by_name[name].tap or ""
+        for name, tap in ends
+        if name in file.by_name and name not in refused
+    )
     return [] if "" in names or len(names) > _MOST_ENDS else list(names)
 
 
@@ -197,15 +219,17 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     """
     split = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
     firsts = {parts[0] for parts in split.values()}
-    if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()):
-        split = {name: parts[1:] for name, parts in split.items()}
-    short = {name: "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer" for name, parts in split.items()}
-    free = Names(
-        {path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT}
-    )
+    start = 1 if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()) else 0
+    short = {name: _short("/".join(parts[start:])) for name, parts in split.items()}
+    scopes = {scope for path in short.values() for scope in accumulate(path.split("/")[:-1], "{}/{}".format)}
+    free = Names(scopes | {INPUT})
     return {
         name: free.take(path) for name, path in ({name: path_word(name) for name in inputs} | short).items()
     }
+
+
+def _short(path: str) -> str:
+    return path[-LONGEST_PATH:].lstrip("/_") or "layer"
 
 
 def path_word(name: str) -> str:

@@ -252,44 +252,50 @@ class Views:
         """A tensor that has each row, column or channel of a map several times, or all channels, over the map
         that has them so; another one as it is.
         """
-        channels, *cells = self._pieces(view.value)[1:] or [Piece("C", 1)]
-        axes = [*enumerate(view.axes or ())]
-        alone = [place for place, axis in axes if [piece.axis for piece in axis] == ["R"]]
-        of_one = alone if channels.size == 1 and len(alone) == 1 else []
-        copied = {
-            (place, at): axis[at - 1] if at else channels
-            for place, axis in axes
-            for at, piece in enumerate(axis)
-            if piece.axis == "R" and (at or axis[1:2] == (channels,) or place in of_one)
-        }
-        count = sum(piece.axis == "R" for _, axis in axes for piece in axis)
-        if (
-            not view.value.is_map
-            or not 0 < len(copied) == count
-            or not {*copied.values()} <= {channels, *cells}
-        ):
+        axes, repeated = view.axes or (), self._repeated(view)
+        times = {piece.axis: _stated(axes[at][index].size) for (at, index), piece in repeated.items()}
+        copies = times.pop("C", 1)
+        if not repeated or copies > _MOST_COPIES:
             return view
-        times = {before.axis: _stated(axes[place][1][at].size) for (place, at), before in copied.items()}
-        whole, copies = view.value, times.get("C", 1)
-        if copies > _MOST_COPIES:
-            return view
+        whole = view.value
         if copies > 1:
             whole = self.builder.concat(f"{name}:channels", *[whole] * copies)
-        if {*times} - {"C"}:
+        if times:
             whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
-        behind = Piece("C", copies, view.value.channels or 1)
+        channels, behind = self._channels(view.value), Piece("C", copies, view.value.channels or 1)
         return View(
             whole,
             joined(
                 [
-                    behind if copied.get((place, at)) == channels else wide.get(piece.axis, piece)
-                    for at, piece in enumerate(axis)
-                    if copied.get((place, at), channels) == channels
+                    behind if (at, index) in repeated else wide.get(piece.axis, piece)
+                    for index, piece in enumerate(axis)
+                    if repeated.get((at, index), channels) == channels
                 ]
-                for place, axis in axes
+                for at, axis in enumerate(axes)
             ),
         )
+
+    def _repeated(self, view: View) -> dict[tuple[int, int], Piece]:
+        """The rows, columns or channels that a tensor has several times, by the axis and the index of the
+        piece that repeats them; none where it repeats something else too.
+        """
+        if not view.value.is_map:
+            return {}
+        axes, (_, channels, *cells) = view.known_axes, self._pieces(view.value)
+        repeats = [
+            (at, index)
+            for at, axis in enumerate(axes)
+            for index, piece in enumerate(axis)
+            if piece.axis == "R"
+        ]
+        alone = [at for at, index in repeats if len(axes[at]) == 1 and channels.size == 1]
+        found = {
+            (at, index): axes[at][index - 1] if index else channels
+            for at, index in repeats
+            if index or axes[at][1:2] == (channels,) or [at] == alone
+        }
+        return found if len(found) == len(repeats) and {*found.values()} <= {channels, *cells} else {}
 
     def op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that
@@ -320,43 +326,27 @@ class Views:
         file's own layout; None for repetitions, and where the batch is not the first axis. What stands beside
         the batch in that axis becomes one of its own.
         """
-        n, *whole = self._pieces(view.value)
-        first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
-        if (
-            not whole
-            or first[:1] != joined([[n]])[0]
-            or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis)
-        ):
+        whole, axes = self._pieces(view.value)[1:], self._behind_batch(view)
+        if not whole or axes is None or (of_map and len(axes) != 3):
             return None
-        axes = [first[1:], *axes] if first[1:] else axes
-        if of_map and len(axes) != 3:
+        if of_map and self.builder.order == "HWC":
+            axes = [axes[2], axes[0], axes[1]]
+        if max(sum(map(len, axes)), len(axes), len(whole)) > MOST_AXES:
             return None
-        axes = [axes[2], axes[0], axes[1]] if of_map and self.builder.order == "HWC" else axes
-        placed = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
-        if max(len(placed), len(axes), len(whole)) > MOST_AXES:
-            return None
-        split, names, channels = list[list[str]](), dict[Piece, str](), self._channels(view.value).axis
+        # The number of channels is known at any size of the input.
         becoming = axes[0 if of_map else -1] if axes else ()
-        for letter in (each.axis for each in whole):
-            parts = [piece for piece in placed if piece.axis == letter]
-            names |= {
-                piece: letter.lower() + (str(place) if len(parts) > 1 else "")
-                for place, piece in enumerate(parts)
-            }
-            # The number of channels is known at any size of the input.
-            sized = letter != channels and any(
-                piece in becoming and isinstance(piece.size, int) for piece in parts
-            )
-            split.append(
-                [
-                    names[piece] + (f"={piece.size}" if place or sized else "")
-                    for place, piece in enumerate(parts)
-                ]
-            )
-        after = [[names[piece] for piece in axis] for axis in axes]
-        return Rearrange(
-            " -> ".join(" ".join(map(_written, side)) for side in (split, after)).strip(), of_map
-        )
+        stated = {piece.axis for piece in becoming if isinstance(piece.size, int)}
+        stated -= {self._channels(view.value).axis}
+        return Rearrange(_pattern([piece.axis for piece in whole], axes, stated), of_map)
+
+    def _behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
+        """The axes but the batch, of which what stands beside it is the first; None where another axis is the
+        batch, or repeats something.
+        """
+        first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
+        behind = [first[1:], *axes] if first[1:] else axes
+        others = any(piece.axis in "NR" for axis in behind for piece in axis)
+        return None if others or first[:1] != joined([self._pieces(view.value)[:1]])[0] else behind
 
     def _moves(
         self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
@@ -429,26 +419,27 @@ class Views:
         if node is None or isinstance(node.op, Foreign | Resize):
             return {}
         values = [self.builder.value(each) for each in node.inputs]
-        sizes = [
-            cast(Sequence[Dim], type(each.shape)(cast(Any, piece.size) for piece in self._pieces(each)[1:]))
-            for each in values
-            if each.shape is not None
-        ]
+        sizes = [self._sizes(each) for each in values if each.shape is not None]
         if len(sizes) < len(values):
             return {}
-        places = {axis: at for at, (axis, size) in enumerate(_axes_of(value)) if size is None}
+        opened = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
         try:
             found = _shape(node.op, sizes)
         except GraphError:  # of values that a file joins, the sizes are the same
             if not isinstance(node.op, Merge | ConcatChannels):
                 return {}
             return {
-                axis: each[at]
-                for axis, at in places.items()
+                axis: each[index]
+                for axis, index in opened.items()
                 for each in reversed(sizes)
-                if isinstance(each[at], Open)
+                if isinstance(each[index], Open)
             }
-        return {axis: found[at] for axis, at in places.items()}
+        return {axis: found[index] for axis, index in opened.items()}
+
+    def _sizes(self, value: Value) -> Sequence[Dim]:
+        """The sizes of a value's axes as a shape of its kind."""
+        sizes = (cast(Any, piece.size) for piece in self._pieces(value)[1:])
+        return cast(Sequence[Dim], cast(Any, type(value.shape))(sizes))
 
 
 def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
@@ -477,6 +468,25 @@ def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
 def _stated(size: Dim) -> int:
     """A size that may be a number of an op; one if it is open."""
     return 1 if isinstance(size, Open) else size
+
+
+def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], stated: Collection[str]) -> str:
+    """The pattern of Rearrange that takes these axes apart, and makes others of their pieces.
+
+    Args:
+        stated: the axes of which each piece says its size; of others, all but the first say it.
+    """
+    pieces = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
+    words, before = dict[Piece, str](), list[list[str]]()
+    for letter in letters:
+        own = [piece for piece in pieces if piece.axis == letter]
+        for index, piece in enumerate(own):
+            words[piece] = f"{letter.lower()}{index}" if own[1:] else letter.lower()
+        unsized = 0 if letter in stated else 1
+        sizes = [f"={piece.size}" if index >= unsized else "" for index, piece in enumerate(own)]
+        before.append([words[piece] + size for piece, size in zip(own, sizes, strict=True)])
+    after = [[words[piece] for piece in axis] for axis in axes]
+    return " -> ".join(" ".join(map(_written, side)) for side in (before, after)).strip()
 
 
 def _written(axis: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.products import Scores
 from porter.filegraph.tensor import Scope, Tensor, attention, concat
 from porter.formats.onnx.nodes import OnnxNode
 
@@ -48,7 +49,7 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
     elif mask is not None or _is_bounded(node):
         added = _bias(query.scope, node, added, (count // groups, rows, columns, own.sizes[2]))
     grouped = query.reshape([images, groups, rows * (count // groups), channels])
-    found = attention(grouped, key, value, added, node.real("scale", 0.0) or None, cap)
+    found = attention(grouped, key, value, Scores(added, node.real("scale", 0.0) or None, cap))
     apart = found.reshape([images, count, rows, value.sizes[3]])
     if first is not None and first.rank == 3:
         apart = apart.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])

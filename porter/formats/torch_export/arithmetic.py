@@ -16,7 +16,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
-from porter.filegraph.products import Product
+from porter.filegraph.products import Product, Scores
 from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -377,7 +377,7 @@ def _attention(
     if is_causal or enable_gqa or dropout_p:
         raise Unsupported("that is causal, of grouped queries or with dropout")
     mask = None if attn_mask is None else _added_to_scores(scope, attn_mask.reference)
-    return attention(query, key, value, mask, scale)
+    return attention(query, key, value, Scores(mask, scale))
 
 
 def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:
