@@ -62,7 +62,9 @@ def read_checkpoint(
     checkpoint = _as_stored(path, outputs, size, weights)
     if checkpoint.format not in ("torch", "safetensors"):
         return checkpoint
-    from porter.formats.torch.computed import with_computed_weights  # files of other formats have none
+    from porter.formats.torch.computed_weights import (
+        with_computed_weights,  # files of other formats have none
+    )
 
     return with_computed_weights(checkpoint)
 

@@ -20,7 +20,7 @@ from torch import nn
 
 import porter
 from porter.base.errors import GraphError
-from porter.formats.mxnet.arrays import read_arrays
+from porter.formats.mxnet.params_file import read_arrays
 from porter.formats.safetensors.tensors import read_safetensors
 from porter.graph import Conv, shapes
 from porter.graph.record import from_record, to_record

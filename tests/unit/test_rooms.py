@@ -4,7 +4,8 @@ between rooms.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -217,3 +218,53 @@ def test_no_two_modules_import_each_other() -> None:
         for module in free:
             del ahead[module]
     assert not ahead
+
+
+SHARED_CLASSES = {
+    "a plan's module": "GraphModule",
+    "an op, and the layer of a framework that has none of its own": """
+        AddArray Affine Attention ChannelScale CropAxis CropLike DepthToSpace HardSigmoid Join MatMul
+        MultiplyArray PadAxis PadChannels PadLike Power Rearrange Reduce Resize ResizeLike SliceChannels
+        SpaceToDepth Step Tokens
+    """,
+}
+SHARED_MODULES = {
+    "a part of each framework": """
+        destination dialect engine evaluate file_reference graph_module in_memory language layout maker
+        port_files reference_models run running sites spellings state
+    """,
+    "a part of each format": "calls graph network nodes objects ops plain read rows tensors witness",
+    "operators of one topic, read, computed and written": """
+        activations arithmetic arrays attention axes constants joins layers moves operations patches
+        resampling resizing windows
+    """,
+    "the same part of a file that is read and of one that is written": "archive build config construction",
+    "what has this name, in a file and in a port": "model",
+    "the layout of a data set, and what it consists of": "folders parquet tfrecord",
+    "what a recipe's user sees of it, and what its reader has": "steps template",
+    "the same thing in the room that makes it and in one that uses it": """
+        heads kinds left_out origin reading refusals results sizes study tensorflow
+    """,
+}
+"""Names that several of them have, under the reason why these are one thing."""
+
+
+def test_a_name_stands_for_one_thing() -> None:
+    classes, modules = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for path in sorted((ROOT / "porter").rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        if path.stem != "__init__":
+            modules[path.stem].append(where)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(where)
+    _expect_reasons(classes, SHARED_CLASSES.values())
+    _expect_reasons(modules, SHARED_MODULES.values())
+
+
+def _expect_reasons(places: dict[str, list[str]], reasons: Iterable[str]) -> None:
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    reasoned = " ".join(reasons).split()
+    unreasoned = {name: where for name, where in shared.items() if name not in reasoned}
+    assert not unreasoned, "rename all but one, or give the reason why they are one thing"
+    assert sorted(reasoned) == sorted(shared), "a reason for what is no longer shared, or twice"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Items, Reading
-from porter.formats.caffe.text import TextMessage, parse
+from porter.formats.caffe.text_format import TextMessage, parse
 from porter.formats.limits import MOST_NODES
 
 IMAGE = "image"

@@ -30,7 +30,7 @@ from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, CaffeLayer, Net, read_net
-from porter.formats.caffe.text import TextMessage
+from porter.formats.caffe.text_format import TextMessage
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_bounded
 from porter.formats.protobuf import MOST_BYTES

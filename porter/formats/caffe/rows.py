@@ -14,7 +14,7 @@ from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, e
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
-from porter.formats.caffe.text import TextMessage
+from porter.formats.caffe.text_format import TextMessage
 
 
 def program(definition: bytes) -> KernelProgram:

@@ -37,9 +37,9 @@ from porter.formats.keras.layers import (
     read_activation,
     read_layer,
 )
-from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
+from porter.formats.keras.tensor_names import name_layers
 from porter.formats.keras.versions import operation_name
 from porter.formats.limits import StatedFields, most_bytes
 from porter.graph import MOST_CONSTANTS

@@ -16,10 +16,10 @@ from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
-from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole
+from porter.formats.keras.layer_classes import VARIABLES
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
 from porter.graph import ops

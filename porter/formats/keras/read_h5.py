@@ -18,7 +18,7 @@ import numpy as np
 from porter.base.dtypes import NamedArrays
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import hdf5
-from porter.formats.keras.naming import Holder, is_scaling, name_tensors
+from porter.formats.keras.tensor_names import Holder, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {
     "W": "kernel",

@@ -15,10 +15,10 @@ from pathlib import Path
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.keras import hdf5
-from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
-from porter.formats.keras.naming import Holder, is_scaling, name_tensors
+from porter.formats.keras.layer_classes import COUNTED
+from porter.formats.keras.tensor_names import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"

@@ -31,7 +31,7 @@ from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum
 from porter.filegraph.walk import Reader
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
-from porter.formats.mxnet.arrays import read_arrays
+from porter.formats.mxnet.params_file import read_arrays
 from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.formats.mxnet.symbol import Symbol, SymbolNode, read_symbol
 from porter.graph import Op, ops

@@ -18,7 +18,7 @@ from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
 from porter.formats.onnx.constants import FLOATS, HALF_TYPES, RESHAPES, cuts, is_cast
-from porter.formats.onnx.images import MappedInput, further_image, images
+from porter.formats.onnx.image_input import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import OnnxGraph, Refuse, captured, import_onnx, read_message

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from porter.formats.protobuf import MOST_PARTS, fields
-from porter.formats.tf_checkpoint.names import ObjectTensor, Shape
+from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, Shape
 
 _MOST_FIELDS, _MOST_AXES = 1 << 16, 32
 

@@ -18,7 +18,7 @@ from porter.formats.limits import most_bytes
 from porter.formats.tf_checkpoint.bundle import read_index, tensors_of, text_of
 from porter.formats.tf_checkpoint.files import CheckpointFiles, find_checkpoint
 from porter.formats.tf_checkpoint.messages import SavedObject, objects_of
-from porter.formats.tf_checkpoint.names import OBJECT_GRAPH, ObjectTensor, model_names, training_state
+from porter.formats.tf_checkpoint.model_tensors import OBJECT_GRAPH, ObjectTensor, model_names, training_state
 from porter.formats.tf_checkpoint.slices import tensors_of_tables
 from porter.formats.tf_checkpoint.tensors import CheckpointTensor, mapped
 

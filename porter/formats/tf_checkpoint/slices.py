@@ -15,7 +15,7 @@ from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import fields
 from porter.formats.tf_checkpoint.messages import extents_of, shape_of, sorted_fields
-from porter.formats.tf_checkpoint.names import Shape
+from porter.formats.tf_checkpoint.model_tensors import Shape
 from porter.formats.tf_checkpoint.table import read_table
 from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, numbers_in, places_of
 

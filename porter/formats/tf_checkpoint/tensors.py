@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.tf_checkpoint.messages import Extents
-from porter.formats.tf_checkpoint.names import Shape
+from porter.formats.tf_checkpoint.model_tensors import Shape
 
 DTYPES: Mapping[int, np.dtype[np.generic]] = {
     number: np.dtype(kind)

@@ -20,7 +20,7 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, GraphConstants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.functions import inline_functions
+from porter.formats.tf_graph.function_calls import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import OF_LOGITS

@@ -23,7 +23,7 @@ from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import GraphConstants
 from porter.formats.tf_graph.effects import expect_repeatable, run_for
 from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
-from porter.formats.tf_graph.functions import inline_functions
+from porter.formats.tf_graph.function_calls import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables

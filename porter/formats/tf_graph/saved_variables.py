@@ -14,7 +14,7 @@ from typing import Any
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.formats.tf_checkpoint.messages import SavedObject
-from porter.formats.tf_checkpoint.names import ObjectTensor
+from porter.formats.tf_checkpoint.model_tensors import ObjectTensor
 from porter.formats.tf_checkpoint.read import Bundle, open_bundle
 from porter.formats.tf_graph.nodes import GraphNode
 

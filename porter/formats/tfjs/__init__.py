@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from porter.formats.format import Content, Format, reader
-from porter.formats.tfjs.modules import WRAPPED
+from porter.formats.tfjs.javascript_modules import WRAPPED
 
 _GRAPH = re.compile(
     r'"?format"?\s*:\s*"graph-model"|"?modelTopology"?\s*:\s*\{\s*"?(node|library|versions)"?\s*:'

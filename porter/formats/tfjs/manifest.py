@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.formats.limits import MOST_NODES, most_bytes
-from porter.formats.tfjs.modules import shard, shard_at
+from porter.formats.tfjs.javascript_modules import shard, shard_at
 
 _KINDS = {"float32": "<f4", "float16": "<f2", "int32": "<i4", "uint8": "|u1", "uint16": "<u2", "bool": "|b1"}
 _MOST_AXES = 16

@@ -14,8 +14,8 @@ from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
+from porter.formats.tfjs.javascript_modules import WRAPPED, as_json
 from porter.formats.tfjs.manifest import read_weights, shards
-from porter.formats.tfjs.modules import WRAPPED, as_json
 from porter.padding import Size
 
 _AGAIN = "fetch the model.json and its shards again"

@@ -16,7 +16,7 @@ from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
 from porter.formats.torch import ARCH, LIBRARY
 from porter.formats.torch.objects import SAVE, Storage, TorchTensor, archived, streamed, vocabulary
-from porter.formats.torch.values import Content, Place, StorageValues
+from porter.formats.torch.storage_values import Content, Place, StorageValues
 from porter.formats.torch.wrapping import OF_TIMM, unwrap
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001

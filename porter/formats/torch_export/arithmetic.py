@@ -20,8 +20,8 @@ from porter.filegraph.products import Product, Scores
 from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.program_sizes import whole_numbers
 from porter.formats.torch_export.reading import Function
-from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import ops
 
 KINDS = {

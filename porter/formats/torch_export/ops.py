@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from porter.filegraph.tensor import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN
+from porter.formats.torch_export.program_sizes import SIZES, read_size
 from porter.formats.torch_export.reading import Function, Reader, reads, reads_row
-from porter.formats.torch_export.sizes import SIZES, read_size
 from porter.graph import ChannelShuffle, DepthToSpace
 
 FUNCTIONS: Mapping[str, Function] = {

@@ -24,16 +24,16 @@ from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, TYPES, Archive, read_archive
+from porter.formats.torch_export.argument_kinds import expect_kinds
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_each_image
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
-from porter.formats.torch_export.kinds import expect_kinds
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
-from porter.formats.torch_export.sizes import SIZES
+from porter.formats.torch_export.program_sizes import SIZES
 from porter.formats.torch_export.writes import without_writes
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import downstream, upstream

@@ -15,7 +15,7 @@ from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes
 from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk
 from porter.formats.torch_export.plain import AtenRow
-from porter.formats.torch_export.sizes import SIZES, sizes_of
+from porter.formats.torch_export.program_sizes import SIZES, sizes_of
 
 Reader = Callable[[Walk, AtenNode], Outputs]
 Function = Callable[..., Tensor | Outputs | Sequence[Tensor | None]]

@@ -9,7 +9,7 @@ from porter.base.errors import UsageError
 from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.caffe import rows
 from porter.formats.caffe.blobs import net_message, read_blobs
-from porter.formats.caffe.text import parse
+from porter.formats.caffe.text_format import parse
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import CaffeMaker, norm_name
 from porter.frameworks.caffe.sites import windowed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
 from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
-from porter.frameworks.code.loops import SHORTEST, Owner, Run, find_runs, whole_run
+from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, whole_run
 from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
 from porter.frameworks.code.text import (
     Bracketed,
@@ -138,7 +138,7 @@ class _BodyWriter:
         self.template, self.known = template, known
         self.arguments = Arguments(given, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
-        self.runs: list[Run] = []
+        self.runs: list[PartRun] = []
         self.inlined: dict[str, Mapping[str, Expression]] = {}
         self.body = Code(depth=2)
         for product, local in products.items():

@@ -60,7 +60,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Run:
+class PartRun:
     """Consecutive parts `prefix` + a number from `start` on, all of the class `kind`, each fed by the one
     before.
 
@@ -196,9 +196,9 @@ def find_runs(
     classes: Mapping[str, _HasParameters],
     outputs: Sequence[Edge] = (),
     shortest: int = SHORTEST,
-) -> list[Run]:
+) -> list[PartRun]:
     """The runs among the parts of a module that is used once; `outputs` are its outputs."""
-    found: list[Run] = []
+    found: list[PartRun] = []
     for row in _rows(parts, classes, outputs):
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
@@ -207,12 +207,14 @@ def find_runs(
             )
             parameters = tuple(parameter.name for parameter in classes[kind].parameters)
             found.append(
-                Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters)
+                PartRun(
+                    kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters
+                )
             )
     return found
 
 
-def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Run | None:
+def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:
     """The run of all `parts` of a chain; None where they are not one."""
     runs = find_runs(parts, classes, shortest=1)
     return runs[0] if runs and len(runs[0].names) == len(parts) else None

@@ -12,7 +12,7 @@ from keyword import iskeyword
 
 from porter.frameworks.code.class_text import Class, Known, recurring_norms, use_of, write_class
 from porter.frameworks.code.language import Language, LayerStep
-from porter.frameworks.code.loops import SHORTEST, Run, whole_run
+from porter.frameworks.code.loops import SHORTEST, PartRun, whole_run
 from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat
@@ -114,7 +114,7 @@ class _Classes:
         """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1`
         to `stage4`.
         """
-        alike: dict[tuple[str, str, str, int], dict[str, Run]] = {}
+        alike: dict[tuple[str, str, str, int], dict[str, PartRun]] = {}
         for part in template.parts:
             first = part.alternatives[0]
             run = whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from porter.frameworks.code.language import Language
-from porter.frameworks.code.loops import Owner, Run
+from porter.frameworks.code.loops import Owner, PartRun
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, expressed, flat, literal
 from porter.graph.blocks.parameters import Arguments, Value, Vector
 
@@ -22,7 +22,7 @@ class Stages:
 
 def write_stages(
     name: str,
-    runs: Mapping[str, Run],
+    runs: Mapping[str, PartRun],
     language: Language,
     call: Callable[[str, Mapping[str, Expression]], Bracketed],
 ) -> Stages | None:

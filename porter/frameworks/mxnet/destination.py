@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from porter.base.dtypes import NamedArrays
 from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.mxnet import rows
-from porter.formats.mxnet.arrays import arrays_parts, read_arrays
+from porter.formats.mxnet.params_file import arrays_parts, read_arrays
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import SymbolMaker
 from porter.frameworks.mxnet.sites import windowed

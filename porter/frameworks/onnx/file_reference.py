@@ -21,7 +21,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import expect_batch
 from porter.formats.onnx.constants import FLOATS
-from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
+from porter.formats.onnx.image_input import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Alone
 from porter.frameworks.images import beside, in_parts

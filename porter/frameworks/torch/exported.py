@@ -21,8 +21,8 @@ from porter.formats.torch_export.aliases import changed_inputs
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, read_program
 from porter.formats.torch_export.ops import INNER, READERS
+from porter.formats.torch_export.program_sizes import ON_SIZES
 from porter.formats.torch_export.read import taken_by, tap_of
-from porter.formats.torch_export.sizes import ON_SIZES
 from porter.frameworks import Alone
 from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor

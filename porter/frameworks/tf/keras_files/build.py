@@ -26,10 +26,10 @@ from porter.formats.keras.channels_first import (
     IMAGE,
     read_calls,
 )
-from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.flow import Flow, LayerCall, Result, read_flow, results_in
 from porter.formats.keras.graph import NamedCall, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
+from porter.formats.keras.layer_classes import CLASSES
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.precision import computing, policy_of
 from porter.formats.keras.scaling import numbers_in

@@ -14,7 +14,7 @@ import pytest
 import porter
 from porter.base.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
-from porter.formats.caffe.text import parse
+from porter.formats.caffe.text_format import parse
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file

@@ -12,7 +12,7 @@ import pytest
 
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
-from porter.formats.tf_checkpoint.names import ObjectTensor, model_names, training_state
+from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, model_names, training_state
 from tests.support.arrays import Array
 from tests.support.formats.tf_graph.file_graphs import tensorflow
 from tests.support.refusals import unreadable

@@ -13,7 +13,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
-from porter.formats.tf_graph.functions import followed
+from porter.formats.tf_graph.function_calls import followed
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
