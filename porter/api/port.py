@@ -84,7 +84,7 @@ class Port(PathLike[str]):
         return f"{record.name} to {record.framework}: {self.folder}\n{verdict.word}. {verdict.sentence}"
 
     def _repr_html_(self) -> str:
-        """For notebooks: what the port is, whether it is proved, and its pads."""
+        """Shows a notebook what the port is, whether it is proved, and its pads."""
         return card(read_contents(self.folder))
 
     @property
@@ -155,7 +155,7 @@ class Ported(Port):
         self._made, self._held = made, held
 
     def record(self) -> dict[str, object]:
-        """As `porter convert --json` prints it."""
+        """The record that `porter convert --json` prints."""
         return self._made.record()
 
 

@@ -43,7 +43,7 @@ class WeightsTrial:
     error: PorterError | None = None
 
     def record(self) -> dict[str, Any]:
-        """As `porter recipe check --json` prints it."""
+        """The record that `porter recipe check --json` prints."""
         opened = self.opened
         member = opened.member if opened else None
         return {

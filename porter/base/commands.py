@@ -320,7 +320,7 @@ class Command:
 
     @cached_property
     def options(self) -> Mapping[str, Option]:
-        """By the name of the parameter."""
+        """The options of the command by the names of their parameters."""
         return _options_of(self.values) | {option.name: option for option in (*self.printing, opt.JSON)}
 
     def default(self, name: str) -> object:

@@ -17,7 +17,7 @@ not text.
 LISTED = 5
 """The most items of a list in a message."""
 _MOST_LETTERS = 2000
-"""Of a message, which may name what a stranger called something."""
+"""The most letters of a message, because it may name what a stranger called something."""
 _MOST_OF_OTHERS = 200
 """Letters of what another library says."""
 _JOINERS = "\u200c\u200d"

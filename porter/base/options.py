@@ -15,7 +15,7 @@ from typing import Any
 
 AnyPath = str | PathLike[str]
 AnySize = int | Sequence[int] | str
-"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command
+"""A size as callers of the API write it: `224`, `(225, 201)` (rows x columns), or a text as on the command
 line.
 """
 

@@ -26,7 +26,7 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
     "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11", "msgpack>=1.0.8"),
     "data": ("pyarrow>=17", "simplejpeg>=1.7"),
 }
-"""As pyproject.toml's extras of these names state them for this system."""
+"""The packages of pyproject.toml's extras that this system needs."""
 
 
 def install(extra: Extra) -> str:

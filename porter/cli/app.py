@@ -20,8 +20,8 @@ from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, sh
 from porter.files import expect_folder
 
 OBJECTS_BETWEEN_COLLECTIONS = 250_000
-"""With Python's own 700, a short command spends a fifth of its time looking for garbage among imported
-modules.
+"""Python collects garbage more often, after 700 objects: then a short command spends a fifth of its time
+looking for garbage among imported modules.
 """
 
 # Plain help: rich would triple the time that `porter --help` takes.

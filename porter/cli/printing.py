@@ -145,7 +145,7 @@ _PADDED = {
     "larger kernel": ("needs a larger kernel", "need a larger kernel"),
     "native": ("uses the layer's own padding", "use the layer's own padding"),
 }
-"""By kind of a pad, what is said of one site and of several."""
+"""What is said of one site and of several with this kind of pad."""
 
 
 def _pads_summary(pads: Sequence[PadDecision]) -> str:

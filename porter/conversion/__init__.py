@@ -1,1 +1,1 @@
-"""From a source to a port: open, plan, write, prove, record."""
+"""A conversion makes a port of a source: it opens the source, plans, writes, proves and records."""

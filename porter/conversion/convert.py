@@ -64,7 +64,7 @@ class Conversion:
         return self.port.record.warnings
 
     def record(self) -> dict[str, Any]:
-        """As `porter convert --json` prints it."""
+        """The record that `porter convert --json` prints."""
         return {"port": str(self.port.folder), **self.port.record.summary()}
 
 

@@ -33,7 +33,7 @@ class SitePads:
         )
 
     def record(self) -> dict[str, Any]:
-        """As `porter pads --json` prints it."""
+        """The record of a site that `porter pads --json` prints."""
         trained = self.trained and self.trained.model_dump(include={"source", "realised", "why"})
         return {**self.shipped.model_dump(), "trained": trained}
 
@@ -52,7 +52,7 @@ class PadTable:
     proof: Proof | None = None
 
     def record(self) -> dict[str, Any]:
-        """As `porter pads --json` prints it."""
+        """The record that `porter pads --json` prints."""
         refused = [{"node": error.where, "why": error.message, "next": error.next} for error in self.refused]
         sites = [site.record() for site in self.sites]
         return {"sites": sites, "refused": refused, "proof": self.proof and self.proof.record()}

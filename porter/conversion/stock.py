@@ -163,8 +163,8 @@ def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
 def _refusal(
     name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool
 ) -> UsageError:
-    """Of a stock class that computes another function. Names the first structure or padding site and the
-    first number that differ.
+    """The error that a stock class computes another function: it names the first structure or padding site
+    and the first number that differ.
 
     Args:
         fits: all shapes are the same.

@@ -1,4 +1,4 @@
-"""From a data set's names of its classes to the rows of a port's logits."""
+"""Finds the row of a port's logits for each class that a data set names."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _imagenet_label(text: str) -> int | None:
-    """By wnid, by the name of a class, or by the first of its names (`tench, Tinca tinca`)."""
+    """Finds ImageNet's label of a class by its wnid, by its name, or by the first of its names (`tench, Tinca
+    tinca`).
+    """
     label = wnid_label(text)
     if label is not None:
         return label

@@ -16,7 +16,7 @@ _KERNELS = {
     ("bicubic", False): "tf_bicubic",
     ("bilinear", True): "tf_antialiased",
 }
-"""By the kernel, and whether it is antialiased."""
+"""porter's interpolation for each kernel of KerasHub's, antialiased or not."""
 ROUNDED = (
     "photos are prepared as KerasHub prepares those in floats, to some last bits; of photos in bytes, it "
     "rounds what it resizes, "

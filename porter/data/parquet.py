@@ -33,8 +33,8 @@ _SMALL_ROW_GROUP, _EXPANSION = 64 << 20, 64
 kilobytes of zeros unpack to gigabytes.
 """
 _MAX_ROWS = 2_000_000
-"""Of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos, in hundreds of
-files.
+"""The most rows of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos,
+in hundreds of files.
 """
 _MAX_TEXT = 256 << 20
 """Bytes of the labels and file names of one file: 134 for each of _MAX_ROWS. A text that many rows share
@@ -61,7 +61,7 @@ class ParquetTable(NamedTuple):
 
 
 def is_parquet(path: Path) -> bool:
-    """By content."""
+    """Whether the content of a file is Parquet's."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
@@ -181,7 +181,7 @@ def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
 
 @lru_cache(maxsize=4)
 def _footer(path: Path, changed: int) -> list[list[ColumnChunk]]:
-    """As `row_groups`, once for all row groups; `changed` as for `_row_group`."""
+    """Reads once what `row_groups` needs for all row groups; `changed` is an argument of `_row_group` too."""
     return row_groups(path)
 
 
@@ -203,8 +203,8 @@ def _text(value: object) -> str | None:
 
 
 def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
-    """From the metadata that the datasets library writes into the schema: {"info": {"features": {"label":
-    {"names": [...]}}}}.
+    """The names of the classes in the metadata that the datasets library writes into the schema: {"info":
+    {"features": {"label": {"names": [...]}}}}.
     """
     raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
     try:
@@ -216,7 +216,7 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
 
 @contextmanager
 def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
-    """In the columns `shared`, a value that many rows have is kept once."""
+    """Opens the file. In the columns `shared`, a value that many rows have is kept once."""
     try:
         import pyarrow
         from pyarrow import parquet

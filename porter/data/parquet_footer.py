@@ -18,7 +18,7 @@ _ROW_GROUPS, _COLUMNS, _META_DATA, _PATH, _PACKED, _DATA, _DICTIONARY = 4, 1, 3,
 """Fields of parquet.thrift: of the file, a row group, a column in it, and its metadata."""
 _PAGE_UNPACKED, _PAGE_PACKED = 2, 3
 _ENCODINGS = {5: 2, 7: 2, 8: 4}
-"""Of a page's header, the field of its encoding by that of its kind."""
+"""The field of a page's header that has its encoding, by the field that has its kind."""
 _PREFIXED = 7
 """The encoding DELTA_BYTE_ARRAY: a value states how much it repeats of the one before it, which has no
 bound.

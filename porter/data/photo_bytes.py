@@ -10,7 +10,7 @@ from porter.data.photos import Bytes, Cell, Place, Sealed
 from porter.data.tfrecord import expect_whole
 
 MAX_BYTES = 256 << 20
-"""Of one photo; ImageNet's largest has 15 million."""
+"""The most bytes of one photo; ImageNet's largest has 15 million."""
 
 
 def read_bytes(place: Place) -> bytes:

@@ -1,4 +1,4 @@
-"""From a photograph to the array that a zoo's weights were measured with.
+"""Makes of a photograph the array that a zoo's weights were measured with.
 
 What makes a published accuracy reproducible is the resampling: which kernel, antialiased or not, on bytes or
 on floats, where pixel centres lie, and which way sizes and crops round. Each `interpolation` therefore names
@@ -44,8 +44,8 @@ Rounding = Literal["even", "down", "up"]
 Triple = tuple[float, float, float]
 
 _MOST_PIXELS = 1 << 26
-"""Of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats each takes 20
-bytes.
+"""The most pixels of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats
+each takes 20 bytes.
 """
 _FEW_PIXELS = 1 << 24
 _PIXELS_OF_A_BYTE = 64
@@ -155,8 +155,8 @@ class Preprocess:
 
     @property
     def rounding(self) -> Rounding:
-        """Of a square's corner: torchvision's CenterCrop rounds half to even, TensorNets, slim and Keras
-        round down.
+        """How the corner of a square is rounded: torchvision's CenterCrop rounds half to even, TensorNets,
+        slim and Keras round down.
         """
         return self.crop_rounding or ("even" if self.resampling.torchvision else "down")
 

@@ -144,8 +144,8 @@ def _corner_taps(size: int, target: int) -> _Taps:
 
 
 def _centre_taps(size: int, target: int) -> _Taps:
-    """As `_corner_taps`, where the centres of cells and not their corners lie on each other (TensorFlow's
-    HalfPixelScaler).
+    """The taps of `_corner_taps`, where the centres of cells and not their corners lie on each other
+    (TensorFlow's HalfPixelScaler).
     """
     half = np.float32(0.5)
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
@@ -226,7 +226,7 @@ def torch_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def torch_bicubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """As `torch_bilinear`, with Keys' cubic of a = -0.5, clipped to bytes."""
+    """Resamples as `torch_bilinear` does, with Keys' cubic of a = -0.5, clipped to bytes."""
     return _torch(pixels, rows, columns, _keys, 2)
 
 
@@ -240,9 +240,9 @@ def _torch(pixels: Pixels, rows: int, columns: int, kernel: _Kernel, reach: int)
 
 
 def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> Floats:
-    """As `_gathered`, rounded as torch's loop over the cells after the first: its compiled code multiplies
-    four at once and adds these rounded products one by one; what is left of a cell's four is fused, so only
-    the sum is rounded.
+    """The sums of `_gathered`, rounded as in torch's loop over the cells after the first: its compiled code
+    multiplies four at once and adds these rounded products one by one; what is left of a cell's four is
+    fused, so only the sum is rounded.
     """
     cells, shares, used = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
@@ -289,8 +289,9 @@ def _tf_weights(size: int, target: int) -> _Weights:
 
 
 def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _TorchWeights:
-    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are
-    doubles. The third is the number of source cells of each target cell; further ones have no weight.
+    """The weights of `_tf_weights` as they are computed in UpSampleKernel.cpp's
+    `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are doubles. The third is the number of source
+    cells of each target cell; further ones have no weight.
     """
     ratio = np.float32(size) / np.float32(target)
     stretch = max(ratio, np.float32(1))

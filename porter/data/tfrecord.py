@@ -18,7 +18,7 @@ from porter.files.crc32c import masked_crc32c
 
 _HEADER, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
 _MAX_RECORDS = 2_000_000
-"""Of one file. ImageNet has 1.4 million photos, in hundreds of files."""
+"""The most records of one file. ImageNet has 1.4 million photos, in hundreds of files."""
 _MAX_FEATURES = 256
 _MAX_TEXT = 4096
 """Bytes of a text, and of the name of a feature."""
@@ -51,7 +51,7 @@ class _Broken(Exception):
 
 
 def is_tfrecord(path: Path) -> bool:
-    """By content: the checksum of the first record's length."""
+    """Whether the content of a file is a TFRecord's: the checksum of the first record's length."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     return len(head) == _HEADER.size and masked_crc32c(head[:8]) == _HEADER.unpack(head)[1]

@@ -40,7 +40,9 @@ def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_timm(protocol: Preprocess) -> dict[str, Any]:
-    """As `from_timm` reads it; where timm prepares photos otherwise (`unlike_timm`), the nearest."""
+    """timm's config of a protocol, as `from_timm` reads it; where timm prepares photos otherwise
+    (`unlike_timm`), the nearest.
+    """
     side = protocol.crop or protocol.size
     mean, std = (
         [round(value * protocol.divide / 255, 9) for value in values]

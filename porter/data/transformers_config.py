@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 PROCESSOR_FILE = "preprocessor_config.json"
 _KERNELS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""By Pillow's number."""
+"""The kernels at the places that Pillow numbers."""
 _SQUASHED_FROM = 384
 _USUAL_SHARE = 224 / 256
 _LEVITS_SHARE = 256 / 224
@@ -62,8 +62,9 @@ _PROCESSORS: Mapping[str, _Processor] = {
     "Siglip": _Processor(3, True, False),
     "ViT": _Processor(2, True, False),
 }
-"""By the name of the class without `ImageProcessor` or `FeatureExtractor` (as it was called before 4.26).
-ResNet and RegNet use ConvNeXT's, Swin ViT's, ViTs of DINOv2 Bit's.
+"""What each image processor does by default, by the name of its class without `ImageProcessor` or
+`FeatureExtractor` (as it was called before 4.26). ResNet and RegNet use ConvNeXT's, Swin ViT's, ViTs of
+DINOv2 Bit's.
 """
 
 

@@ -93,6 +93,6 @@ def agreement(
 
 
 def spread(items: Sequence[int], most: int) -> list[int]:
-    """At most `most` of `items`, evenly spaced, the first among them."""
+    """Gives at most `most` of `items`, evenly spaced, the first among them."""
     count = min(most, len(items))
     return [items[index * len(items) // count] for index in range(count)]

@@ -416,7 +416,7 @@ def _evaluation(
 
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
-    """Of the photos that were reached, and of those that the data set already names as failed."""
+    """The accuracy over the photos that were reached and those that the data set already names as failed."""
     ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))

@@ -35,7 +35,7 @@ from porter.source.stated_photos import NOTHING, PhotoFacts, read_stated
 T = TypeVar("T")
 
 PHOTOS_PER_WORKER = 32
-"""For fewer photos another process does not pay: they are decoded before it has started."""
+"""Another process does not pay for fewer photos: they are decoded before it has started."""
 
 
 KEPT_EVERY = 60.0

@@ -60,7 +60,7 @@ class Prediction:
     logits: Array = field(repr=False)
 
     def record(self) -> dict[str, Any]:
-        """As `porter predict --json` prints it."""
+        """The record that `porter predict --json` prints."""
         return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 

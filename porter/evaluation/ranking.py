@@ -1,4 +1,4 @@
-"""From logits to ranks of labels, the likeliest classes and their probabilities."""
+"""The ranks of labels, the likeliest classes and their probabilities, computed from logits."""
 
 from __future__ import annotations
 

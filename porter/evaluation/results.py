@@ -141,14 +141,16 @@ class Evaluation(Judgement, Accuracy):
     network: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """As `porter eval --json` prints it."""
+        """The record that `porter eval --json` prints."""
         fields = {"ok": self.ok, **asdict(self)}
         for kind in ("failed", "excluded"):
             fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
         return fields
 
     def line(self) -> dict[str, Any]:
-        """As port.json lists all evaluations: what was measured, on what and when."""
+        """The line of this evaluation in port.json, which lists all of them: what was measured, on what and
+        when.
+        """
         figures = ("images", "top1", "top5", "loss")
         settings = (
             "photos",
@@ -171,8 +173,8 @@ class Evaluation(Judgement, Accuracy):
         return self.classes is None or self.classes > 5
 
     def summary(self) -> dict[str, Any]:
-        """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the
-        fields here.
+        """The record that port.json keeps, with the first `NAMED` of each list of photos, and with the names
+        of the fields here.
         """
         lists = {
             "failed": self.failed,
@@ -221,7 +223,7 @@ class OfPort:
     parameters: int
 
     def record(self) -> dict[str, Any]:
-        """As `porter eval PORT PORT --json` prints it."""
+        """The record that `porter eval PORT PORT --json` prints."""
         return {"port": self.port, "name": self.name, "framework": self.framework, **self.evaluation.record()}
 
 
@@ -324,5 +326,5 @@ class Study:
         return "trained with" if answer.certain else "may be it"
 
     def record(self) -> dict[str, Any]:
-        """As `porter study padding --json` prints it."""
+        """The record that `porter study padding --json` prints."""
         return asdict(self)

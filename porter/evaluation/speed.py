@@ -66,8 +66,8 @@ def made_pixels(protocol: Preprocess, crops: int, photos: int) -> NDArray[Any]:
 
 
 def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
-    """As fast as a model takes a batch again and again. As in a pass, the next one begins before the last
-    one's logits are waited for.
+    """Measures how fast a model takes a batch again and again. As in a pass, the next one begins before the
+    last one's logits are waited for.
     """
     model(pixels)()
     start, images, last = perf_counter(), 0, model(pixels)

@@ -28,7 +28,7 @@ another thread computes.
 """
 
 Digests = Mapping[Path, Mapping[str, str]]
-"""Of each file, its digests in hex by algorithm: `sha256`, `md5`."""
+"""The digests of each file in hex, by algorithm: `sha256`, `md5`."""
 
 
 def _scheme(url: str) -> str:

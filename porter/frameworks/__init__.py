@@ -221,13 +221,14 @@ if TYPE_CHECKING:
 DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "tflite", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 TRAINED = ("tf", "torch", "flax")
-"""Those whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects)."""
+"""The frameworks whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects).
+"""
 WITH_DROPOUTS = ("tf", "torch", "flax")
-"""Those whose ports may have dropouts."""
+"""The frameworks whose ports may have dropouts."""
 CONVERTED = ("tflite",)
-"""Those whose files hold what the framework's own converter computed of the graph's tensors. `read_port`
-gives the file itself, as one tensor of its bytes under the file's name, and `PortEngine.build` runs it; in
-float64 it runs canonical tensors, given too.
+"""The frameworks whose files hold what the framework's own converter computed of the graph's tensors.
+`read_port` gives the file itself, as one tensor of its bytes under the file's name, and `PortEngine.build`
+runs it; in float64 it runs canonical tensors, given too.
 """
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """None is built: no file has a graph of this framework.
+    """Builds no model: no file has a graph of this framework.
 
     Raises:
         CannotRun: always.

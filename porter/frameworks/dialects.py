@@ -42,7 +42,7 @@ class Dialect(Protocol):
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Those of `layers` that the framework numbered when it made them, to their names in a file with
+        """Maps those of `layers` that the framework numbered when it made them to their names in a file with
         these `tensors`; empty if the framework numbers nothing.
         """
 
@@ -61,7 +61,7 @@ class PortDialect(Dialect, Protocol):
     """The dialect of a framework in which ports are trained on."""
 
     def port_keys(self, plan: Plan, layers: LayerNames) -> Mapping[tuple[str, str], tuple[str, ...]]:
-        """By path and role, the names that a file saved from a port's model gives its tensors, likeliest
+        """The names by path and role that a file saved from a port's model gives its tensors, likeliest
         first. Those that the destination's own layers have besides are listed too, such as the gamma of a
         norm without a scale.
 

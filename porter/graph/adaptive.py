@@ -13,7 +13,8 @@ from porter.graph.ops import AdaptivePool, Add, AvgPool, CropMap, MaxPool, Op, P
 from porter.padding import LOWEST, Convention, Window
 
 MOST_WINDOWS = 64
-"""Of different sizes along an axis, more than a network has: each is some nodes of its own."""
+"""The most windows of different sizes along an axis, more than a network has: each is some nodes of its own.
+"""
 
 
 def windows(size: int, count: int) -> list[tuple[int, int]]:

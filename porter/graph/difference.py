@@ -65,7 +65,7 @@ class Difference:
     paths: tuple[str, ...]
 
     def in_words(self, one: str, other: str) -> str:
-        """In one line, with the names of the two graphs."""
+        """The difference in one line, with the names of the two graphs."""
         steps = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} steps, such as {self.paths[0]}"
         if self.one is None or self.other is None:
             has, words = (other, self.other) if self.one is None else (one, self.one)

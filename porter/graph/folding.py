@@ -64,7 +64,7 @@ def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
 
 
 def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, str]:
-    """Those of `folded` that are calls of layers to which every call would do the same."""
+    """The paths of `folded` that are calls of layers to which every call would do the same."""
     norms = {
         holder: {graph.by_path[folded[call.path]].holder if call.path in folded else None for call in calls}
         for holder, calls in graph.calls.items()

@@ -9,7 +9,7 @@ from porter.graph.graph import INPUT
 
 
 def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
-    """By path, what the source has behind a node, for the code of a port."""
+    """What the source has behind a node, by its path, for the code of a port."""
     found: dict[str, list[str]] = {}
     for layer in left_out:
         if layer.after is not None:

@@ -31,7 +31,7 @@ class Parts:
 
     @property
     def shape(self) -> Shape:
-        """Of this value."""
+        """The shape of this value."""
         return self.shapes[self.source]
 
     def add(self, word: str, op: Op, *inputs: str) -> str:

@@ -1,4 +1,4 @@
-"""By how much float32 may be off where an op's values are far smaller than the numbers that they come from.
+"""How much float32 may be off where an op's values are far smaller than the numbers that they come from.
 
 Runtimes compute sigmoids to a unit in the last place of 1, the largest that one gives: onnxruntime's of -16.5
 is 8.9e-8 instead of 6.6e-8.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     Doubles = NDArray[np.float64]
 
 _ULP = 2.0**-23
-"""Of 1 in float32."""
+"""The unit in the last place of 1 in float32."""
 _TINY = 2.0**-126
 """Runtimes take smaller numbers for 0."""
 _OF_ONE = (Celu, Elu, Erf, HardSigmoid, LogSoftmax, Selu, Sigmoid, Softmax, Softplus, Tanh)
@@ -43,7 +43,7 @@ _OF_INPUT = (Gelu, HardSwish, LogSoftmax, Mish, Swish)
 
 
 def absolute_error(op: type[Any], given: Doubles) -> Doubles | None:
-    """By how much an op's values may be off, number by number; None where they are right in relative terms.
+    """How much an op's values may be off, number by number; None where they are right in relative terms.
 
     Args:
         given: what the op reads.

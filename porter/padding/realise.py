@@ -218,7 +218,7 @@ def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[R
 
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
-    """Of a pool that cannot round down."""
+    """A pool without pads, in a destination whose pools may lack rounding down."""
     ends_past = capabilities.keeps_last and _strides_past(window)
     return Convention(rounding="full" if ends_past else capabilities.roundings[0])
 

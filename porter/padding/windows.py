@@ -105,7 +105,7 @@ class Convention:
     def stated(
         cls, pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor"
     ) -> Convention:
-        """Of a layer that states its pads: `valid` if all of them are zero."""
+        """The convention of a layer that states its pads: `valid` if all of them are zero."""
         return cls("explicit" if any(pads) else "valid", pads, fill, average, rounding)
 
     @property

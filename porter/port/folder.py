@@ -50,7 +50,7 @@ RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
 MOST_LEFT_OUT = 10_000
 MOST_LINES = 200
-"""Of a port's evaluations."""
+"""The most evaluations that port.json lists."""
 
 OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
@@ -83,8 +83,8 @@ are no classes.
 
 
 Layout = Literal["NCHW", "NHWC", "NC", "file"]
-"""Of a map in its destination; of features; of an array, which has the axes of the file in every
-destination.
+"""The layout of a map in its destination (NCHW, NHWC), of features (NC), and of an array (file), which has
+the axes of the file in every destination.
 """
 
 
@@ -112,7 +112,7 @@ class Input(Strict):
 
     @property
     def sizes(self) -> InputSizes:
-        """Those of a port of this port."""
+        """The input sizes at which a port of this port is proved."""
         return InputSizes(self.size or self.native_size, self.size if self.traced else None)
 
 
@@ -138,7 +138,7 @@ class TensorLists(Strict):
         return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
 
     def counts(self) -> dict[str, Any]:
-        """As `--json` prints them."""
+        """The counts that `--json` prints."""
         used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
         return {
             "used": used,
@@ -302,8 +302,8 @@ class Record(Facts, RecordHead):
     study: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
-        """As `porter convert --json` prints it: without figures that are measured later, and without lists of
-        nodes and tensors.
+        """The record that `porter convert --json` prints: it is without figures that are measured later, and
+        without lists of nodes and tensors.
         """
         folded = None if self.folded is None else {"norms": len(self.folded), "kept": self.norms}
         return {

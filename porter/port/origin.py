@@ -20,7 +20,7 @@ BY: Mapping[By, str] = {
     "file name": "the file's name",
     "user": "the user",
 }
-"""In words."""
+"""What states an origin, in words."""
 
 
 class Origin(Strict):

@@ -1,5 +1,5 @@
-"""From a recipe, a variant and a zoo to the graph, and what it must hold: shapes, sites for the padding,
-labels, a head.
+"""Makes the graph of a recipe, a variant and a zoo, and checks what it must hold: shapes, sites for the
+padding, labels, a head.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _once(member: Member, most: int) -> Graph:
 
 
 def expand_within(member: Member, nodes: int) -> Graph | None:
-    """As `expand`; None if the graph has more than `nodes` nodes: it is then not expanded to its end.
+    """Expands as `expand` does; None if the graph has more than `nodes` nodes: it is then not expanded to its
+    end.
 
     Raises:
         RecipeError: as `expand`.
@@ -80,7 +81,7 @@ def expand_steps(
     as_trained: bool = False,
     most: int = MAX_USES,
 ) -> Expanded:
-    """As `expand`, with the step that each node is from. `most` is for `expand_within`."""
+    """Expands as `expand` does, with the step that each node is from. `most` is for `expand_within`."""
     recipe, chosen = member.recipe, options or {}
     for name in chosen:
         if name not in recipe.options:
@@ -95,7 +96,7 @@ def expand_steps(
 
 
 def trained_conventions(member: Member) -> dict[str, Convention]:
-    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty
+    """The convention of training by path, at every site that the zoo's `padding_as_trained` names; empty
     where it names none.
     """
     rules = member.zoo.padding_as_trained

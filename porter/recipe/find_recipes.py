@@ -142,7 +142,7 @@ def _copied(path: Path, own: Path) -> bool:
 
 
 def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
-    """Those that extend others come first."""
+    """The recipes in a folder; those that extend others come first."""
     found: list[Declared] = []
     for path in sorted(folder.glob("*.yaml")):
         found.append(_apart(declared(path, with_zoos), found, "", _OTHER))

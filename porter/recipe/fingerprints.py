@@ -103,11 +103,13 @@ def _reached(graph: Graph, kind: str) -> tuple[int, ...]:
 
 
 Fingerprints = Mapping[str, Mapping[str, Mapping[str, Fingerprint]]]
-"""By the name of the recipe's file, by variant, by zoo."""
+"""Fingerprints by the name of the recipe's file, by variant and by zoo."""
 
 
 def shipped_fingerprints() -> Fingerprints:
-    """Those of porter's own recipes; none if fingerprints.json is not there, or was made from other texts."""
+    """The fingerprints of porter's own recipes; none if fingerprints.json is not there, or was made from
+    other texts.
+    """
     return beside_recipes(recipes_folder() / FILE, _parsed) or {}
 
 

@@ -1,4 +1,4 @@
-"""From a recipe's text to a Recipe: every section checked, patterns and expressions parsed."""
+"""Makes a Recipe of a recipe's text: every section is checked, patterns and expressions are parsed."""
 
 from __future__ import annotations
 

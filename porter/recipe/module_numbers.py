@@ -44,7 +44,7 @@ class Places:
                 self.of(rule, path, captured)
 
     def of(self, rule: NameRule, path: str, captured: Mapping[str, Any]) -> Mapping[Location, int]:
-        """By line, the places of the scopes around a node's line, and of the node."""
+        """The numbers of the scopes around a node's line, and of the node, by line."""
         if not self._tables:
             return {}
         found = {}

@@ -41,7 +41,7 @@ class Proof:
     reason: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """The record that `--json` prints."""
         return asdict(self)
 
 

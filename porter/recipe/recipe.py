@@ -39,10 +39,12 @@ BUILT_SIZE = "input_size"
 """A key of a zoo's `assumed` that is not an option: the input size that a model was built for."""
 
 OWN = "own"
-"""In a tap, the node's own name."""
+"""The word in a tap that stands for the node's own name."""
 
 PLACE = "place"
-"""In a name, the position of its node among those of its table (porter.recipe.module_numbers)."""
+"""The word in a name that stands for the position of its node among those of its table
+(porter.recipe.module_numbers).
+"""
 
 RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", "variant", OWN, PLACE})
 """Names that variables and parameters may not have."""

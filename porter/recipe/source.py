@@ -238,7 +238,7 @@ def _check_events(path: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class _YamlReader:
-    """From nodes to values; it collects their places."""
+    """Makes values of YAML's nodes, and collects their places in the text."""
 
     path: Path
     values: dict[Location, Mark]

@@ -1,4 +1,4 @@
-"""From a step's evaluated attributes to the op of a graph's node."""
+"""Makes the op of a graph's node of a step's evaluated attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SITES: Mapping[str, SiteKind] = {
 }
 
 Pad = Callable[[SiteKind, Convention], Convention]
-"""From a site's kind and the graph's own convention to the zoo's convention."""
+"""Gives the zoo's convention for a site's kind and the graph's own convention."""
 
 
 def make_op(attributes: Attributes, channels: int, pad: Pad) -> Op:

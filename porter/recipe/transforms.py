@@ -48,7 +48,7 @@ def _dense_to_conv1x1(role: str, array: Array) -> Array:
 
 
 def _drop_background(role: str, array: Array) -> Array:
-    """Without row 0, the background class of TF-slim's 1001."""
+    """The array without row 0, the background class of TF-slim's 1001."""
     if array.shape[0] < 2:
         raise MappingError(f"expected classes besides the background, got a {role} of shape {array.shape}")
     return array[1:]

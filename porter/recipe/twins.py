@@ -44,12 +44,12 @@ class Twin:
 
 
 Twins = Mapping[str, Mapping[str, Mapping[str, tuple[Twin, ...]]]]
-"""By the name of the recipe's file, by variant, by zoo."""
+"""Twins by the name of the recipe's file, by variant and by zoo."""
 
 
 def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
-    """Those of a member of porter's own recipes; None if they are not known: of another recipe, or with other
-    options.
+    """The twins of a member of porter's own recipes; None if they are not known: of another recipe, or with
+    other options.
     """
     folder = recipes_folder()
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
@@ -82,7 +82,7 @@ def twins_of(member: Member) -> tuple[Twin, ...]:
 
 
 def computed_twins(member: Member) -> tuple[Twin, ...]:
-    """As `twins_of`, from the recipe's graphs."""
+    """Computes what `twins_of` looks up, from the recipe's graphs."""
     return tuple(
         Twin(
             member.variant,

@@ -70,7 +70,7 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
 
 def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> Mapping[str, str]:
-    """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of
+    """The source's layers by path whose output can be read: the names of `taps`, otherwise those of
     `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its
@@ -300,7 +300,7 @@ def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
 def tensor_names(
     dialect: Dialect, graph: Graph, path: str, layer: LayerName
 ) -> Mapping[str, tuple[str, ...]]:
-    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
+    """The names by role that a file may give the tensors of the node `path`, likeliest first; a bare
     parameter has one, and a computed one none.
     """
     if layer.computed:

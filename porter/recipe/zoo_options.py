@@ -79,7 +79,9 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
 
 
 def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
-    """As `assumed_options`, for the input size (rows, columns) that the model was built for."""
+    """Says, as `assumed_options` does, what is assumed of the input size (rows, columns) that the model was
+    built for.
+    """
     why = zoo.assumed.get(BUILT_SIZE)
     rows, columns = size
     line = f"the model was built for {rows}x{columns}: {why}; if yours differs, add {INPUT_SIZE.placeholder}"

@@ -90,8 +90,8 @@ def fitted(text: str, width: float) -> str:
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high` from
-    inside.
+    """Gives at most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high`
+    from inside.
     """
     span = high - low
     if not 1e-300 < span < 1e300:

@@ -32,7 +32,7 @@ class Report:
     missing: dict[str, str]
 
     def record(self) -> dict[str, Any]:
-        """As `porter report --json` prints it."""
+        """The record that `porter report --json` prints."""
         return {"report": str(self.path), "sections": self.sections, "missing": self.missing}
 
 

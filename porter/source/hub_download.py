@@ -198,7 +198,7 @@ def _where(repository: Repository) -> str:
 
 @contextmanager
 def _quiet_without_terminal() -> Iterator[None]:
-    """Without huggingface_hub's progress bars where nobody sees them."""
+    """Hides huggingface_hub's progress bars where nobody sees them."""
     utils = import_module("huggingface_hub.utils")
     shown = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()
     if shown:

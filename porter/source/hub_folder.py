@@ -39,7 +39,7 @@ _SUFFIXES = (
     ".tflite",
 )
 _MOST_BYTES = 16 << 20
-"""Of a config.json: those of models of 21,841 classes name each class twice, in 2 MB."""
+"""The most bytes of a config.json: those of models of 21,841 classes name each class twice, in 2 MB."""
 
 
 def files_of_weights(folder: Path) -> list[Path]:

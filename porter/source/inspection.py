@@ -97,20 +97,20 @@ class Inspection:
 
     @property
     def framework(self) -> str | None:
-        """Whose own format the file has, or which framework a port is for; None if several frameworks write
-        such files.
+        """The framework whose own format the file has, or which a port is for; None if several frameworks
+        write such files.
         """
         format = FORMATS.get(self.checkpoint.format)
         return (format.framework if format else None) or self.checkpoint.dialect
 
     @property
     def bytes(self) -> int:
-        """Of the file, or of all files that hold the model."""
+        """The size of the file, or of all files that hold the model."""
         files = self.checkpoint.files or (self.checkpoint.path,)
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def record(self) -> dict[str, Any]:
-        """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
+        """The record that `porter inspect --json` prints; its matches are `match` and the `close` ones."""
         tensors = {
             name: {"shape": list(array.shape), "dtype": str(array.dtype)}
             for name, array in self.checkpoint.tensors.items()

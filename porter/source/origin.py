@@ -32,7 +32,7 @@ _LIBRARIES = {
     "transformers": "transformers",
     "transformers_torch": "transformers",
 }
-"""By a zoo's reference, whose models it has."""
+"""The library whose models a zoo has, by the zoo's reference."""
 
 
 @dataclass(frozen=True)

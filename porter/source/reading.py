@@ -16,7 +16,7 @@ from porter.source.place import File, FilePair
 def read(
     place: File | FilePair, outputs: Sequence[str] = (), size: Size | None = None, md5: bool = True
 ) -> Checkpoint:
-    """As porter.formats.reading.read_weights, with what lies beside the file."""
+    """Reads as porter.formats.reading.read_weights does, with what lies beside the file."""
     file, weights = (place, None) if isinstance(place, File) else (place.graph, place.weights)
     checkpoint = read_weights(file.path, md5, outputs, size, weights)
     return with_repository(as_torch(replace(checkpoint, beside=file.beside)))

@@ -32,8 +32,8 @@ from porter.source.own_graph import translation
 from porter.source.wishes import Wishes
 
 _NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
-"""By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node
-one, and the number that the layer has in its place.
+"""A tensor that a norm's layer has and its node may lack, by its role: the attribute that gives the node one,
+and the number that the layer has in its place.
 """
 
 
@@ -157,16 +157,16 @@ def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) ->
 
 
 def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
-    """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does
-    not.
+    """The framework whose names a file has. A file of safetensors does not say it, and Flax calls kernels so,
+    which torch does not.
     """
     of_flax = port.record.framework == "flax" and any(name.endswith(".kernel") for name in checkpoint.tensors)
     return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
 
 
 def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _Matched:
-    """By the names that the port's model gives its tensors. A file of another framework has those of a port
-    to that framework.
+    """Matches tensors by the names that the port's model gives them. A file of another framework has those of
+    a port to that framework.
     """
     graph, record = port.graph, port.record
     framework = _framework(port, checkpoint)
@@ -263,7 +263,7 @@ def _facts(port: StoredPort, rows: int) -> Facts:
 
 
 def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
-    """By path, the names under which the file's own graph shows values: those of layers with the same tensors
+    """The names by path under which the file's own graph shows values: those of layers with the same tensors
     that are called once, and the outputs. Empty if the file has none.
     """
     file = checkpoint.graph

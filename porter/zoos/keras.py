@@ -47,7 +47,7 @@ _PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
 the size of its map.
 """
 _NESTED = ("ConvNeXt",)
-"""Those that call Sequentials, and layers of keras.applications' own."""
+"""The models that call Sequentials, and layers of keras.applications' own."""
 _DEVIATIONS = (0.229, 0.224, 0.225)
 
 
@@ -203,7 +203,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
 
 
 def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
+    """Builds as IMPLEMENTATION.build does, with the layer names that the first model of a process has."""
     keras, numbered = (
         import_keras(),
         IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype)),

@@ -195,9 +195,9 @@ TIMM: Mapping[str, Call] = {
 TIMM_JAX: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("vit_")}
 """timm's models that load Google's files of JAX themselves."""
 TIMM_BIG_VISION: Mapping[str, Call] = {name: TIMM[name] for name in ("vit_s_16", "vit_b_16", "vit_l_16")}
-"""Those that load big_vision's files of DeiT III."""
+"""The models that load big_vision's files of DeiT III."""
 TIMM_BIT: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("bit_")}
-"""Those that load Google's Big Transfer."""
+"""The models that load Google's Big Transfer."""
 
 _LIKE_TF: Mapping[str, Any] = {"pad_type": "same", "bn_eps": 1e-3}
 """What timm's own tf_ models set."""
@@ -224,8 +224,8 @@ resolve_bn_args).
 """
 
 OF_ONE_SIZE: Mapping[str, str] = {"torchvision": "image_size", "timm": "img_size"}
-"""By library, the argument that its transformers are built for an input of a size with: they have a position
-for each cell.
+"""The argument, by library, that builds its transformers for an input size: they have a position for each
+cell.
 """
 SIDE = "side"
 """The recipe's option that states this size."""
@@ -247,7 +247,7 @@ UNLIKE_TIMM: Mapping[str, str] = {
     "the last one"
     for layers in (50, 101, 152)
 }
-"""By variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""
+"""The reason, by variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""
 
 _RESNETS = {
     18: ("basic", [2, 2, 2, 2]),
@@ -273,7 +273,9 @@ _EFFICIENTNET_FACTORS: tuple[tuple[float, float, int, list[int]], ...] = (
     (1.8, 2.6, 2304, [31]),
     (2.0, 3.1, 2560, [18]),
 )
-"""Of b0 to b7: of widths and of depths, the last width, and the units that pad both sides alike."""
+"""Of each of b0 to b7: the factors of widths and of depths, the last width, and the units that pad both sides
+alike.
+"""
 _REGNET_STAGES = {
     "x_200mf": ([1, 1, 4, 7], [24, 56, 152, 368], 8),
     "x_400mf": ([1, 2, 7, 12], [32, 64, 160, 400], 16),
@@ -385,7 +387,7 @@ TRANSFORMERS: Mapping[str, Call] = {
 }
 """transformers' `model_type`, and the settings of config.json that make a variant of it."""
 TRANSFORMERS_TORCH: Mapping[str, Call] = _transformers_mobilenets(tf_padding=False)
-"""Those that pad as torch does."""
+"""The models that pad as torch does."""
 
 TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "bit": {
@@ -473,8 +475,8 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "hidden_act": "gelu",
     },
 }
-"""By `model_type`, the settings that decide the function, and what they are where config.json leaves them out
-(configuration_*.py of transformers 5.14). Its other settings act in training or on other heads.
+"""The settings, by `model_type`, that decide the function, and what they are where config.json leaves them
+out (configuration_*.py of transformers 5.14). Its other settings act in training or on other heads.
 """
 
 
@@ -510,7 +512,7 @@ SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
         ),
     },
 }
-"""By library, or by `model_type` of transformers, the settings that are options of porter's recipes."""
+"""The settings, by library or by `model_type` of transformers, that are options of porter's recipes."""
 
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {
@@ -531,14 +533,14 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "mxnet": {},
     "caffe": {},
 }
-"""By framework and reference, the variants."""
+"""The variants by framework and reference."""
 
 STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tf": {"keras": ("keras",)},
     "torch": {"torchvision": ("torchvision",), "timm": ("timm", "timm_tf")},
 }
-"""By framework, the libraries whose names `--stock` writes, that of the default zoo first; by library, the
-zoos whose functions its models compute.
+"""The libraries whose names `--stock` writes, by framework, that of the default zoo first; and the zoos by
+library whose functions its models compute.
 """
 
 DEFAULT_ZOOS: Mapping[str, str] = {
@@ -548,4 +550,4 @@ DEFAULT_ZOOS: Mapping[str, str] = {
     "mxnet": "gluon",
     "caffe": "caffe",
 }
-"""By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""
+"""The zoo, by framework, that its name stands for after `--from`, and whose library has its stock classes."""

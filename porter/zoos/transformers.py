@@ -216,7 +216,7 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _quiet(library: ModuleType) -> Iterator[None]:
-    """Without transformers' reports on stderr, whose content its loading information has too."""
+    """Silences transformers' reports on stderr, whose content its loading information has too."""
     logging = library.utils.logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

@@ -16,7 +16,7 @@ IMAGES = RANDOM.normal(0, 1, (3, 3, int(sys.argv[2]), int(sys.argv[2]) + 7)).ast
 
 
 def norm(x):
-    """With the statistics of what arrives, so that a wrong pad shows."""
+    """A norm with the statistics of what arrives, so that a wrong pad shows."""
     values, channels = x.eval({x.arguments[0]: IMAGES}), x.shape[0]
     numbers = [
         RANDOM.uniform(0.8, 1.2, channels),

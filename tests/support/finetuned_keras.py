@@ -242,7 +242,7 @@ KINDS: Mapping[str, Kind] = {
     "own-classes-v1-h5": Kind(own_classes_v1, V1, 7, ".h5", False),
 }
 WHOLE = tuple(name for name, kind in KINDS.items() if kind.suffix in (".keras", ".h5"))
-"""Those that carry the config of the Keras model."""
+"""The kinds that carry the config of the Keras model."""
 
 
 def make_finetuned(name: str, folder: Path) -> FineTuned:

@@ -74,7 +74,9 @@ def pretrained(zoo: str = "torchvision") -> Any:
 
 
 def five_classes() -> Any:
-    """With the last layer of the classifier replaced, as in PyTorch's own transfer-learning tutorials."""
+    """A network with the last layer of its classifier replaced, as in PyTorch's own transfer-learning
+    tutorials.
+    """
     model = pretrained()
     model.classifier[1] = nn.Linear(FEATURES, 5)
     return model.eval()
@@ -142,8 +144,8 @@ def lightning(folder: Path) -> FineTuned:
 
 
 def training(folder: Path) -> FineTuned:
-    """As torchvision's reference script for classification saves it: optimiser, arguments and moving
-    averages.
+    """A checkpoint as torchvision's reference script for classification saves it: optimiser, arguments and
+    moving averages.
     """
     model = five_classes()
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)

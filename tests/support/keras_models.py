@@ -180,7 +180,7 @@ HALF_MODELS: Mapping[str, Callable[[Any], Any]] = {
     for made in (_mixed, _whole, _cast)
     for half in HALVES
 }
-"""From the module `keras`, a model that computes in half precision."""
+"""Each makes, of the module `keras`, a model that computes in half precision."""
 KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
     made.__name__: made
     for made in (
@@ -194,7 +194,7 @@ KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
         of_larger_images,
     )
 }
-"""From the module `keras`, a model."""
+"""Each makes a model of the module `keras`."""
 
 
 def given_to(name: str) -> Any:

@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     @property
     def symbol(self) -> dict[str, Any]:
-        """As JSON, with the axes of its image."""
+        """The symbol as JSON, with the axes of its image."""
         found = symbol_of(self.lines)
         image = next(node for node in found["nodes"] if node["name"] == "data")
         return {

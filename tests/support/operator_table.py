@@ -262,7 +262,7 @@ def outcome(file: Path, to: str, folder: Path) -> str:
 
 
 def outcomes(operator: str, to: str = "torch") -> dict[str, str]:
-    """By format, what becomes of an operator; formats that lack it are left out."""
+    """What becomes of an operator, by format; formats that lack it are left out."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {format: outcome(file, to, Path(folder)) for format, file in files(operator, Path(folder))}

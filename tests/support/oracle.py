@@ -215,7 +215,7 @@ def _softmax(x: Array) -> Array:
 
 
 def _rearranged(op: Any, x: Array) -> Array:
-    """By einsum's letters, one for each part of an axis."""
+    """Rearranges by einsum's letters, one for each part of an axis."""
     before, after = (re.findall(r"\([^)]*\)|\S+", side) for side in op.pattern.split("->"))
     sizes: dict[str, int] = {}
     for size, axis in zip(x.shape[1:], before, strict=True):
@@ -287,7 +287,7 @@ def _space_to_depth(op: Any, x: Array) -> Array:
 
 
 def _resize(op: Any, x: Array, like: Array | None = None) -> Array:
-    """By the matrices of both axes."""
+    """Resizes by the matrices of both axes."""
     scale, size = (getattr(op, name, ()) for name in ("scale", "size"))
     matrices = []
     for axis, n in enumerate(x.shape[2:]):

@@ -33,8 +33,8 @@ def _written(
 
 
 def write_tf(path: Path, state: Mapping[str, Any], above: str = "tf_net/") -> None:
-    """As TFPreTrainedModel.save_weights: a group for each layer of the model, and in it the whole names.
-    Until 4.36 they began with the model's, and the parts of lists were numbered otherwise.
+    """Writes as TFPreTrainedModel.save_weights does: a group for each layer of the model, and in it the whole
+    names. Until 4.36 they began with the model's, and the parts of lists were numbered otherwise.
     """
     import h5py
 
@@ -51,8 +51,8 @@ def write_tf(path: Path, state: Mapping[str, Any], above: str = "tf_net/") -> No
 
 
 def write_flax(path: Path, state: Mapping[str, Any]) -> None:
-    """As FlaxPreTrainedModel.save_pretrained: a tree, of a model with statistics two. The layers of a
-    Sequential are `layer_0`.
+    """Writes as FlaxPreTrainedModel.save_pretrained does: one tree, or two for a model with statistics. The
+    layers of a Sequential are `layer_0`.
     """
     import msgpack
 

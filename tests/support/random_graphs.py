@@ -110,7 +110,7 @@ CAPABLE = Capabilities(
     dilated_pools=("max_pool", "avg_pool"),
     dilated_strides=True,
 )
-"""Of a destination that says every site for which there is a number."""
+"""The capabilities of a destination that says every site for which there is a number."""
 
 
 @dataclass(frozen=True, repr=False)

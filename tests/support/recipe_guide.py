@@ -235,7 +235,7 @@ def functions() -> Rows:
 
 
 def transforms() -> Rows:
-    """By the first sentence of each transform's docstring."""
+    """A row for each transform, with the first sentence of its docstring."""
     rows = [(f"`{name}`", inspect.getdoc(found.forward) or "") for name, found in TRANSFORMS.items()]
     return [
         ("transform", "gives"),

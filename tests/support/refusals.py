@@ -10,7 +10,7 @@ from tests.support.fixtures import Ran
 
 
 def refused(ran: Ran, *words: str, status: int = 2) -> None:
-    """By the command."""
+    """Expects that the command refuses."""
     assert ran.status == status
     assert (
         ran.out == ""

@@ -135,7 +135,7 @@ def _timms_mixer(build: Build) -> Build:
 
 
 def _narrow_vit(build: Build, depth: str) -> Build:
-    """Of a transformer, whose head is as wide as it is in all of them."""
+    """A builder of a narrow transformer, whose head is as wide as in all of them."""
 
     def narrow(*arguments: Any, **named: Any) -> Any:
         sizes = {
@@ -171,8 +171,8 @@ def _slims(build: Build) -> Build:
 
 
 def _by_label(build: Build, place: int, label: str) -> Build:
-    """Of a function that takes the number of units at `place`, and the stage's name, `conv2` to `conv5`, as
-    `label`.
+    """A builder of a shallow network, for a function that takes the number of units at `place`, and the
+    stage's name, `conv2` to `conv5`, as `label`.
     """
 
     def shallow(*arguments: Any, **named: Any) -> Any:

@@ -128,7 +128,7 @@ def _retrained(tensorflow: Any, graph: Any, network: SlimNetwork, file: SlimFile
 
 
 def _plain(v1: Any) -> Any:
-    """Without TensorFlow's rewriting of graphs, which takes longer than what is run here."""
+    """Switches off TensorFlow's rewriting of graphs, which takes longer than what is run here."""
     config = v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config

@@ -128,8 +128,8 @@ def _lower(convolution: Any, _: tuple[torch.Tensor, ...], value: torch.Tensor) -
 
 
 def _narrow(convolution: Any, _: tuple[torch.Tensor, ...], value: torch.Tensor) -> torch.Tensor:
-    """For a gate of a trained network's width. A saturated one multiplies rounding: by 16 blocks of an
-    EfficientNet-B0 one rounding of the image became 6e-9.
+    """Scales a gate's convolution, so that its values are as wide as a trained network's. A saturated one
+    multiplies rounding: by 16 blocks of an EfficientNet-B0 one rounding of the image became 6e-9.
     """
     factor = GATE / value.std()
     convolution.weight *= factor

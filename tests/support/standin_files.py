@@ -156,5 +156,5 @@ def strided_sites(graph: Graph) -> list[str]:
 def make_batch(
     size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0
 ) -> Images:
-    """As `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
+    """Makes the images of `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
     return make_images(size, count, channels, SIGNED if protocol is None else _range_of(protocol), seed)

@@ -75,8 +75,8 @@ def write_tensornets(
 
 
 def save_pair(path: Path, names: list[str], values: list[Array]) -> Path:
-    """As tensornets/utils.py, `save`: numpy makes an object array of values of several shapes; numpy 2 has to
-    be told to.
+    """Saves as `save` of tensornets/utils.py does: numpy makes an object array of values of several shapes;
+    numpy 2 has to be told to.
     """
     objects = np.empty(len(values), object)
     objects[:] = values

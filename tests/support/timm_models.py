@@ -209,7 +209,7 @@ def small_file(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], Pat
 
 
 def small_folder(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], Path]]:
-    """As small_file, for the folder of the Hub that timm writes."""
+    """Makes what small_file does, for the folder of the Hub that timm writes."""
 
     def write(_folder: Path, free: bool) -> Path:
         path = folder / name

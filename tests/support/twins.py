@@ -20,8 +20,8 @@ Found = dict[str, dict[str, dict[str, tuple[Twin, ...]]]]
 
 
 def computed() -> Found:
-    """By the name of the recipe's file, by variant, by zoo: of all pairs of members of all recipes, those
-    that are twins.
+    """Those of all pairs of members of all recipes that are twins, by the name of the recipe's file, by
+    variant and by zoo.
     """
     alike: dict[object, list[tuple[Member, Graph]]] = defaultdict(list)
     for recipe in all_recipes():

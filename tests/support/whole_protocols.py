@@ -70,7 +70,8 @@ PROTOCOLS: Mapping[Way, Preprocess] = {
     )
 }
 EXACT = frozenset(way for way in PROTOCOLS if way[0] != "opencv_cubic")
-"""Those whose inputs are the library's to the last bit; docs/protocols.md says why OpenCV's are not."""
+"""The protocols whose inputs are the library's to the last bit; docs/protocols.md says why OpenCV's are not.
+"""
 
 
 def original(file: Path, way: Way) -> Values:

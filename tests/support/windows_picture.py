@@ -13,7 +13,8 @@ from tests.support.checkout import ROOT
 FILE = ROOT / "docs" / "windows.svg"
 PIXELS, KERNEL, STRIDE = 8, 3, 2
 CELL, LEFT, WIDTH = 46, 236, 720
-"""In pixels of the picture: the side of a cell, where pixel 0 of the row begins, and the whole width."""
+"""Sizes in pixels of the picture: the side of a cell, where pixel 0 of the row begins, and the whole width.
+"""
 ROWS = (
     ('TensorFlow: "same"', "one pad, after the row", Convention("same")),
     ("torch: padding=1", "a pad on both sides", Convention("explicit", (1, 1, 1, 1))),

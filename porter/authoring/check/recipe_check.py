@@ -42,7 +42,7 @@ class Checked:
     sites: int = 0
 
     def record(self) -> dict[str, Any]:
-        """As `porter recipe check --json` prints it."""
+        """The record that `porter recipe check --json` prints."""
         return {
             "errors": [error.record() for error in self.errors],
             "warnings": [warning.record() for warning in self.warnings],

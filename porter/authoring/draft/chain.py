@@ -18,7 +18,7 @@ from porter.graph import INPUT, Graph, Node, Op, ops
 from porter.padding import Convention, Window
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
-"""Of the batch norms that each framework makes if nothing else is said."""
+"""The settings of the batch norms that each framework makes if nothing else is said."""
 _NAMED = re.compile(r"(?i)batch_?norm|norm|bn")
 _SIDE = 64
 """Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at

@@ -85,7 +85,7 @@ def _without(rule: _Rule, paths: Collection[str]) -> _Rule:
 
 
 def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]) -> dict[_Rule, list[str]]:
-    """By rule, the paths that it names wrongly."""
+    """Gives the paths that each rule names wrongly."""
     found: dict[_Rule, list[str]] = {}
     counts: Counter[str] = Counter()
     for path in paths:
@@ -104,7 +104,7 @@ def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str
 
 
 def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
-    """In the order of the graph, but each before the rules that would match its paths too."""
+    """Sorts the rules in the order of the graph, but each before the rules that would match its paths too."""
     places = {path: place for place, path in enumerate(paths)}
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
@@ -160,7 +160,7 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
 
 
 def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
-    """For each number in the paths, its capture; the number itself where all paths share it."""
+    """Gives each number in the paths its capture; the number itself where all paths share it."""
     found: list[str] = []
     for place, match in enumerate(_NUMBER.finditer(paths[0])):
         values = {numbers[path][place] for path in paths}
@@ -228,7 +228,7 @@ def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, st
 
 
 def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """For names that a framework numbers in the order of the graph, one line for all paths that end in one
+    """Names that a framework numbers in the order of the graph have one line for all paths that end in one
     word.
     """
     groups: dict[str, list[str]] = {}

@@ -239,8 +239,8 @@ def _norm(
 
 
 def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
-    """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by
-    itself, and heads.
+    """Sorts layers by their names, and numbers in these by their size: what reads the image and fits behind
+    it, groups, what stands by itself, and heads.
     """
     single, groups, heads = list[WeightsLayer](), list[WeightsLayer](), list[WeightsLayer]()
     for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):

@@ -47,7 +47,7 @@ def _is_listing(value: Any) -> bool:
 
 
 def flow(value: Any) -> str:
-    """On one line."""
+    """The value in YAML on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -148,8 +148,8 @@ def open_any_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its
-    photos without classes, and so does one that has no layout.
+    """Opens photos as `open_photos` does; but a folder in which most photos tell no class that the port knows
+    gives all its photos without classes, and so does one that has no layout.
 
     Raises:
         PorterError: as `open_photos`.

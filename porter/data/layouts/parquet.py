@@ -35,7 +35,9 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
 
 
 def saved(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
-    """As `parquet`, of a folder that `save_to_disk` wrote, whose `dataset_info.json` names the classes."""
+    """Reads, as `parquet` does, a folder that `save_to_disk` wrote, whose `dataset_info.json` names the
+    classes.
+    """
     known = _known(arrow.class_names(path), classes, path / arrow.INFO)
     candidates = [
         _candidate(file, number, row.path, row.label, row.place, known, classes.imagenet)

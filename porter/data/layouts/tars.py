@@ -26,7 +26,9 @@ _MAGICS = {
     b"PK\x03\x04": "unzip",
 }
 _MAX_MEMBERS = 5_000_000
-"""Of one archive, kept in memory: 1.3 million photos with a `.cls` and a `.json` each are 3.9 million."""
+"""The most members of one archive, which are kept in memory: 1.3 million photos with a `.cls` and a `.json`
+each are 3.9 million.
+"""
 _MAX_HEADER = 1 << 20
 _MAX_PADDING = 1 << 20  # GNU tar fills the last record with zeros: 10 KiB unless told otherwise
 
@@ -53,7 +55,7 @@ class TarMember(NamedTuple):
 
 
 def is_tar(path: Path) -> bool:
-    """By content; an empty tar is one too."""
+    """Whether the content of a file is a tar's; an empty tar is one too."""
     with path.open("rb") as file:
         head = file.read(512)
     return head[257:262] == b"ustar" or (len(head) == 512 and not any(head))

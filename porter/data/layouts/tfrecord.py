@@ -21,7 +21,9 @@ _LABELS = ("image/class/label", "label")
 _WNIDS = ("image/class/synset", "image/class/label", "label")
 _FILES = ("image/filename", "file_name")
 _NAMES = ("labels.txt", "label.labels.txt")
-"""Beside the shards: slim's `0:daisy` on each line, and that of TensorFlow Datasets, a name on each line."""
+"""The files beside the shards that name the classes: slim's `0:daisy` on each line, and that of TensorFlow
+Datasets, a name on each line.
+"""
 _NUMBERED = re.compile(r"([0-9]{1,9}):(.*)")
 _MAX_NAMES = 1 << 20
 

@@ -112,7 +112,9 @@ def open_folder(folder: Path) -> None:
 
 
 def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
-    """Of everything that decides a chunk's content, with the version of Pillow, which brings the codecs."""
+    """The digest of everything that decides a chunk's content, with the version of Pillow, which brings the
+    codecs.
+    """
     content = [_FORMAT, PIL.__version__, asdict(geometry), [identity(photo.place) for photo in photos]]
     return sha256(json.dumps(content).encode()).hexdigest()
 

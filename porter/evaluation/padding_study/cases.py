@@ -166,7 +166,7 @@ class Setting:
         return next((other for other in among if same_windows(self.padded(other), graph, self.size)), None)
 
     def differences(self, trial: Trial) -> dict[str, str]:
-        """By path, the conventions that differ from the zoo's own, in words."""
+        """The conventions by path that differ from the zoo's own, in words."""
         items = trial.conventions.items()
         return {
             path: str(convention)

@@ -95,7 +95,7 @@ class Bench:
 
     @classmethod
     def of(cls, opened: Opened, protocol: Preprocess, photos: PhotoSet, options: Options) -> Bench:
-        """In a framework that runs here, for the squares that the protocol feeds."""
+        """Makes the runs in a framework that runs here, for the squares that the protocol feeds."""
         destination = running_framework(opened.framework)
         setting = Setting(opened.graph, (protocol.square, protocol.square), destination.CAPABILITIES)
         return cls(opened, setting, destination, protocol, photos, options)

@@ -305,12 +305,12 @@ def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome
 
 
 def _finite(value: float) -> float | None:
-    """None for an infinite value, because JSON has none."""
+    """Replaces an infinite value by None, because JSON has none."""
     return value if isfinite(value) else None
 
 
 def _tried(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ...]]:
-    """By site, the conventions that it had in some case, in words, the shipped one first."""
+    """The conventions that each site had in some case, in words, the shipped one first."""
     graphs = [setting.padded(trial) for trial in trials]
     paths = dict.fromkeys(path for trial in trials for path in trial.conventions)
     return {

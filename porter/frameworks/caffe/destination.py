@@ -19,7 +19,7 @@ from porter.graph import BatchNorm, Graph
 from porter.padding import Capabilities
 
 _MOST_BYTES = (1 << 31) - (1 << 24)
-"""Of the blobs: a protobuf message has at most 2 GiB, and the layers take a part of it."""
+"""The most bytes of all blobs: a protobuf message has at most 2 GiB, and the layers take a part of it."""
 
 # pooling_layer.cpp: pads are alike on both sides and smaller than the kernel. The number of windows is
 # rounded up; where there are pads, one that would begin behind the map is left out. An average counts the

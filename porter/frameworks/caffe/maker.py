@@ -49,7 +49,7 @@ class CaffeMaker(Maker):
 
     @classmethod
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """With the names of the layers that only normalise."""
+        """Names nodes as every net does, with the names of the layers that only normalise."""
         values, taken = super().named(graph)
         norms = [norm_name(node.path) for node in graph.nodes if isinstance(node.op, BatchNorm)]
         return values | {name: taken.take(cls.plain(name)) for name in norms}, taken
@@ -158,8 +158,8 @@ CaffeNode = Spelled[CaffeMaker, OpT]
 
 
 def norm_name(path: str) -> str:
-    """Of the layer that normalises, before the one that scales, which has the path: Caffe's BatchNorm has no
-    scale.
+    """The name of the layer that normalises, before the one that scales, which has the path: Caffe's
+    BatchNorm has no scale.
     """
     return f"{path}_statistics"
 

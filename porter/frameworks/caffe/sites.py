@@ -60,7 +60,7 @@ def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
 
 
 def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
-    """Of the map, which is `padded` behind its pad layer."""
+    """Pools the map, which is `padded` behind its pad layer."""
     op, maker, counted = node.op, node.maker, realisation.counted
     window = Window(op.window.kernel) if realisation.subsample else op.window
     own: dict[str, Parameter] = {

@@ -104,7 +104,7 @@ class Spellings:
 
 
 def _noted(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
-    """With what code says at its node; what is said of the input stands at what reads it."""
+    """Adds the comment that code has at this node; what is said of the input stands at what reads it."""
     said = [
         notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes
     ]

@@ -79,7 +79,7 @@ class ClassUse:
 
 
 ClassUses = Mapping[str, ClassUse]
-"""By the path of the block's use."""
+"""What uses a block, by the path of the use."""
 
 
 def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[str]) -> Template:

@@ -57,8 +57,8 @@ def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Ex
 
 
 def spelled(value: Value) -> Expression:
-    """As an argument. One number for each channel becomes a list, which may take many lines; one for each
-    axis stays a tuple.
+    """Spells a value as an argument. One number for each channel becomes a list, which may take many lines;
+    one for each axis stays a tuple.
     """
     if isinstance(value, tuple) and len(value) > 2 and any(isinstance(number, float) for number in value):
         return Bracketed("", tuple(Item(literal(number)) for number in value), "[]")
@@ -75,7 +75,7 @@ def literal(value: Value | str | None) -> str:
 
 
 def flat(expression: Expression) -> str | None:
-    """On one line; None where a comment forbids it."""
+    """The expression on one line; None where a comment forbids it."""
     if isinstance(expression, str):
         return expression
     if isinstance(expression, Choice):
@@ -133,7 +133,7 @@ class Code:
             self._say_call(prefix, expression, suffix)
 
     def say_tuple(self, prefix: str, items: Sequence[Expression], suffix: str = "") -> None:
-        """As `say`, for a tuple, which has parentheses only if it takes several lines."""
+        """Writes, as `say` does, a tuple, which has parentheses only if it takes several lines."""
         bare = ", ".join(flat(item) or "" for item in items)
         if len(items) == 1:
             self.say(prefix, items[0], suffix)

@@ -159,7 +159,7 @@ class _Nesting:
                 self.inside.setdefault(step.path[:end], []).append(step)
         groups = [tuple(call.path for call in calls) for calls in graph.calls.values() if len(calls) > 1]
         self.calls = {path: group for group in groups for path in group}
-        """By path, the calls of the layer that is called there, if there are several."""
+        """The calls of each layer that is called several times, by the path of each."""
         self.readers: dict[str, set[str]] = {path: {""} for path in graph.outputs}
         for step in steps:
             for source in step.inputs:

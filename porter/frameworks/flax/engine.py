@@ -40,7 +40,7 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """As `run`: porter knows no other implementation in Flax than its own."""
+    """Runs as `run` does: porter knows no other implementation in Flax than its own."""
     return run(model, batch, list(taps))
 
 

@@ -28,7 +28,7 @@ from porter.graph.ops.arrays import CHANNELS_LAST
 from porter.padding import ANY, KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
-"""Of what a module is called with: of images N×H×W×C first."""
+"""The shapes of what a module is called with: first of an image, N×H×W×C."""
 _kind: Any = jax.ShapeDtypeStruct
 _COLLECTIONS: Mapping[Any, str] = {nnx.Param: "params", nnx.BatchStat: "batch_stats"}
 _ROUNDING = 1e-5
@@ -186,8 +186,8 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
 
 
 def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
-    """Of what the module is called with: the example, or what a port's graph takes, or an image of 3
-    channels, of 1, or of those that a convolution takes.
+    """The shapes of what the module is called with: of the example, or what a port's graph takes, or an image
+    of 3 channels, of 1, or of those that a convolution takes.
     """
     if example:
         are_arrays = all(isinstance(each, np.ndarray | jax.Array) for each in example)
@@ -214,7 +214,7 @@ def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | N
 
 
 def _taken_by(graph: Graph, size: KnownSize, name: str) -> _Shapes:
-    """Of what the module of a port's graph is called with."""
+    """The shapes of what the module of a port's graph is called with."""
     known = input_shapes(graph, size).values()
     shapes = tuple(
         (1, *(each or 0 for each in ((*shape[1:], shape[0]) if is_map(shape) else shape))) for shape in known

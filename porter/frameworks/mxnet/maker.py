@@ -66,7 +66,7 @@ class SymbolMaker(Maker):
         return name
 
     def place(self, source: str) -> int:
-        """That of a path's value, or of a node or variable, among all nodes."""
+        """The number of a path's value, or of a node or variable, among all nodes."""
         return self._places[self.values.get(source, source)]
 
     def variable(self, name: str, held: Held, *, state: bool = False) -> str:

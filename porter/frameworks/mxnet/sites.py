@@ -51,7 +51,7 @@ def filters(count: int, groups: int, bias: bool) -> dict[str, Attribute]:
 
 
 def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
-    """Of the map, which is `padded` behind its pad layer."""
+    """Pools the map, which is `padded` behind its pad layer."""
     op, native, front, counted = node.op, realisation.native, realisation.front, realisation.counted
     stated = sides(op.window, native.pads) | {
         "pooling_convention": "full" if native.rounding == "full" else "valid"

@@ -311,7 +311,7 @@ class NetDestination(ABC, Generic[M]):
 
 
 def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
-    """Those of the net, in the number type `kind`."""
+    """The arrays of the net in the number type `kind`."""
     try:
         return {name: _filled(held, tensors).astype(kind, copy=False) for name, held in net.held.items()}
     except KeyError as error:

@@ -20,8 +20,9 @@ from porter.graph.rounding import absolute_error
 from porter.padding import ANY
 
 _ROUNDING = 1e-4
-"""Of one operator whose inputs are the same: 300 times what any node of an EfficientNet or a MobileNetV3
-loses in float32 (3.4e-7). An operator of another meaning differs by 1e-2 and more.
+"""How far two programs may differ in one operator whose inputs are the same: 300 times what any node of an
+EfficientNet or a MobileNetV3 loses in float32 (3.4e-7). An operator of another meaning differs by 1e-2 and
+more.
 """
 _ABSOLUTE = 4.0
 """So many times the error of porter.graph.rounding a value may be off."""
@@ -32,7 +33,7 @@ _OPS: Mapping[str, type[Any]] = {
     "Softmax": ops.Softmax,
     "Swish": ops.Swish,
 }
-"""Of one value, by operator."""
+"""The ops of one value, by operator."""
 
 
 @dataclass(frozen=True)

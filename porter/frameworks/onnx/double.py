@@ -68,8 +68,8 @@ def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = Mappin
 
 
 def _run(evaluator: Any, given: NamedArrays) -> list[Array]:
-    """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last
-    use.
+    """Runs as the evaluator's own `run` does, which holds all values until the end: here a value is held
+    until its last use.
     """
     known, nodes, outputs = (
         {"": None, **evaluator.rt_inits_, **given},

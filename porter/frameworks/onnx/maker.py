@@ -147,7 +147,8 @@ class NodeMaker:
         axes: Sequence[int] = (2, 3),
         **attributes: Any,
     ) -> str:
-        """As `pad`, by amounts that are a value: those before the cells of each axis, then those after.
+        """Pads, as `pad` does, by amounts that are a value: those before the cells of each axis, then those
+        after.
 
         The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose
         own pads are -inf, which is another function. It does so by default, and not to a Pad with axes

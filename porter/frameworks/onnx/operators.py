@@ -197,7 +197,7 @@ def _max_pool(x: Numbers, **stated: Any) -> Any:
 
 
 def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
-    """Of maps, or of channels beside each other that have an axis of their own."""
+    """Pools maps, or of channels beside each other that have an axis of their own."""
     first, *others = stated["kernel_shape"]
     if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
         found = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])

@@ -20,7 +20,9 @@ from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
 
 MOST_BYTES = (1 << 31) - (1 << 24)
-"""Of tensors in one file: a protobuf message has at most 2 GiB, and the graph takes a part of it."""
+"""The most bytes of tensors in one file: a protobuf message has at most 2 GiB, and the graph takes a part of
+it.
+"""
 _ALIGNED = 4096
 """Tensors beside a model begin at such multiples, so that a runtime can map them into memory."""
 
@@ -72,7 +74,7 @@ def _write_beside(path: Path, model: ModelParts) -> None:
 
 
 def _little(array: Array) -> Array:
-    """With its bytes in ONNX's order."""
+    """The array with its bytes in ONNX's order, which is little-endian."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 

@@ -50,7 +50,7 @@ def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
 
 
 def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realisation) -> dict[str, Any]:
-    """Those that are not at their default."""
+    """The attributes that are not at their default."""
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
     foreign = (

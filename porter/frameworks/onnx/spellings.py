@@ -219,7 +219,7 @@ def _pad(node: OnnxSpelled[ops.Pad]) -> None:
 
 
 def _channel_shuffle(node: OnnxSpelled[ops.ChannelShuffle]) -> None:
-    """In between, the cells are one axis, so that no size has to be known."""
+    """Between the two reshapes the rows and columns are one axis, so that no size has to be known."""
     channels = node.shape[0] or 0
     sizes = node.integers("groups", 0, node.op.groups, channels // node.op.groups, -1)
     grouped = node.step("grouped", "Reshape", node.source, sizes)

@@ -113,7 +113,9 @@ class _Axis:
         return do("subtract", do("multiply", do("add", i, number(0.5)), step), number(0.5))
 
     def _shares(self, t: Any, rest: Any) -> Sequence[Any]:
-        """Of two cells, or by Keys's polynomials of four, whose distances are t + 1, t, 1 - t and 2 - t."""
+        """The shares of two cells, or by Keys's polynomials those of four, whose distances are t + 1, t, 1 -
+        t and 2 - t.
+        """
         do, a, one = self._do, self.op.a, self._number(1)
         if self.op.mode == "linear":
             return [rest, t]

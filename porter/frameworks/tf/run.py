@@ -251,7 +251,7 @@ def tap_value(model: Any, tap: str) -> Any:
 
 @contextmanager
 def tf32(tensorflow: Any, allowed: bool) -> Iterator[None]:
-    """With or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
+    """Runs what follows with or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
     config = tensorflow.config.experimental
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(allowed)

@@ -143,7 +143,7 @@ def _zeros_instead_of(own: Any) -> Any:
 
 
 def restore_initializers(model: Any) -> None:
-    """For the configs of layers that were made in `undrawn`."""
+    """Gives layers that were made in `undrawn` their initialisers back, for their configs."""
     for layer in model._flatten_layers(include_self=False):
         for name, value in [*vars(layer).items()]:
             if type(value).__name__.startswith("Undrawn"):

@@ -45,7 +45,7 @@ Weights = Literal["float32", "float16", "dynamic"]
 _ROUNDED = (1, 9)
 """FLOAT16 and INT8 of the schema's TensorType."""
 _HALF_A_STEP = 0.5 / 127
-"""Of the largest weight of a filter."""
+"""Half a step of the rounding, as a part of a filter's largest weight."""
 
 
 def convert(plan: Plan, tensors: Tensors, weights: Weights = "float32") -> bytes:

@@ -34,8 +34,8 @@ ENGINE: PortEngine = engine
 
 
 def refusals(plan: Plan) -> list[PorterError]:
-    """Of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own kernels beside
-    it.
+    """The refusals of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own
+    kernels beside it.
     """
     lacking = [
         node

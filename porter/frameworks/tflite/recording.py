@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 AMPLITUDES = (1.0, 100.0)
-"""Of the noise: one is like an image, and one reaches the bounds of activations."""
+"""The amplitudes of the noise: one is like an image, and one reaches the bounds of activations."""
 
 
 def main() -> None:

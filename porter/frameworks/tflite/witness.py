@@ -34,7 +34,7 @@ from porter.padding import KnownSize
 NAME = "TensorFlow Lite's interpreter"
 _LIMITS = Limits(seconds=120, memory=4 << 30, written=2 << 30)
 _ROUNDING = 1e-5
-"""Of one operator in float32. One of another meaning differs by 1e-4 and more."""
+"""The rounding of one operator in float32. An operator of another meaning differs by 1e-4 and more."""
 _OF_8_BITS, _OWN_8_BITS = 0.02, 6.0
 """An operator whose weights are of 8 bits, to which its inputs are rounded as it runs, may differ by so much,
 or so many times what such a rounding of its inputs makes of it: measured 0.6 to 3.4 times, up to 0.009. A

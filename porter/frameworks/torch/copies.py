@@ -162,7 +162,7 @@ def _copied(module: nn.Module, name: str) -> nn.Module:
 
 
 def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
-    """By id, a copy of each plain tensor of a module, as deepcopy takes them: it refuses those that were
+    """A copy by id of each plain tensor of a module, as deepcopy takes them: it refuses those that were
     computed from others, and it would copy those of a GPU on the GPU.
     """
     for each in module.modules():

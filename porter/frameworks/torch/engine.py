@@ -64,7 +64,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """As `run`, for a reference: `taps` is path to module name; modules that it lacks are left out."""
+    """Runs a reference as `run` does a port: `taps` is path to module name; modules that it lacks are left
+    out.
+    """
     from porter.frameworks.torch.running import run_stock
 
     return run_stock(model, batch, taps)

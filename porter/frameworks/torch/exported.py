@@ -225,7 +225,7 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """As `_function`, with the automatic precision that the node runs with."""
+    """The function of `_function`, with the automatic precision that the node runs with."""
     function, kind = _function(node), getattr(torch, TYPES[node.lowered or 0])
 
     def run(arguments: Mapping[str, Any]) -> Any:

@@ -353,8 +353,8 @@ def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it is
-    asked for open ones first.
+    """Silences what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it
+    is asked for open ones first.
     """
     logger = logging.getLogger("torch")
     before = logger.level

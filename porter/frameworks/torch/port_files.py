@@ -32,8 +32,8 @@ def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict
 
 
 def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: LayerNames) -> dict[str, str]:
-    """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by
-    path.
+    """Writes the files of `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names
+    its modules by path.
     """
     return _write(folder, plan, layers, arrays)
 

@@ -35,8 +35,8 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
 
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left
-    out. RETURNED is the first tensor that the module returns.
+    """Runs any module as `run_model` does a port's: `taps` is path to module name, and those that the module
+    lacks are left out. RETURNED is the first tensor that the module returns.
     """
     fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
     return _capture(model, fed, {path: name for path, name in taps.items() if _has_module(model, name)})
@@ -185,7 +185,7 @@ def _computing_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
 
 _HALVES = torch.float16, torch.bfloat16
 _REPLACED = {torch.float32: _HALVES, torch.float64: (torch.float32, *_HALVES)}
-"""By the type in which a module computes, those that it takes the place of."""
+"""The types that a module's own type replaces while it computes."""
 
 
 class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]

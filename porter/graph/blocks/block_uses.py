@@ -104,7 +104,7 @@ def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str,
 
 
 def _without(group: Group, blocks: set[str]) -> Group:
-    """Without those blocks, which are used in one place of one block only: they are part of it."""
+    """The group without `blocks`, which are used in one place of one block only, and so are part of that."""
     members = tuple(
         _without(member, blocks) if isinstance(member, Group) else member for member in group.members
     )

@@ -44,8 +44,8 @@ def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
-    """By path of each layer in a later call, the layer of the first call and the number of the call, from 2.
-    Layers without tensors belong to a call where they compute the same from its values.
+    """Maps the path of each layer in a later call to the layer of the first call and the number of the call,
+    from 2. Layers without tensors belong to a call where they compute the same from its values.
     """
     numbers = {node.path: number for calls in graph.calls.values() for number, node in enumerate(calls, 1)}
     readers: dict[str, list[Node]] = {}

@@ -25,7 +25,7 @@ from porter.graph.ops.op import (
 
 MOST_AXES = 10
 CHANNELS_LAST = (1, 2, 0)
-"""For each axis of a map with its channels last (rows, columns, channels) its place in porter's order."""
+"""The number in porter's order of each axis of a map with its channels last (rows, columns, channels)."""
 _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
 _PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
 
@@ -49,7 +49,7 @@ class Moves:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """For each part of the result its place among those of the value."""
+        """The number of each part of the result among those of the value."""
         names = self.names
         return tuple(names.index(name) for axis in self.joined for name in axis)
 
@@ -213,8 +213,8 @@ class MatMul(Op, name="matmul"):
 
 @dataclass(frozen=True)
 class Attention(Op, name="attention"):
-    """For each head and each query the mean of the values, weighted by the softmax of `scale` times its
-    products with all keys.
+    """Attention: for each head and each query the mean of the values, weighted by the softmax of `scale`
+    times its products with all keys.
 
     Arrays are tokens x channels, whose channels are those of all heads, one head after the other; axes before
     these two are apart. One array has queries, keys and values side by side in its channels; otherwise the

@@ -28,7 +28,7 @@ from porter.graph.ops.op import (
 )
 
 AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
-"""Those of a map, in porter's order."""
+"""The axes of a map in porter's order."""
 
 
 class AlongAxes(Op):
@@ -42,7 +42,7 @@ class AtEnds(AlongAxes):
 
     @property
     def ends(self) -> Mapping[int, tuple[int, int]]:
-        """By axis how many cells at its start and at its end."""
+        """How many cells each axis has at its start and at its end."""
         raise NotImplementedError
 
     def grown(self, shape: Shape) -> Shape:
@@ -55,7 +55,7 @@ class AtEnds(AlongAxes):
 
 @dataclass(frozen=True)
 class AroundMap(AtEnds):
-    """At the top, the bottom, the left and the right of a map."""
+    """Numbers of cells at the top, the bottom, the left and the right of a map."""
 
     pads: Amounts
 
@@ -71,7 +71,7 @@ class AroundMap(AtEnds):
 
 @dataclass(frozen=True)
 class AroundAxis(AtEnds):
-    """At the start and at the end of an axis of an array."""
+    """Numbers of cells at the start and at the end of an axis of an array."""
 
     axis: Whole
     before: Whole
@@ -98,7 +98,7 @@ class Crop(AtEnds, KeepsSign):
 
     @property
     def cuts(self) -> Mapping[int, slice]:
-        """By axis the cells that stay."""
+        """The cells of each axis that stay."""
         return {axis: slice(before, -after or None, self.step) for axis, (before, after) in self.ends.items()}
 
     def shape(self, *inputs: Shape) -> Shape:

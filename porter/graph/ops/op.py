@@ -175,7 +175,7 @@ def expect_channels(*shapes: Shape) -> Shape:
 
 
 def expect_known_channels(shape: Shape) -> Shape:
-    """For ops with tensors, and those of single channels: their number is not open."""
+    """Refuses an open number of channels, for ops with tensors and ops of single channels."""
     if shape[channels_axis(shape)] is None:
         what = (
             "the number of features depends"

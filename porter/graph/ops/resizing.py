@@ -78,7 +78,7 @@ def _counted(cells: Any, scale: float) -> bool:
 
 @dataclass(frozen=True)
 class ResizeLike(Op, name="resize_like"):
-    """As `resize`, the first value at the size of the second."""
+    """The first value resized, as `resize` does, to the size of the second."""
 
     mode: Interpolation
     coordinates: Coordinates = "half_pixel"

@@ -91,8 +91,8 @@ def _different(one: Line, other: Line) -> list[str]:
 
 
 def _cost(values: Sequence[Line], start: int, end: int) -> float:
-    """Of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where they are
-    not such a line.
+    """The cost of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where
+    they are not such a line.
     """
     usual = _usual(values, start, end)
     overrides = (

@@ -94,7 +94,7 @@ class BlockTemplate:
         return [i for i, parts in enumerate(self.parts) if name in parts]
 
     def _values(self, name: str) -> dict[str, dict[str, Any]]:
-        """By kind, the arguments that are not at their defaults, as they are written."""
+        """The arguments that are not at their defaults, by kind and as they are written."""
         kinds: dict[str, list[int]] = {}
         for i in self._at(name):
             kinds.setdefault(self.parts[i][name].kind, []).append(i)
@@ -182,7 +182,7 @@ class BlockTemplate:
 
 
 def _literal(value: Value) -> str | None:
-    """As expressions write it; they have no lists."""
+    """The value as expressions write it; they have no lists."""
     if isinstance(value, tuple):
         return None
     return f"'{value}'" if isinstance(value, str) else str(value)

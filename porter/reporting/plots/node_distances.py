@@ -54,7 +54,7 @@ def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -
 
 
 def written(value: float) -> str:
-    """As the command line prints distances."""
+    """A distance as the command line prints it."""
     if not isfinite(value):
         return "not finite"
     return "0" if value == 0 else f"{value:.1e}"

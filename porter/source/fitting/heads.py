@@ -41,7 +41,7 @@ class DenseHead:
 
     @property
     def text(self) -> str:
-        """As `--map` writes it: `classifier.1,relu,classifier.4`."""
+        """The row of layers as `--map` writes it: `classifier.1,relu,classifier.4`."""
         return ",".join(
             [
                 self.layers[0],
@@ -215,7 +215,7 @@ class Heads:
         return next(iter(direct), None)
 
     def _row(self, first: str, units: int) -> MappingError:
-        """Of dense layers that can follow the head: each takes as many values as the layer before it
+        """The row of dense layers that can follow the head: each takes as many values as the layer before it
         gives.
         """
         row = [first]
@@ -244,7 +244,7 @@ class Heads:
                 yield name
 
     def _refusal(self, message: str, heads: Iterable[str], next: str | None = None) -> MappingError:
-        """With a setting of `--map` for each layer or row of layers that could be the head."""
+        """The error with a setting of `--map` for each layer or row of layers that could be the head."""
         maps = [f"{head}={self.candidate.head.path}" for head in heads]
         return MappingError(message, where=str(self.candidate.checkpoint.path), next=next, maps=maps)
 

@@ -69,7 +69,7 @@ class Match:
         return self.candidate.member
 
     def record(self) -> dict[str, Any]:
-        """As `porter inspect --json` prints it."""
+        """The record that `porter inspect --json` prints."""
         variant, zoo = self.member.is_a
         return {
             "variant": variant,
@@ -94,7 +94,7 @@ class Ranked:
 
     @property
     def likely(self) -> tuple[Match, ...]:
-        """Those of the best that the file looks like: their scores are at least LIKELY."""
+        """The best matches that the file looks like: their scores are at least LIKELY."""
         return tuple(match for match in self.best if match.score >= LIKELY)
 
 
@@ -128,7 +128,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
 
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
-    """As `rank`, of all variants of one recipe."""
+    """Ranks, as `rank` does, all variants of one recipe."""
     compare, faults, found = _comparison(checkpoint), Faults(), list[Match]()
     for member in recipe.members():
         with faults.kept():

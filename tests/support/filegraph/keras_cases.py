@@ -13,7 +13,7 @@ from tests.support.arrays import Array
 
 ROWS, COLUMNS, CHANNELS = 7, 6, 4
 Make = Callable[[Any, Any, Any], Any]
-"""From keras.layers, keras.ops and a map to an output, or a list of outputs."""
+"""Makes an output, or a list of outputs, with keras.layers, keras.ops and a map."""
 
 
 def _excited(layers: Any, ops: Any, x: Any) -> Any:
@@ -252,7 +252,7 @@ def _convnext(layers: Any, ops: Any, x: Any) -> Any:
 
 
 def _stretched(layers: Any, ops: Any, x: Any) -> Any:
-    """Of as many channels as images."""
+    """Joins of maps that have as many channels as there are images, and of single numbers."""
     few = x[..., :2]
     one = ops.mean(layers.GlobalMaxPooling2D(keepdims=True)(few), -1, keepdims=True)
     return layers.Multiply()([layers.Add()([few, one]), layers.Average()([few, one]), ops.add(few, one)])

@@ -22,8 +22,8 @@ from porter.graph.ops import Order
 Step = tuple[Callable[..., Any], *tuple[Any, ...]]
 """A function of a walk, a node and a value, and its other arguments."""
 Cases = Mapping[str, tuple[list[Step], list[Step], list[Op | Foreign]]]
-"""By name, steps over maps that have their channels last, such steps over maps that have them first, and what
-both become.
+"""A case by its name: steps over maps that have their channels last, such steps over maps that have them
+first, and what both become.
 """
 IMAGE: Reference = ("image", 0)
 

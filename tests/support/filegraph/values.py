@@ -40,8 +40,8 @@ def values_of(file: FileGraph, tensors: Mapping[str, Array], batch: Array) -> di
 
 
 def values_as_run(checkpoint: Checkpoint, batch: Array) -> dict[str, Array]:
-    """As `values_of`, for a batch N×H×W×C. At every tap they are the values of the file's own graph as porter
-    runs it.
+    """The values that `values_of` gives, for a batch N×H×W×C. At every tap they are the values of the file's
+    own graph as porter runs it.
     """
     graph, engine, images = checkpoint.graph, get_engine(engine_name(checkpoint)), channels_first(batch)
     assert graph is not None

@@ -16,7 +16,9 @@ from tests.support.reporting.chromium import browser
 
 PICTURE = ROOT / "docs" / "report.png"
 WIDTH, SECTIONS = 740, 2
-"""Of the page, in pixels; and how many sections are shown: what was ported, and the error of every node."""
+"""The width of the page in pixels, and how many sections are shown: what was ported, and the error of every
+node.
+"""
 
 
 def main(report: Path) -> None:

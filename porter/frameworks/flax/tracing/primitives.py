@@ -314,7 +314,7 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _as_type(writer: Writer, operation: JaxEquation) -> str | None:
-    """Of truths to ones and zeros; another has no operator here."""
+    """Converts booleans to ones and zeros; another has no operator here."""
     test = writer.made.get(operation.source)
     if (
         test is None

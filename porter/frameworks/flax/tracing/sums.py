@@ -67,8 +67,8 @@ def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """As `_mean_of`, of a variance: the mean of squares of what is apart from the mean, or of squares, less
-    its square.
+    """Recognises, as `_mean_of` does, a variance: the mean of the squares of distances from the mean, or of
+    squares, less its square.
     """
     largest = writer.giving(name, "max")
     less = largest and writer.giving(largest.inputs[1], "sub")

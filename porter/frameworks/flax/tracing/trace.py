@@ -42,7 +42,9 @@ _CALLS = frozenset(
 """Primitives that compute what another jaxpr does."""
 _BODIES = ("jaxpr", "call_jaxpr")
 MOST_STEPS = 64
-"""Of a scan that is written step by step: more than the deepest of published networks has units."""
+"""The most steps of a scan that is written step by step: more than the deepest of published networks has
+units.
+"""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Writer:
         return self.known[name]
 
     def full(self, name: str) -> str:
-        """As `of`, with all of its cells and no other axes."""
+        """The value as `of` gives it, but with all of its elements and no other axes."""
         if name in self.kept:
             axes = self.whole(*self.kept.pop(name))
             kind, source = self.reduced.get(self.known[name], ("", ""))

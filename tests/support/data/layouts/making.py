@@ -32,7 +32,7 @@ def val(number: int, suffix: str = "") -> str:
 
 
 def opened(path: Path, **options: Any) -> PhotoSet:
-    """As a port of ImageNet's classes opens it."""
+    """The photos as a port of ImageNet's classes opens them."""
     return open_photos(path, classes=IMAGENET_CLASSES, **options)
 
 

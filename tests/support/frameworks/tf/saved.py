@@ -22,7 +22,7 @@ def config_of(path: Path) -> Any:
 
 
 def weights_of(path: Path) -> Tree:
-    """By the path of each group and dataset of the weights, its attributes and its numbers."""
+    """The attributes and the numbers of each group and dataset of the weights, by its path."""
     found: Tree = {}
 
     def visit(name: str, item: Any) -> None:

@@ -69,7 +69,7 @@ def mobilenet_v3() -> Graph:
 
 
 def efficientnet() -> Graph:
-    """As a Keras file's layers: no blocks, and the pool's features reshaped to a map."""
+    """The network as a Keras file's layers: no blocks, and the pool's features reshaped to a map."""
     w = Writer()
     w.conv("stem_conv", 16, 3, 2)
     w.norm("stem_bn")
@@ -125,7 +125,7 @@ def convnext() -> Graph:
 
 
 def vgg() -> Graph:
-    """For an input of 32x32: its classifier reads a map of 4x4, cell by cell."""
+    """The network for an input of 32x32: its classifier reads a map of 4x4, cell by cell."""
     w = Writer()
     for stage, (depth, width) in enumerate([(2, 8), (2, 16), (3, 32)], 1):
         for number in range(1, depth + 1):

@@ -134,11 +134,11 @@ OF_VALUES: tuple[Op, ...] = (
     SliceChannels(7, 1, -2),
     SliceChannels(7, -1, -1),
 )
-"""Of maps and of features."""
+"""Ops of maps and of features."""
 OF_CELLS = tuple(
     op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels)
 )
-"""Of arrays too."""
+"""The ops that take arrays too."""
 
 SIDES: tuple[Any, ...] = (("end", "start"), ("start", "both"), ("both", "none"), ("none", "end"))
 RULES: tuple[Any, ...] = ("align_corners", "half_pixel", "asymmetric")
@@ -158,7 +158,7 @@ RESIZES: tuple[Op, ...] = (
         for each in ROUNDINGS
     ),
 )
-"""Of any size."""
+"""Resizes of maps of any size."""
 OF_MAPS: tuple[Op, ...] = (
     Conv(4, THREE, Convention("same"), groups=2),
     MaxPool(THREE, Convention("same", fill=LOWEST)),
