@@ -208,6 +208,7 @@ def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[st
 
 
 def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) -> NewRecipe:
+    """The draft of a recipe from a file that has weights and no graph."""
     listed = list_layers(checkpoint)
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"

@@ -44,6 +44,9 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def _is_of(value: object, kind: Any) -> bool:
+    """Whether a value is of a type as annotations state it: Sequence and Mapping with their members, or a
+    class.
+    """
     origin = get_origin(kind)
     if origin is Sequence:
         return (
@@ -63,6 +66,7 @@ def _is_of(value: object, kind: Any) -> bool:
 
 
 def _named(kind: Any) -> str:
+    """A type in words, for messages."""
     origin = get_origin(kind)
     if origin is Sequence:
         return f"a sequence of {' or '.join(map(_named, _members(get_args(kind)[0])))}"

@@ -461,6 +461,7 @@ def _asked_for(name: str, value: object) -> object:
 
 @contextmanager
 def _asking(values: Mapping[str, object]) -> Iterator[None]:
+    """Keeps what the running command was asked, so that messages can repeat it."""
     _asked.append(values)
     try:
         yield

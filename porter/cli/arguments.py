@@ -109,6 +109,7 @@ class WithStock(TyperCommand):
     """A command whose `--stock` may have a value, which Typer's options always have or never have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads `--stock` without a library too, which an option with a value does not allow."""
         libraries = {library for libraries in tables.STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
         bare = [

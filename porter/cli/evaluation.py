@@ -90,6 +90,7 @@ def _images(result: Evaluation) -> str:
 
 
 def _figures(result: Evaluation) -> list[str]:
+    """The table of accuracies: the port, what was measured beside it, and the published figure."""
     rows = [("port", *_row(result))]
     theirs = None if result.source is None else result.source.accuracy
     beside = {"in fp32": result.fp32, "source": theirs, "by ReaL": result.real}

@@ -109,6 +109,7 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
 
 
 def _size(record: Record) -> str:
+    """What the port takes: the sizes of its inputs."""
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
@@ -198,6 +199,7 @@ def _reference_line(result: Verdict) -> str:
 
 
 def verdict(result: Verdict, layers: bool) -> list[str]:
+    """The lines of `porter verify`."""
     lines = _check_lines(result)
     if not result.ok:
         lines.append(result.failure())
@@ -328,6 +330,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
 
 
 def pads(found: PadTable, all_sites: bool) -> list[str]:
+    """The lines of `porter pads`."""
     shown = [site for site in found.sites if all_sites or site.telling]
     rows = []
     for site in shown:

@@ -176,6 +176,7 @@ def write_trial(folder: Path, opened: Opened) -> StoredPort:
 
 
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
+    """The record of a port that was written and is not checked yet."""
     member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
     inputs = _layouts(plan.graph, plan.graph.inputs, opened.sizes.built, framework)
     return Record(
@@ -222,6 +223,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 
 
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
+    """The layouts of values in the destination."""
     known = shapes(graph, size)
     values = [known[path] for path in paths]
     return tuple(
@@ -270,6 +272,7 @@ def _check(
 def _record_warnings(
     record: Record, opened: Opened, framework: Destination, asked: Size | None
 ) -> tuple[str, ...]:
+    """What the user should know of a port, besides its check."""
     warnings, member = [], opened.member
     shipped = replaced(member.recipe) if member is not None and record.recipes is None else None
     if member is not None and shipped is not None:

@@ -153,6 +153,7 @@ def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
 
 
 def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
+    """Whether the stock class has no bias at a node that has one."""
     if path not in graph.by_path or path not in theirs.by_path:
         return False
     return bool(

@@ -83,6 +83,7 @@ def why_no_class(folder: str) -> str:
 
 
 def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
+    """Numbers of classes that the folders' names are, if they count from 0."""
     numbers = {name: int(name) for name in folders if len(name) <= len(str(classes))}
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
         # ILSVRC's own ids run from 1 too, in another order.

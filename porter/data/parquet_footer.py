@@ -162,6 +162,7 @@ class _Compact:
                 self.skip(kind)
 
     def skip(self, kind: int) -> None:
+        """Passes over a value of Thrift's compact protocol."""
         if kind in _WHOLE:
             self.varint()
         elif kind in (_BYTE, _DOUBLE, _BINARY):

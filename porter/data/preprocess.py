@@ -287,6 +287,7 @@ def _bytes_of(file: IO[bytes]) -> int:
 
 
 def _to_rgb(image: Image) -> Image:
+    """The photo in RGB with 8 bits, as the zoos' own loaders read it."""
     import numpy as np
     from PIL import Image as pillow
 

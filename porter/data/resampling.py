@@ -81,6 +81,7 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
 def _weigh(
     values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int
 ) -> NDArray[np.int32]:
+    """Sums of cells along an axis by their weights, in whole numbers."""
     shape = [1, 1, 1]
     shape[axis] = -1
     total: NDArray[np.int32] = values.take(cells[0], axis)
@@ -113,6 +114,7 @@ def tf_bilinear(pixels: Pixels, rows: int, columns: int) -> Floats:
 
 
 def _bilinear(values: Floats, vertical: _Taps, horizontal: _Taps) -> Floats:
+    """Means of two cells along both axes, rows last; only rows that are used are computed."""
     top, bottom, down = vertical
     used, places = np.unique([top, bottom], return_inverse=True)
     top, bottom = places.reshape(2, -1)

@@ -63,6 +63,7 @@ def _said(value: Any) -> str:
 
 
 def _parsed(given: AnyPath) -> dict[str, Any]:
+    """A protocol in a text: JSON, a file of it, or `name=value` pairs."""
     text = str(given)
     if not text.lstrip().startswith("{") and ("=" not in text or _is_there(text)):
         path = Path(text)
@@ -108,6 +109,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _protocol(stated: JsonObject) -> Preprocess:
+    """The protocol that a mapping states, whose keys are those of Preprocess."""
     known = {field.name: field for field in fields(Preprocess)}
     if strange := [name for name in stated if name not in known]:
         raise ProtocolError(f"a protocol has no '{strange[0]}'; its parts are {', '.join(known)}")
@@ -120,6 +122,7 @@ def _protocol(stated: JsonObject) -> Preprocess:
 
 
 def _value(name: str, value: Any) -> Any:
+    """A part of a protocol in its own type."""
     try:
         if name in _TRIPLES:
             numbers = [float(number) for number in (value if isinstance(value, list | tuple) else [value])]

@@ -145,6 +145,7 @@ def _entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
 
 
 def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
+    """The name and the feature of an entry of tf.train.Features."""
     name, feature = "", None
     for number, value in _fields(file, entry):
         if number == 1 and isinstance(value, TfRecord):
@@ -155,6 +156,7 @@ def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
 
 
 def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
+    """Where the first bytes of a feature are."""
     for kind, values in _fields(file, feature):
         if kind == _BYTES_LIST and isinstance(values, TfRecord):
             return next(
@@ -169,6 +171,7 @@ def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
 
 
 def _first(file: BinaryIO, feature: TfRecord) -> Value | None:
+    """The first text or number of a feature."""
     for kind, values in _fields(file, feature):
         if not isinstance(values, TfRecord):
             continue

@@ -118,6 +118,7 @@ def _name(settings: Mapping[str, Any]) -> str:
 
 
 def _kind(name: str) -> str:
+    """The class of a processor, without what its versions add."""
     return (
         name.removesuffix("Fast")
         .removesuffix("Pil")
@@ -132,6 +133,7 @@ def _stated(settings: Mapping[str, Any], key: str, usual: Any) -> Any:
 
 
 def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
+    """A resize and, where the settings ask for it, a crop of the centre."""
     resize, size = _side(settings["size"], usual.square)
     if kind == "Levit" and resize == "shorter_side":
         size = int(_LEVITS_SHARE * size)
@@ -148,6 +150,7 @@ def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Process
 
 
 def _centre_of_share(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A crop of a share of the resized photo (ConvNeXT's), which large sizes go without."""
     resize, size = _side(settings["size"], False)
     if resize != "shorter_side" or settings.get("do_center_crop"):
         raise ValueError(f"a size of {settings['size']}")
@@ -168,6 +171,7 @@ def _side(size: Any, square: bool) -> tuple[str, int]:
 
 
 def _scaled(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
+    """What pixels are divided by, and the mean and the standard deviation."""
     factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1
     mean, std = [0.0] * 3, [1.0] * 3
     if usual.normalises and settings.get("do_normalize", True):

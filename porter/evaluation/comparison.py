@@ -45,6 +45,7 @@ class Comparison:
         self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
 
     def watch(self, positions: Sequence[int], logits: NamedArrays) -> None:
+        """Compares the logits of both models for the photos at these positions."""
         for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue

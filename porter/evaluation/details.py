@@ -105,6 +105,7 @@ def _chosen(scored: Scored) -> list[int]:
 
 
 def _photo(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
+    """A sample photo and what both models say of it."""
     beside = scored.models.get(SOURCE)
     source = None if beside is None else _top(port, beside, position)
     return SamplePhoto(
@@ -113,6 +114,7 @@ def _photo(port: StoredPort, photo: Photo, position: int, scored: Scored) -> Sam
 
 
 def _top(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
+    """The likeliest classes of a photo."""
     classes = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
@@ -122,6 +124,7 @@ def _top(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, 
 
 
 def _thumbnail(photo: Photo) -> str | None:
+    """A small JPEG of a photo in base 64."""
     try:
         image = open_image(read_bytes(photo.place))
     except FileError:  # the photo was deleted after it was scored

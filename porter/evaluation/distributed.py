@@ -110,6 +110,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
+    """Joins the processes of torchrun: what gathers a value from all, and what leaves them."""
     if find_spec("torch") is None:
         raise NotInstalled("several processes need torch, which is not installed", next=install("torch"))
     from porter.frameworks.torch.processes import join_processes

@@ -128,6 +128,7 @@ def evaluate_several(asked: EvaluateSeveralOptions) -> tuple[OfPort, ...]:
 def _measured(
     asked: EvaluateOptions | EvaluateSeveralOptions, folders: Sequence[AnyPath]
 ) -> tuple[OfPort, ...]:
+    """Measures ports in one pass over the photos."""
     options, process = Options.of(asked), this_process()
     _expect_together(asked, options.run, process)
     expected = _expected(asked.expect_top1, asked.tolerance)
@@ -227,6 +228,7 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
 
 
 def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
+    """Expects different ports, and one only if its predictions are written."""
     if not folders:
         raise UsageError("there is no port to measure")
     places = [Path(folder).resolve() for folder in folders]
@@ -248,6 +250,7 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
 def _entrant(
     folder: AnyPath, source: bool, weights: Weights | None, recipes: Path | None, options: Options
 ) -> Entrant:
+    """A port that takes part, with its protocol and, if it is asked for, its source."""
     port = read_port(Path(folder))
     port = replace(port, record=options.stated.of(port.record, str(folder)))
     return Entrant(
@@ -327,6 +330,7 @@ def _passes(
 
 
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
+    """The accuracy that is expected and how far it may be off, in percentage points."""
     if top1 is None:
         if tolerance is not None:
             raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=TOLERANCE)
@@ -352,6 +356,7 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
 def _evaluation(
     entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None
 ) -> Evaluation:
+    """The result of a port, with the verdict on the published figure."""
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)

@@ -267,6 +267,7 @@ def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
 
 
 def _continued(earlier: Measured, later: Measured) -> Measured:
+    """A pass that continues an earlier, unfinished one."""
     both = merged([later, earlier])
     seconds = earlier.scored.seconds + later.scored.seconds
     waited = earlier.scored.waited + later.scored.waited

@@ -135,6 +135,7 @@ def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
 
 
 def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
+    """The likeliest classes of one image."""
     logits = (
         port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0]
         .astype(np.float64)

@@ -54,6 +54,7 @@ def expect_prepared(port: StoredPort) -> Preprocess:
 
 
 def _expect_photos(port: StoredPort) -> None:
+    """Expects a port that takes photos only."""
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
@@ -78,6 +79,7 @@ def _no_protocol(where: str, line: str) -> UsageError:
 
 
 def _expect_classes(facts: Facts, where: str) -> Preprocess:
+    """Expects logits of classes and a protocol, which it returns."""
     if facts.output == "features":
         raise UsageError(
             "this model has no classifier head, so it cannot predict classes",

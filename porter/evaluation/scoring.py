@@ -235,6 +235,7 @@ class _Tally:
         return right[0] if right else 0
 
     def _add(self, positions: Sequence[int], what: Logits, scores: Scores, logits: Array) -> int:
+        """Scores a model's logits. Returns how many photos it scored."""
         finite = np.isfinite(logits).all(axis=(1, 2))
         for place in map(int, np.flatnonzero(~finite)):
             position = positions[place]

@@ -105,6 +105,7 @@ def _plain_runs(device: str) -> Iterator[Run]:
 
 
 def _tried(make: Callable[[Run], Classifier], run: Run, pixels: NDArray[Any]) -> Tried:
+    """A way to run, with its speed or why it fails."""
     try:
         model = make(run)
         if not np.isfinite(model(pixels)()).all():

@@ -90,6 +90,7 @@ def kept(place: Path, photos: int) -> list[Measured] | None:
 
 
 def _stored(measured: Measured) -> dict[str, Any]:
+    """What was measured as JSON: for photos that were reached only."""
     scored, seen = measured.scored, measured.compared
     at = np.flatnonzero(scored.reached)
     return {

@@ -108,6 +108,7 @@ def _wanted(name: str, member: str) -> bool:
 
 
 def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """The members of a zip that are wanted: name, size and stream of each."""
     with open_zip(archive, "archive") as file:
         for entry in file.infolist():
             name = posixpath.normpath(entry.filename)
@@ -121,6 +122,7 @@ def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
 
 
 def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """The members of a tar that are wanted: name, size and stream of each."""
     opened: io.BufferedIOBase = (
         gzip.GzipFile(archive) if _begins(archive, b"\x1f\x8b") else archive.open("rb")
     )

@@ -106,6 +106,7 @@ def _copy(path: Path, partial: Path) -> None:
 
 
 def _download(url: str, partial: Path) -> None:
+    """Downloads a file in as many attempts as make progress, each from where the last one ended."""
     failures, furthest = 0, _size(partial)
     while True:
         try:
@@ -149,6 +150,7 @@ def _attempt(url: str, partial: Path) -> None:
 
 
 def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> None:
+    """Writes an answer behind what is there; from the start if the server sends the whole file."""
     if response.status == 206:
         start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
         if start is None or int(start[1]) != offset:
@@ -203,6 +205,7 @@ def _strong_validator(response: HTTPResponse) -> str | None:
 
 
 def _validator(partial: Path, url: str) -> str | None:
+    """The server's validator of a part that is there (an ETag or a date); None if it has none."""
     try:
         note = json.loads(_note_of(partial).read_text())
         return str(note["validator"]) if note["url"] == url and note["validator"] else None

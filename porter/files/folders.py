@@ -94,6 +94,7 @@ def _beside(target: Path, role: str) -> Path:
 
 
 def _refuse(target: Path, overwrite: bool) -> None:
+    """Refuses a target that may not be replaced."""
     if not target.exists():
         return
     if not target.is_dir():
@@ -122,6 +123,9 @@ def _refuse(target: Path, overwrite: bool) -> None:
 
 
 def _put(fresh: Path, target: Path) -> None:
+    """Puts a folder in its place; the old one leaves it in the same step where the system can exchange
+    them.
+    """
     if not target.exists():
         fresh.rename(target)
     elif not _exchange(fresh, target):
@@ -133,6 +137,7 @@ def _put(fresh: Path, target: Path) -> None:
 
 
 def _recover(target: Path) -> None:
+    """Puts back, or removes, the old folder that a killed process left beside its place."""
     old = _beside(target, "old")
     if target.exists():
         _remove(old)

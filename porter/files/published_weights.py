@@ -220,6 +220,7 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
+    """Gets the file from the first place that has it, checks its digest and puts it in its place."""
     from porter.files.download import discard
 
     partial, failures = path.with_name(f".{source.name}.partial"), []
@@ -251,6 +252,7 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
 
 
 def _places(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
+    """The places of a file: the mirror first, then its publisher."""
     from porter.files.archives import download_from_index
     from porter.files.download import copy_or_download
 

@@ -93,6 +93,7 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
 def _of_step(
     one: Graph, other: Graph, path: str, site: SiteDifference | None, ignoring: Collection[str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
+    """What of a step differs: the op, the pads, an attribute or the inputs, each as both graphs have it."""
     mine, theirs = one.by_path.get(path), other.by_path.get(path)
     if mine is None or theirs is None or type(mine.op) is not type(theirs.op):
         yield "op", _name(mine), _name(theirs)

@@ -102,6 +102,7 @@ def absorb_biases(
 
 
 def _fold(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArrays) -> NamedArrays:
+    """The layer's tensors with the norm's scale and shift in them, computed in float64."""
     assert isinstance(norm.op, BatchNorm)
     kernel, mean, variance = (
         _float64(layer["kernel"]),

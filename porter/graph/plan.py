@@ -150,6 +150,7 @@ def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
 
 
 def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
+    """Whether an op fixes the size of the graph's input in a destination."""
     if isinstance(op, Flatten) or (isinstance(op, Resize) and not op.of_any_size):
         return None in inputs[0]
     if isinstance(op, ResizeLike):

@@ -80,6 +80,7 @@ Rows = list[tuple[int, WindowRow]]
 
 @lru_cache(maxsize=4096)
 def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool) -> Realisation | None:
+    """The first candidate, smallest first, that has the source's windows at this size."""
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
     for candidate in _candidates(site, sources, capabilities, nonnegative):
         if _equal(site, candidate, sources, nonnegative):
@@ -111,6 +112,7 @@ def _has_void(site: Site, found: WindowRow) -> bool:
 
 
 def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
+    """Refuses a site that has no window, or a window over pads only."""
     if _source_rows(site, axis, size):
         return
     cells, along = site.window.extent(axis), ("rows", "columns")[axis]
@@ -133,6 +135,7 @@ def same_function(site: Site, convention: Convention, size: Size, nonnegative: b
 
 
 def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool) -> bool:
+    """Whether a realisation gives the source's windows along both axes."""
     return all(
         _same_row(site.kind, wanted, realised_row(realisation, site.window, axis, size), nonnegative)
         for axis, rows in enumerate(sources)
@@ -141,6 +144,7 @@ def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegativ
 
 
 def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: bool) -> bool:
+    """Whether windows along an axis give the same values, so that a fill which nothing shows may differ."""
     if (wanted.start, wanted.count) != (found.start, found.count):
         return False
     if kind == "avg_pool":
@@ -224,6 +228,7 @@ def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
 
 
 def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
+    """The conventions of the destination's own layer that may do, smallest first."""
     window, convention = site.window, site.convention
     fill = LOWEST if site.kind == "max_pool" else 0.0
     pads: list[Pads] = []
@@ -298,6 +303,7 @@ REACHES_NOWHERE = "no window reaches past the input"
 
 
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
+    """The reason, for the reader of a table of pads, why a site is realised so."""
     reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
     if any(found.skipped):
         reason = (

@@ -145,6 +145,7 @@ def graphs_of_others(member: Member) -> Iterator[Graph]:
 def _expanded(
     member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
 ) -> Expanded:
+    """The graph of a member, from those that the recipe keeps where all that decides it is the same."""
     recipe, variant, zoo = member
     zoo = zoo.of(variant)
     variables = member.variables(options)
@@ -191,6 +192,7 @@ def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, st
 
 
 def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -> None:
+    """Expects that each padding rule of a zoo matches a site of some variant."""
     recipe, zoo = member.recipe, member.zoo.of(member.variant)
     lost = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
     if lost:

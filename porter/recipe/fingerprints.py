@@ -57,6 +57,7 @@ def kind_of(op: Conv) -> str:
 
 
 def fingerprint_of(graph: Graph) -> Fingerprint:
+    """The fingerprint of a graph: the sizes of its tensors and numbers of its nodes."""
     head, shapes = head_of(graph), tensor_shapes(graph)
     free = {path for path in shapes if path == head.path or isinstance(graph.by_path[path].op, ConvTranspose)}
     sizes = Counter(_product(shape) for path in shapes.keys() - free for shape in shapes[path].values())

@@ -93,6 +93,7 @@ def open_recipe(*files: Path) -> Recipe:
 
 @lru_cache(maxsize=64)
 def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
+    """Reads a recipe and the files whose zoos it assembles."""
     path, *bases = files
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
@@ -216,6 +217,7 @@ def _extended(source: Source, base: Recipe) -> Source:
 def _check_variables(
     source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
 ) -> None:
+    """Refuses names of variables that the language has, or that are taken."""
     faults, other = Faults(), "give it another name"
     for name, value in values.items():
         with faults.kept(), source.at((*location, name), key=True):

@@ -106,6 +106,7 @@ def evaluate_padding(value: Any, variables: Variables) -> Any:
 
 
 def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
+    """The convention that a rule's value states, over the graph's own."""
     if not isinstance(value, dict):
         return _with_amount(value, default)
     found = _with_amount(value["pad"], default) if "pad" in value else default
@@ -125,6 +126,7 @@ def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
 
 
 def _with_amount(value: Any, default: Convention) -> Convention:
+    """The convention with the rule or the amounts of a pad."""
     if isinstance(value, str):
         return replace(default, rule=_choice("pad", value, _RULES), pads=(0, 0, 0, 0))
     amounts = value if isinstance(value, tuple) else (value,) * 4

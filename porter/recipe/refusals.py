@@ -55,6 +55,7 @@ def refused(source: Source, location: Location, error: ValidationError) -> Recip
 
 
 def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> RecipeError:
+    """The error of what pydantic says of one key."""
     first = details[0]
     if first["type"] in ("missing", "missing_argument"):
         name = key.rpartition(".")[2]

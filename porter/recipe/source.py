@@ -272,6 +272,7 @@ class _YamlReader:
 
 
 def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
+    """The value of a scalar, by YAML 1.2's core rules."""
     try:
         if kind == "str":
             return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value

@@ -213,6 +213,7 @@ def _steps(
 def _step(
     source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> RecipeStep:
+    """A step, whose one key that is an operation or a block tells what it is."""
     if not isinstance(values, dict):
         raise RecipeError(
             "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)

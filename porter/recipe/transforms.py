@@ -71,6 +71,7 @@ def _depthwise_to_grouped(role: str, array: Array) -> Array:
 
 
 def _grouped_to_depthwise(role: str, array: Array) -> Array:
+    """The kernel of a grouped convolution as that of a depthwise one: so many filters for each channel."""
     if role != "kernel":
         return array
     channels, width, rows, columns = array.shape
@@ -79,6 +80,8 @@ def _grouped_to_depthwise(role: str, array: Array) -> Array:
 
 
 def _standardized(epsilon: str) -> Transform:
+    """Standardizes each filter: its mean becomes 0 and its variance 1."""
+
     def forward(role: str, array: Array) -> Array:
         if role != "kernel":
             return array

@@ -150,6 +150,7 @@ class Unrolling:
             return holds
 
     def _endless(self, step: RecipeStep) -> RecipeError:
+        """The error that a recipe does not end, with the blocks that use each other."""
         chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
         why = (
             f"more than {MAX_USES} steps"
@@ -164,6 +165,7 @@ class Unrolling:
         return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
 
     def _path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
+        """The path of a step's node, which no other node may have."""
         with self.source.at((*step.location, step.kind)):
             name = self._name(step, prefix, variables)
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
@@ -180,6 +182,7 @@ class Unrolling:
             return path
 
     def _inputs(self, step: RecipeStep, here: _Here, current: str) -> tuple[str, ...]:
+        """The nodes that a step reads: those of `from`, its branches' outputs, or the step before."""
         if step.branches:
             return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
         if step.inputs is None:
@@ -207,6 +210,7 @@ class Unrolling:
         return output
 
     def _output_of(self, name: Value, here: _Here, location: Location) -> str:
+        """The node that gives the value of this name: an input of the block, or an earlier step."""
         if name == INPUT:
             return here.entry
         if name in here.inputs:
@@ -226,6 +230,9 @@ class Unrolling:
         raise RecipeError(message, where=self.source.where(location), next=advice)
 
     def _arguments(self, step: RecipeStep, variables: Variables, place: Variables) -> dict[str, Any]:
+        """The arguments of a step, evaluated, with those that override them at its first or last
+        repetition.
+        """
         given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
         for end in ("first", "last"):
             if place[end]:
@@ -260,6 +267,8 @@ class Unrolling:
         values: Mapping[str, Any],
         place: Variables,
     ) -> str:
+        """Adds the node of a step that is an operation. Returns its path."""
+
         def written(key: str) -> str:
             location, value = step.written(key, place)
             return str(self._origin(here.prefix, location, value) or self.source.where(step.location))
@@ -292,6 +301,7 @@ class Unrolling:
         arguments: Mapping[str, Argument],
         place: Variables,
     ) -> str:
+        """Adds the nodes of a step that uses a block. Returns the path of the output."""
         block = self.recipe.blocks[step.kind]
         if len(inputs) != len(block.inputs):
             message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"
@@ -318,6 +328,9 @@ class Unrolling:
     def _parameters(
         self, step: RecipeStep, block: Block, arguments: Mapping[str, Any], variables: Variables
     ) -> dict[str, Any]:
+        """The parameters of a block: what the step gives, otherwise the defaults, which may read earlier
+        ones.
+        """
         found: dict[str, Any] = {}
         for name, default in block.parameters.items():
             if name in arguments:

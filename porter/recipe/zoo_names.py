@@ -104,6 +104,7 @@ def read_names(source: Source, location: Location, table: Mapping[str, Any]) -> 
 def _rules(
     source: Source, location: Location, table: Mapping[str, Any], scope: str, prefixes: tuple[Placed, ...]
 ) -> Iterator[NameRule]:
+    """The rules of a table, and those of its scopes, each with the prefixes around it."""
     if not isinstance(table, dict):
         raise RecipeError("a scope must be a table of names", where=source.where(location))
     if PREFIX in table:
@@ -263,6 +264,7 @@ def _place(node: Node, found: NodeNames, layers: NodeNames | None) -> dict[str, 
 
 
 def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
+    """Expects that each rule names a node of some variant."""
     lost, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
     if lost:
         for other in graphs_of_others(member):

@@ -95,6 +95,7 @@ def _settable(options: Mapping[str, Value]) -> list[str]:
 
 
 def _valued(recipe: Recipe, name: str, value: Value) -> Value:
+    """An option's value, if it is one that the recipe knows: of the default's type, or one of its words."""
     default = recipe.options[name]
     if isinstance(default, str):
         words = list(dict.fromkeys(_words(recipe, name)))

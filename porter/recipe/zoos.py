@@ -96,6 +96,7 @@ class Zoos(Mapping[str, Zoo]):
         return said.mark(location, key=key) if said else None
 
     def _zoo(self, name: str, heirs: tuple[str, ...]) -> Zoo:
+        """Reads a zoo after the one that it extends."""
         extended = self._extended(name)
         parent = None if extended is None else self._parent(name, extended, (*heirs, name))
         self._said[name] = self._assembled(name, parent)
@@ -225,6 +226,7 @@ class _ZooReader:
     document: Document
 
     def zoo(self) -> Zoo:
+        """The zoo that the section says, each part checked."""
         here: Location = (ZOOS, self.name)
         values = self.source.data[ZOOS][self.name]
         section, faults = parse_section(ZooSection, self.source, here, values), Faults()

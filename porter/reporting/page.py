@@ -115,6 +115,7 @@ def _environment(record: Record) -> Environment:
 
 
 def _parts(contents: Contents) -> dict[str, Any]:
+    """What the template of the page shows."""
     record, comparison, details, evaluation = (
         contents.record,
         contents.comparison,
@@ -172,6 +173,7 @@ def _alike(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
 
 
 def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
+    """The rows of the accuracy plot: source, port and published figure."""
     rows = [_row("port", evaluation)]
     if evaluation.source is not None:
         rows.insert(0, _row("source", evaluation.source.accuracy))

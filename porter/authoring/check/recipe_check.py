@@ -98,6 +98,7 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
 
 
 def _member(known: Member) -> ExpandedVariant:
+    """A variant of a zoo: its graph is expanded, and all that the zoo says of it is tried."""
     recipe, variant, zoo = known
     graph, steps = expand_steps(known)
     faults = Faults()
@@ -116,6 +117,7 @@ def _member(known: Member) -> ExpandedVariant:
 
 
 def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
+    """Expects that expressions use only variables that they can see."""
     faults = Faults()
     for use in uses:
         for name in use.unknown():

@@ -73,6 +73,7 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
 
 
 def _unused(recipe: Recipe) -> Iterator[RecipeError]:
+    """Options, constants and parameters that nothing reads."""
     in_graph = list(uses_in_graph(recipe))
     shared = [*in_graph, *(use for zoo in recipe.zoos.values() for use in uses_in_zoo(recipe, zoo))]
     used = frozenset[str]().union(*(use.names for use in shared))

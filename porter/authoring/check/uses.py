@@ -66,6 +66,7 @@ def _shared(recipe: Recipe) -> Names:
 
 
 def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
+    """The variables that a name of tensors uses."""
     for place, text in rule.parts:
         counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
         yield VariableUse(
@@ -74,6 +75,7 @@ def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
 
 
 def _in_steps(steps: tuple[RecipeStep, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
+    """The variables that the expressions of steps use, and those of the steps within them."""
     for step in steps:
         local = known if step.repeat is None else known | _PLACE
         yield from _in_value((*step.location, "repeat"), step.repeat, known, block)

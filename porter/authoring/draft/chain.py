@@ -65,6 +65,7 @@ class _Chaining:
         self.side = 0
 
     def add(self, layer: WeightsLayer, is_last: bool) -> None:
+        """Adds the nodes of a layer, and those that must stand between it and the layer before."""
         if layer.is_norm:
             self._read(layer, layer.gives)
             epsilon, scale, center = (
@@ -101,6 +102,7 @@ class _Chaining:
         return Chain(graph, self.names, self.side or _SIDE)
 
     def _dense(self, layer: WeightsLayer) -> None:
+        """Adds a dense layer, behind a flatten or a pool that gives it as many features as it reads."""
         if self.is_map:
             cells, rest = divmod(layer.reads, self.channels)
             side = math.isqrt(cells)
@@ -114,6 +116,7 @@ class _Chaining:
         self._append(layer.name, ops.Dense(layer.gives, layer.bias), layer.gives)
 
     def _conv(self, layer: WeightsLayer) -> None:
+        """Adds a convolution, whose groups follow from the channels that it reads."""
         if not self.is_map:
             self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1

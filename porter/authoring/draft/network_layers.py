@@ -149,6 +149,7 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
 
 
 def _framework(checkpoint: Checkpoint) -> Framework:
+    """The framework whose names the tensors have."""
     for framework in _ROLES:
         if checkpoint.dialect == framework:
             return framework
@@ -179,6 +180,7 @@ def _layers(
 
 
 def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
+    """The layer that tensors of torch are of, by their roles and ranks; None if these do not tell."""
     weight, roles = tensors.get("weight"), frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
@@ -195,6 +197,9 @@ def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLa
 
 
 def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
+    """The layer that tensors of Keras or TensorFlow are of, by their roles and ranks; None if these do not
+    tell.
+    """
     roles = frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {}, roles)

@@ -204,6 +204,7 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
 
 
 def _split_of(word: str) -> str:
+    """porter's word for a split."""
     if word.lower() not in _SPLITS:
         raise UsageError(
             f"there is no split '{word}'", where=SPLIT, next=f"write one of {', '.join(_SPLITS)}"
@@ -281,6 +282,7 @@ def _is_class(folder: Path) -> bool:
 
 
 def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
+    """Photos of a folder: the layout follows from the files that it holds."""
     listing = list_photos(path)
     if is_saved(path):
         files = [path / name for name in listing.others if name.endswith(".arrow")]
@@ -315,6 +317,7 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
 
 
 def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
+    """Photos of a file: the layout follows from its content."""
     readers = (
         (is_parquet, parquet),
         (lambda file: is_tar(file) or unpacker(file), _in_tars),
@@ -350,6 +353,7 @@ def _of_shards(
 
 
 def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """Photos of tars: WebDataset's, ImageNet's own of the validation set, or folders within one tar."""
     shards = [(file, members(file)) for file in files]
     if any(is_webdataset(inside) for _, inside in shards):
         return webdataset(path, shards, classes)

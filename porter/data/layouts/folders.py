@@ -120,6 +120,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
+    """Why a folder is not entered; empty if it is."""
     if not entry.is_symlink():
         return ""
     if prefix:

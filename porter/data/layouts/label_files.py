@@ -115,6 +115,7 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
 
 
 def _read_folder(path: Path) -> LabelFile:
+    """The labels of ImageNet's devkit, in a folder of it."""
     for truth in (path / _TRUTH, path / "data" / _TRUTH):
         if truth.is_file():
             return LabelFile("the devkit", _read_devkit(truth))
@@ -163,6 +164,7 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _on_line(line: str, number: int) -> tuple[int | None, int | None]:
+    """The number of a validation photo and its label on a line, each None if the line does not tell."""
     name, _, label = line.replace(",", " ", 1).partition(" ")
     if not label:
         return (number if number <= VALIDATION_IMAGES else None), wnid_label(name)

@@ -113,6 +113,7 @@ def _file_name(key: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[Line]:
+    """The lines of a list, each a photo and its label."""
     try:
         size = path.stat().st_size
         if size > _MAX_FILE:

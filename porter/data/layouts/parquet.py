@@ -60,6 +60,7 @@ def _candidate(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> PhotoCandidate:
+    """A photo of a table's row."""
     if place is None:
         why = "it has no bytes"
     elif label is None:

@@ -95,6 +95,7 @@ def members(path: Path) -> list[TarMember]:
 
 
 def _members(file: io.BufferedReader) -> Iterator[TarMember]:
+    """The members of a tar but its folders."""
     headers = _Headers(file)
     with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as archive:
         while (entry := archive.next()) is not None:
@@ -108,6 +109,7 @@ def _members(file: io.BufferedReader) -> Iterator[TarMember]:
 
 
 def _unreadable(entry: tarfile.TarInfo) -> str:
+    """Why a member cannot be read; empty if it can."""
     if entry.issparse():
         return "a sparse member of a tar is not stored as it is"
     if entry.issym() or entry.islnk():
@@ -116,6 +118,7 @@ def _unreadable(entry: tarfile.TarInfo) -> str:
 
 
 def _require_end(file: io.BufferedReader) -> None:
+    """Expects the two blocks of zeros that end a tar, and nothing behind them."""
     position = file.tell()
     rest = file.read(_MAX_PADDING)
     if len(rest) < 512:
@@ -188,6 +191,7 @@ def _in_shard(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> list[PhotoCandidate]:
+    """The photos of a shard of WebDataset, each with the labels of its key."""
     photos: dict[str, TarMember] = {}
     beside: dict[str, dict[str, TarMember]] = {}
     for member in members:
@@ -209,6 +213,7 @@ def _in_shard(
 def _label(
     file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
 ) -> tuple[_Labels, str]:
+    """The label beside a photo, or why there is none."""
     if not beside:
         return (), "there is no .cls or .json beside it"
     for suffix in _LABELS:
@@ -236,6 +241,7 @@ def _of(value: str, known: Sequence[int | None], imagenet: bool) -> int | None:
 
 
 def _field(text: str) -> str | None:
+    """The label in the JSON beside a photo."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):

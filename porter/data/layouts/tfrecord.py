@@ -66,6 +66,7 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
 def _candidate(
     row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int
 ) -> PhotoCandidate:
+    """A photo of a record."""
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
@@ -90,6 +91,7 @@ def _candidate(
 def _label(
     example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int
 ) -> int | None:
+    """The row of the port that a record's label is."""
     if classes.imagenet:
         for word in _WNIDS:
             value = example.values.get(word)
@@ -124,6 +126,7 @@ def _first(rows: Sequence[_Row], classes: Classes) -> int:
 
 
 def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
+    """The rows that the numbers of a data set are, by the file that names its classes; None without one."""
     for name in _NAMES:
         file = folder / name
         if file.is_file():

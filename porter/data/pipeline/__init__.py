@@ -135,6 +135,7 @@ def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
 def _batches(
     photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: Sequence[range]
 ) -> Generator[Batch, None, None]:
+    """Batches of photos in their order; the chunks ahead are decoded by worker processes meanwhile."""
     cache, workers = feed.cache, feed.workers
     if cache is not None:
         open_folder(cache)
@@ -177,6 +178,7 @@ def _groups(pairs: Iterable[tuple[int, Resized]], size: int) -> Iterator[list[tu
 def _batch(
     group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protocol: Preprocess, crops: int
 ) -> Batch:
+    """A batch of decoded photos, cut into crops, and the failures among them."""
     good = [(position, photo) for position, photo in group if not isinstance(photo, str)]
     side = protocol.crop or protocol.size
     kind = np.float32 if protocol.resampling.floats else np.uint8

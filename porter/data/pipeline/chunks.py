@@ -90,6 +90,7 @@ def read_chunk(path: Path) -> Chunk:
 
 
 def _parsed(header: dict[str, Any], data: bytes, start: int) -> Chunk:
+    """The photos of a chunk, as views of its bytes."""
     if header["dtype"] not in _DTYPES:
         raise DamagedChunk
     dtype = np.dtype(header["dtype"])

@@ -66,6 +66,7 @@ class Store:
             part.unlink(missing_ok=True)
 
     def _made(self, photos: Sequence[Photo], part: Path) -> Chunk:
+        """A chunk that a worker makes; photo by photo if the worker dies."""
         try:
             self._workers.make(photos, part)
             return read_chunk(part)

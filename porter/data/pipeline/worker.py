@@ -30,6 +30,7 @@ def _place(fields: dict[str, Any]) -> Place:
 
 
 def main() -> None:
+    """Makes the chunks that stdin asks for, a line each, and answers each with a line."""
     warnings.simplefilter("ignore")  # open_image decides what Pillow warns about
     geometry = Preprocess(**json.loads(sys.argv[1]))
     for line in sys.stdin:

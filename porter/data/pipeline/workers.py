@@ -71,6 +71,7 @@ class Workers:
             )
 
     def _ask(self, photos: Sequence[Photo], path: Path) -> str | None:
+        """Has a free worker make a chunk. Returns why it failed, or None."""
         process = self._free.get()
         try:
             if self._stopped:
@@ -134,6 +135,7 @@ def _close(process: _Process) -> None:
 
 
 def _ended(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
+    """The error that a worker was ended."""
     status = process.wait()
     _close(process)
     how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"

@@ -52,6 +52,7 @@ def at_chance(
 
 
 def _without_labels(outcomes: Sequence[Outcome], loss: float) -> str | None:
+    """Why answers are as good as chance, judged by their entropy; None if they are not."""
     least = min(mean(outcome.entropy) for outcome in outcomes)
     if least > _NEAR * loss:
         return f"the least entropy is {least:.4f}, and answers by chance have {loss:.4f}"

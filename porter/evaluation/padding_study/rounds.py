@@ -108,6 +108,7 @@ def run_rounds(
 
 
 def _tried(rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
+    """The rounds with those candidates added and run that compute something new."""
     selected = select_trials(setting, rounds.trials, candidates, twins)
     fresh = selected.trials[len(rounds.trials) :]
     outcomes = run(fresh) if fresh else ()

@@ -112,6 +112,7 @@ class Bench:
         return [outcome for part in passes for outcome in self._pass(part)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """Runs models of all trials over the photos, each photo prepared once."""
         options, photos, logits = self.options, self.photos.photos, logits_of(self.opened.facts)
         labels = (
             None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
@@ -135,6 +136,7 @@ class Bench:
         return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
 
     def _model(self, trial: Trial) -> Any:
+        """The model of a trial: the first one's weights with other pads where the engine can share them."""
         plan = make_plan(self.setting.padded(trial), self.setting.size, self.destination.CAPABILITIES)
         padded = self._built is not None and trial.graph is None  # otherwise, more than pads may differ
         twin = self.destination.ENGINE.twin(self._built, plan) if padded else None

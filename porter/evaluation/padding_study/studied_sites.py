@@ -36,6 +36,7 @@ def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
 
 
 def _parse(setting: str, graph: Graph) -> Iterable[Change]:
+    """The changes that one `--site` asks for."""
     where = f"{SITE(setting[:80])}"
     path, equals, text = setting.partition("=")
     sites = [node.path for node in graph.nodes if site_of(node.op)]

@@ -188,6 +188,7 @@ def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Op
 
 
 def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
+    """Finds which pads of one zoo the weights were trained with."""
     assert opened.member is not None
     setting = bench.setting
     rounds = run_rounds(
@@ -223,6 +224,7 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
 
 
 def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
+    """Finds which of several zoos the weights are of."""
     fed, apart = networks(opened, members, how.crops)
     decided = decide(opened, fed, apart, photos, how)
     labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)

@@ -137,6 +137,7 @@ def _groups(group: Group) -> Iterator[Group]:
 
 
 def _add(group: Group, kinds: list[_Kind]) -> None:
+    """Adds a group to the kind that it is alike to, or as a kind of its own."""
     parts, stem = [_part(member) for member in group.members], _stem(group)
     own = [isinstance(member, Leaf) and member.own for member in group.members]
     within = {id(each) for each in _groups(group)}
@@ -247,6 +248,7 @@ def _flow(group: Group) -> object:
 
 
 def _name(kind: _Kind, taken: set[str]) -> str:
+    """A name of a block: what its uses are called, or the ops that it has."""
     first = kind.uses[0]
     if first.unit:
         stem = "_".join(

@@ -98,6 +98,7 @@ def _without_parts(root: Group) -> Group:
 
 
 def _placed(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:
+    """The nodes of a group with their paths."""
     for member in group.members:
         if isinstance(member, Group):
             yield from _placed(member, f"{prefix}{member.name}/")
@@ -106,6 +107,7 @@ def _placed(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:
 
 
 def _scopes(group: Group, prefix: str) -> Iterator[BlockScope]:
+    """The uses of blocks in a group, outermost first."""
     for member in group.members:
         if isinstance(member, Group):
             path = prefix + member.name

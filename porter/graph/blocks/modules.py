@@ -61,6 +61,7 @@ class _Modules:
                 self.readers.setdefault(source, set()).add(node.path)
 
     def members(self, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:
+        """The members of a group: modules within it, and nodes of its own."""
         found: list[Leaf | Group] = []
         for label, run in groupby(
             nodes, key=lambda placed: placed.parts[0] if len(placed.parts) > 1 else None

@@ -77,6 +77,7 @@ def renumbered(group: Group) -> Group:
 
 
 def _counted(names: list[str]) -> list[str]:
+    """Names that count from the last one's number backwards; unchanged where they count already or cannot."""
     pairs = [layer_words.numbered(name) for name in names]
     stem, last = pairs[-1]
     first = (last or 0) - len(names) + 1

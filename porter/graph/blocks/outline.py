@@ -198,6 +198,7 @@ class _Outline:
         return layer_words.common(parts for parts in known if parts[:1] == (run.label,))
 
     def _block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
+        """A group of nodes as one block, numbered as the names of its layers are."""
         ends = {
             layer_words.numbered(self.labels[node.path][-1])[1]
             for node in nodes
@@ -243,6 +244,7 @@ class _Outline:
         return members
 
     def _local(self, node: Node, depth: int, before: str | None) -> str:
+        """A node's name in its group."""
         word = layer_words.short_word(node.op_name)
         if depth <= 0 and not self.around:
             return node.path.replace("/", "_")
@@ -282,6 +284,7 @@ class _Outline:
         return stretches
 
     def _frequent_units(self) -> set[tuple[str, ...]]:
+        """Kinds of nodes in a row that stand in the graph more than once."""
         counts: Counter[tuple[str, ...]] = Counter()
         for stretch in self._stretches(self.nodes, named=True):
             kinds = [_kind(node) for node in stretch]

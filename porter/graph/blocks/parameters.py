@@ -134,6 +134,7 @@ class Arguments:
         return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
 
     def _candidates(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
+        """Expressions that could give a slot's values: names, and products of two."""
         known = {**self.given, **self.derived}
         names = self._names(slot)
         numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
@@ -173,6 +174,7 @@ class Arguments:
                 )
 
     def _condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
+        """An expression that is true for these uses and false for the others; None if there is none."""
         atoms = sorted(self._atoms(), key=lambda atom: part not in atom[1])
         for text, names, candidate in atoms:
             if _covers(candidate, vector):
@@ -187,6 +189,7 @@ class Arguments:
         return None
 
     def _atoms(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
+        """The simplest conditions: flags, and comparisons of a number with one of its values."""
         known = {**self.given, **self.derived}
         numbers = {
             name: dict(_numbers(vector))

@@ -91,6 +91,7 @@ def read_pattern(text: str) -> Moves | None:
 
 
 def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
+    """The names and the sizes of the parts of one axis; None if a part cannot be read."""
     group, word = match.groups()
     found = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
     return (

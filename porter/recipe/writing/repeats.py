@@ -41,6 +41,7 @@ def _number(step: Line) -> tuple[str, int | None]:
 
 
 def _follows(before: Line, step: Line) -> bool:
+    """Whether a step's number is the next one, and its kind and stem are the same."""
     (stem, number), (other, after) = _number(before), _number(step)
     return (
         _kind(before) == _kind(step)
@@ -52,6 +53,7 @@ def _follows(before: Line, step: Line) -> bool:
 
 
 def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line]:
+    """Steps of a row as one line with `repeat`, whose ends may override arguments."""
     kind, (stem, first) = _kind(row[0]), _number(row[0])
     values = [{**defaults, **{key: value for key, value in step.items() if key != kind}} for step in row]
     ends = _ends(values)

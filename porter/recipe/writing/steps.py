@@ -110,6 +110,7 @@ class _Drafting:
         return Use(tuple(self._part(path, member) for member in self.members[path]), self.channels[entry])
 
     def _part(self, path: str, member: str) -> UseStep:
+        """A member of a block as a step of it."""
         prefix = f"{path}/" if path else ""
         name = member.removeprefix(prefix)
         node = self.graph.by_path.get(member)
@@ -132,6 +133,7 @@ class _Drafting:
         return source.removeprefix(f"{path}/") if path else source
 
     def _define(self, block: str) -> None:
+        """Writes a block; uses that have other steps become blocks of their own."""
         paths = [path for path, own in self.scopes.items() if own == block]
         uses = {path: self.use(path) for path in paths}
         try:

@@ -101,6 +101,9 @@ class BlockTemplate:
         return {kind: self._written(kind, {i: self.parts[i][name] for i in at}) for kind, at in kinds.items()}
 
     def _written(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
+        """The arguments of a step whose values must be written, as numbers or as expressions of
+        parameters.
+        """
         found: dict[str, Any] = {}
         for slot in dict.fromkeys(slot for part in parts.values() for slot in part.arguments):
             vector = {i: part.arguments[slot] for i, part in parts.items()}
@@ -121,6 +124,7 @@ class BlockTemplate:
         return {slot: found[slot] for slot in sorted(found, key=order.index)}
 
     def _expression(self, slot: str, vector: Mapping[int, Value], owner: str) -> str:
+        """An expression that gives a slot its value in each use."""
         name = slot.removeprefix("pad.")
         name = f"{name}_" if name in _TAKEN else name
         return "=" + self.arguments.express(name, vector, _word(owner)).replace(" * ", "*").replace(
@@ -128,6 +132,7 @@ class BlockTemplate:
         )
 
     def _steps(self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> list[Line]:
+        """The lines of one step: several if it is of several kinds, each with the `when` of its uses."""
         found: list[Line] = []
         for kind, written in kinds.items():
             at = [i for i in self._at(name) if self.parts[i][name].kind == kind]

@@ -54,6 +54,7 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
 
 
 def _row(row: AccuracyRow, across: Scale, y: float, width: int) -> list[Element]:
+    """A row of the plot: a point with its interval, or a diamond where none is known."""
     x = across(row.top1)
     parts = [
         label(LEFT - 12, y + 4, row.name, "end"),

@@ -75,6 +75,7 @@ def _height(value: float, down: Scale, top: float, bottom: float) -> float:
 
 
 def _grid(low: int, high: int, down: Scale, width: int) -> list[Element]:
+    """The lines of the decades and their labels."""
     step = max(1, ceil((high - low) / MAX_DECADES))
     parts = []
     for decade in range(low, high + 1, step):
@@ -131,6 +132,7 @@ def _mark(node: NodeDistance, x: float, y: float) -> Element:
 
 
 def _named(worst: NodeDistance, x: float, y: float, width: int) -> list[Element]:
+    """A ring round the worst node, and its name."""
     text = f"{fitted(worst.path, width - LEFT - RIGHT - 90)} {written(worst.rel_l2)}"
     half = len(text) * CHARACTER / 2
     centre = min(max(x, LEFT + half), width - RIGHT - half)
