@@ -125,6 +125,9 @@ class Dataflow(Generic[N]):
         steps: nodes that it went through.
         passed: layers that act in training only, which the nodes lack, each with the value that it takes.
         evaluate: the readers of operators, where all that a node reads is a constant.
+        tensors_of: the tensors of a node by role, for formats whose nodes have their own; others read stored
+            values among their inputs.
+        repeats: whether a node repeats a constant, its first input, for each image and no other axis.
     """
 
     nodes: Mapping[str, N]
@@ -141,6 +144,8 @@ class Dataflow(Generic[N]):
     steps: int = 0
     passed: Sequence[tuple[LeftOut, Reference]] = ()
     evaluate: Evaluate[N] = lambda node: None
+    tensors_of: Callable[[N], Mapping[str, str]] | None = None
+    repeats: Callable[[N], bool] = lambda node: False
 
     def compute(self, node: N) -> bool:
         """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or

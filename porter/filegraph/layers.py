@@ -4,33 +4,24 @@ sides, slopes, and layers that make features of what they read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import Dataflow, N, Reference
+from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.reading import GraphInput, begin, read_nodes
+from porter.filegraph.reading import read_nodes
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.walk import Reader, Tap, own_name
+from porter.filegraph.walk import NodeWalk, Reader
 from porter.graph import ops
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
 
 def read_graph(
-    flow: Dataflow[N],
-    image: GraphInput,
-    trained: Collection[str],
+    walk: NodeWalk[N],
     readers: Mapping[str, Reader[N]],
     ends: Iterable[Reference],
-    tap: Tap = own_name,
     names: Mapping[str, Reference] | None = None,
 ) -> FileGraph:
-    """The graph of a file's nodes from its image to its ends.
-
-    Args:
-        trained, tap: see porter.filegraph.walk.Walk.
-        names: see porter.filegraph.walk.Walk.finish.
-    """
-    walk = begin(flow, image, trained, tap)
+    """The graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
     read_nodes(walk, readers.get)
     found = walk.ends(ends)
     return walk.finish(found, found, names)

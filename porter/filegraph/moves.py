@@ -167,7 +167,7 @@ def each_image(walk: Walk, node: OperatorNode, source: Source, times: int) -> Vi
 
 
 def cells_as_channels(
-    walk: Walk, node: OperatorNode, source: Source, block: int, channels_first: bool, outer: bool = False
+    walk: Walk, node: OperatorNode, source: Source, block: int, outer: bool = False
 ) -> View:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or,
     if these are `outer`, behind.
@@ -177,6 +177,7 @@ def cells_as_channels(
     if len(sizes) != 4:
         raise Unsupported(f"of {len(sizes)} axes")
     images, *axes = sizes
+    channels_first = walk.builder.order == "CHW"
     channels, rows, columns = axes if channels_first else (axes[2], *axes[:2])
     parts: list[Dim] = [rows // block, block, columns // block, block]
     apart = view.reshaped([images, channels, *parts] if channels_first else [images, *parts, channels])

@@ -39,12 +39,12 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
 
 
 def map_of_patches(
-    walk: Walk, node: OperatorNode, source: Source, size: Sequence[Dim], window: Window, pads: Pads
+    walk: Walk, node: OperatorNode, source: Source, size: Sequence[Dim], windows: tuple[Window, Pads]
 ) -> View | Value:
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.
     """
-    view = walk.view(source)
+    view, (window, pads) = walk.view(source), windows
     (batch, whole, _), (down, across) = view.known_sizes, size
     rows, columns = window.kernel
     channels = whole // (rows * columns)

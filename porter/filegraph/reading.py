@@ -58,8 +58,6 @@ def begin(
     image: GraphInput,
     trained: Collection[str] = (),
     tap: Tap = own_name,
-    held: Callable[[N], Mapping[str, str]] | None = None,
-    repeats: Callable[[N], bool] = lambda node: False,
     further: Mapping[str, GraphInput] = MappingProxyType({}),
 ) -> NodeWalk[N]:
     """A walk that has only what the graph takes; the other arguments are as in NodeWalk.
@@ -69,16 +67,8 @@ def begin(
     """
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
     images = (image, *further.values())
-    walk = NodeWalk(
-        builder,
-        flow,
-        trained,
-        image.batch,
-        held=held,
-        repeats=repeats,
-        tap=tap,
-        images=tuple(each.source for each in images),
-    )
+    sources = tuple(each.source for each in images)
+    walk = NodeWalk(builder, flow, trained, image.batch, tap=tap, images=sources)
     values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
     for each, value in zip(images, values, strict=True):
         view = walk.views.of(value)

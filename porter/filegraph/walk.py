@@ -95,9 +95,6 @@ class NodeWalk(Generic[N]):
             in a GELU.
         repeated: values whose axes of one cell are repeated.
         blank: values that are zeros of the sizes of others, by their own sizes.
-        held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values
-            among their inputs.
-        repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the
             value.
         images: what the graph takes.
@@ -113,8 +110,6 @@ class NodeWalk(Generic[N]):
     exact: dict[str, float] = field(default_factory=dict)
     repeated: dict[Source, Repeated] = field(default_factory=dict)
     blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
-    held: Callable[[N], Mapping[str, str]] | None = None
-    repeats: Callable[[N], bool] = lambda node: False
     tap: Tap = own_name
     images: tuple[Reference, ...] = ()
     apart: set[str] = field(default_factory=set)
@@ -243,7 +238,7 @@ class NodeWalk(Generic[N]):
         if isinstance(source, View):
             return source
         node = self.flow.nodes.get(source[0])
-        if node is not None and node.name not in self.flow.live and self.repeats(node):
+        if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
             return self.unrepeated(node.source)
         before = self.before(source)
         return source if self.is_live(before) else before
@@ -541,7 +536,8 @@ class NodeWalk(Generic[N]):
         Args:
             lacks: see Unsupported.
         """
-        held = self._read_tensors(node) if self.held is None else self.held(node)
+        of = self.flow.tensors_of
+        held = self._read_tensors(node) if of is None else of(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
         tensors, reads = (
             {role: Stored(name) for role, name in held.items()},

@@ -22,10 +22,10 @@ def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
 
 
 def batch_norm(
-    x: Numbers, mean: Numbers, variance: Numbers, gamma: Numbers | None, beta: Numbers | None, epsilon: float
+    x: Numbers, mean: Numbers, variance: Numbers, gamma: Numbers | None = None, beta: Numbers | None = None
 ) -> Numbers:
-    """With the stored statistics, of each channel."""
-    scale = 1 / np.sqrt(variance + epsilon) if gamma is None else gamma / np.sqrt(variance + epsilon)
+    """With the stored statistics, of each channel; the norm's epsilon is in the variance."""
+    scale = (1 if gamma is None else gamma) / np.sqrt(variance)
     found: Numbers = (x - across(mean, x)) * across(scale, x)
     return found if beta is None else found + across(beta, x)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -66,6 +66,11 @@ class Grid:
                 :, :, down : down + counts[0] : self.stride[0], across : across + counts[1] : self.stride[1]
             ]
 
+    def with_more(self, rows: int, columns: int) -> Grid:
+        """The grid of a transposed convolution that gives more rows and columns, which no kernel reaches."""
+        top, bottom, left, right = self.pads
+        return replace(self, pads=(top, bottom - rows, left, right - columns))
+
 
 def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
     """Cells before and after an axis, for as many windows as strides begin in it; the odd one is behind, or
@@ -95,18 +100,16 @@ def transposed(
     bias: Numbers | None = None,
     grid: Grid = Grid(),
     groups: int = 1,
-    more: Sides = (0, 0),
 ) -> Numbers:
     """A transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every cell adds
-    its value times the kernel, a stride apart. The grid's pads are cut off.
-
-    Args:
-        more: rows and columns that stand behind what the kernels reach.
+    its value times the kernel, a stride apart. The grid's pads are cut off; behind, they may be below 0 for
+    cells that no kernel reaches.
     """
     (images, channels, *counts), (_, width, *sides) = x.shape, kernel.shape
+    top, bottom, first, last = grid.pads
     spans = [
-        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 + more[axis]
-        for axis, n in enumerate(counts)
+        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 - min(behind, 0)
+        for axis, (n, behind) in enumerate(zip(counts, (bottom, last), strict=True))
     ]
     total = np.zeros((images, groups * width, *spans), x.dtype)
     parts, weights = (
@@ -121,8 +124,7 @@ def transposed(
         )
         part = weights[..., row, column].swapaxes(1, 2) @ parts
         total[:, :, *places] += part.reshape(images, groups * width, *counts)
-    top, bottom, first, last = grid.pads
-    return _biased(total[:, :, top : spans[0] - bottom, first : spans[1] - last], bias)
+    return _biased(total[:, :, top : spans[0] - max(bottom, 0), first : spans[1] - max(last, 0)], bias)
 
 
 def _biased(x: Numbers, bias: Numbers | None) -> Numbers:

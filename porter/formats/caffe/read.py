@@ -25,7 +25,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import always, reads, watching
-from porter.filegraph.reading import GraphInput
+from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
@@ -171,7 +171,7 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
     )
     image = GraphInput((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
-    graph = read_graph(flow, image, tensors, READERS, ends, value_name)
+    graph = read_graph(begin(flow, image, tensors, value_name), READERS, ends)
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
 

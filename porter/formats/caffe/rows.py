@@ -69,7 +69,7 @@ def _pooled(stated: Settings, x: Numbers) -> Any:
 
 def _normed(stated: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
     by = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
-    return values.batch_norm(x, mean * by, variance * by, None, None, stated.number("eps", 1e-5))
+    return values.batch_norm(x, mean * by, variance * by + stated.number("eps", 1e-5))
 
 
 def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:

@@ -185,9 +185,16 @@ def _graph(
     layers, stored = dict[str, KerasLayer](), _StoredArrays({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
     budget = most_bytes(sum(array.nbytes for array in tensors.values()))
-    flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "", budget=budget)
+    flow_of = Dataflow(
+        layers,
+        live,
+        Arrays(stored.arrays),
+        lambda layer: "",
+        budget=budget,
+        tensors_of=lambda layer: layer.tensors,
+    )
     further = {named.name: beside for named in calls if (beside := _further_image(flow, named)) is not None}
-    walk = begin(flow_of, image, stored.arrays, tap, held=lambda layer: layer.tensors, further=further)
+    walk = begin(flow_of, image, stored.arrays, tap, further)
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
         for layer in _layers(named, given, tensors, flow.keras):

@@ -24,7 +24,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import always, expression, reads, watching
-from porter.filegraph.reading import GraphInput
+from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum
@@ -126,14 +126,7 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
     )
     stated = (rows or None, columns or None) if size is None else size
     taken = GraphInput((image, 0), channels, stated, order="CHW")
-    return read_graph(
-        flow,
-        taken,
-        tensors,
-        READERS,
-        symbol.ends,
-        value_name,
-    )
+    return read_graph(begin(flow, taken, tensors, value_name), READERS, symbol.ends)
 
 
 def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
@@ -501,7 +494,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Crop": _crop,
     "slice": _slice,
     "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
-    "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1), True, False),
+    "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1)),
     "LRN": _lrn,
     "Activation": _activation,
     "LeakyReLU": _leaky,

@@ -51,13 +51,15 @@ def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = 
 
 
 def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    own, grid, more = None if stated.flag("no_bias", True) else bias, _grid(stated), stated.pair("adj", 0)
+    own, grid = None if stated.flag("no_bias", True) else bias, _grid(stated)
     if wanted := stated.counts("target_shape"):
         sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, wanted, strict=True)
         less = [(n - 1) * step + (side - 1) * apart + 1 - size for n, step, side, apart, size in sides]
         (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in less)
-        grid, more = replace(grid, pads=(top, bottom, left, right)), (0, 0)
-    return windows.transposed(x, kernel, own, grid, stated.count("num_group", 1), more)
+        grid = replace(grid, pads=(top, bottom, left, right))
+    else:
+        grid = grid.with_more(*stated.pair("adj", 0))
+    return windows.transposed(x, kernel, own, grid, stated.count("num_group", 1))
 
 
 def _pool(stated: Settings, x: Numbers) -> Any:
@@ -118,7 +120,7 @@ def _norm(
     stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
 ) -> Numbers:
     own = None if stated.flag("fix_gamma", True) else gamma
-    return values.batch_norm(x, mean, variance, own, beta, stated.number("eps", 1e-3))
+    return values.batch_norm(x, mean, variance + stated.number("eps", 1e-3), own, beta)
 
 
 def _leaky(stated: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:

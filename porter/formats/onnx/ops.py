@@ -171,7 +171,7 @@ def _depth_to_space(node: OnnxNode, x: Tensor) -> Tensor:
 
 def _space_to_depth(node: OnnxNode, x: Tensor) -> Tensor:
     """The cells of each block as channels: `DCR` has the block's cells outermost, `CRD` the channels."""
-    return x.cells_as_channels(node.integer("blocksize"), True, node.text("mode", "DCR") == "CRD")
+    return x.cells_as_channels(node.integer("blocksize"), node.text("mode", "DCR") == "CRD")
 
 
 def _response_norm(node: OnnxNode, x: Tensor) -> Tensor:

@@ -207,7 +207,7 @@ def _read_graph(
         if source[0] not in nodes or not cuts(nodes[source[0]])
     }
     first, *further = (each.image for each in given)
-    walk = begin(flow, first, message.arrays, taps.get, further={image.source[0]: image for image in further})
+    walk = begin(flow, first, message.arrays, taps.get, {image.source[0]: image for image in further})
     read_nodes(walk, READERS.get)
     if rounds and (decided := decisions(flow)):
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)

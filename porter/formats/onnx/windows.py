@@ -215,7 +215,7 @@ def _patches_map(node: OnnxNode, x: Tensor, image: Tensor, block: Tensor) -> Ten
     if len(size) != 2 or len(kernel) != 2:
         raise Unsupported("of other maps than rows and columns")
     top, left, bottom, right = _pads(node)
-    return x.map_of_patches(size, _window(node, kernel), (top, bottom, left, right))
+    return x.map_of_patches(size, (_window(node, kernel), (top, bottom, left, right)))
 
 
 def _pad(

@@ -174,7 +174,7 @@ def _walked(
     beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
     further = {name: image for name, image in beside.items() if image is not None}
     image = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
-    walk = begin(flow, image, graph.variables, value_name, further=further)
+    walk = begin(flow, image, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
     ends = walk.ends(names.values())

@@ -139,7 +139,7 @@ def _block(walk: Walk, node: GraphNode) -> Stated:
 
 def _space_to_depth(node: GraphNode, x: Tensor) -> Tensor:
     windows.expect_layout(node)
-    return x.cells_as_channels(node.integer("block_size"), False)
+    return x.cells_as_channels(node.integer("block_size"))
 
 
 def _roll(node: GraphNode, x: Tensor, shifts: Tensor, axes: Tensor) -> Tensor:

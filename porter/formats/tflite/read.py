@@ -139,7 +139,7 @@ def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) 
         GraphInput((IMAGE, 0), channels, size, model.sides[0]),
         model.stored,
         (taps | inner).get,
-        further=further,
+        further,
     )
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
@@ -308,7 +308,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
     "SHAPE": lambda node, x: of_sizes(x.sizes),
     "SOFTMAX": _softmax,
-    "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i"), False),
+    "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
     "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
     "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
     "SQRT": lambda node, x: functions.root(x, lambda total: bool(total.scalar(0, "B"))),

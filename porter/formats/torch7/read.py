@@ -18,7 +18,7 @@ from porter.filegraph.functions import softplus
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import always, reads
-from porter.filegraph.reading import GraphInput
+from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
@@ -83,7 +83,7 @@ def _checkpoint(
     )
     ends = [(name, 0) for name in outputs] or network.ends
     given = None if outputs else dict(zip(names_of_outputs(len(ends)), ends, strict=True))
-    graph = read_graph(flow, image, known, READERS, ends, names=given)
+    graph = read_graph(begin(flow, image, known), READERS, ends, given)
     graph = replace(
         graph,
         evaluated={**computed, **graph.evaluated},

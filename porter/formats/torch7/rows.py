@@ -57,8 +57,8 @@ def _mean(fields: ModuleFields, x: Numbers) -> Any:
 def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
     """Old files keep one over the deviation, with the epsilon in it."""
     epsilon = fields.get("eps", 1e-5)
-    variance = held["running_var"] if "running_var" in held else held["running_std"] ** -2.0 - epsilon
-    return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"), epsilon)
+    variance = held["running_var"] + epsilon if "running_var" in held else held["running_std"] ** -2.0
+    return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"))
 
 
 def _axis(fields: ModuleFields, x: Numbers) -> int:
@@ -159,7 +159,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
         x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
     ),
     "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.transposed(
-        x, weight, bias, _grid(fields), fields.whole("groups", 1), fields.sides("adj", 0)
+        x, weight, bias, _grid(fields).with_more(*fields.sides("adj", 0)), fields.whole("groups", 1)
     ),
     "SpatialMaxPooling": lambda fields, x: windows.max_pool(
         x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")

@@ -369,7 +369,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "max": _largest("max", maximum),
     "mean": _reduced("mean"),
     "min": _largest("min", minimum),
-    "pixel_unshuffle": lambda x, downscale_factor: x.cells_as_channels(downscale_factor, True, outer=True),
+    "pixel_unshuffle": lambda x, downscale_factor: x.cells_as_channels(downscale_factor, outer=True),
     "prod": _prod,
     "reflection_pad2d": lambda x, padding: _padded(x, padding, "reflect"),
     "repeat": _repeat,

@@ -20,7 +20,7 @@ def _im2col(x: Tensor, kernel_size: Pair, dilation: Pair, padding: Pair, stride:
 def _col2im(
     x: Tensor, output_size: Sequence[Dim], kernel_size: Pair, dilation: Pair, padding: Pair, stride: Pair
 ) -> Tensor:
-    return x.map_of_patches(output_size, *_window(kernel_size, dilation, padding, stride))
+    return x.map_of_patches(output_size, _window(kernel_size, dilation, padding, stride))
 
 
 def _window(kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> tuple[Window, Pads]:

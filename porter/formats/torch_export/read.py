@@ -195,14 +195,24 @@ def _read_graph(
         node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated
     }
     nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
-    flow = Dataflow(nodes, live, constants, kind_of, is_cast, RESHAPES, most_bytes(size), operands)
+    flow = Dataflow(
+        nodes,
+        live,
+        constants,
+        kind_of,
+        is_cast,
+        RESHAPES,
+        most_bytes(size),
+        operands,
+        repeats=partial(_repeats, nodes),
+    )
     image, *further = (
         _image(name, program.sizes(name), None if place else only)
         for place, name in enumerate(program.images)
     )
     taps = {source: name for name, source in program.given.items()}
     beside = {each.source[0]: each for each in further}
-    walk = begin(flow, image, arrays, taps.get, repeats=partial(_repeats, nodes), further=beside)
+    walk = begin(flow, image, arrays, taps.get, beside)
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
         if node.name in foreign:

@@ -130,7 +130,7 @@ def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: in
 def _batch_norm(
     x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any
 ) -> Any:
-    return values.batch_norm(x, mean, variance, gamma, beta, epsilon)
+    return values.batch_norm(x, mean, variance + epsilon, gamma, beta)
 
 
 def _group_norm(
@@ -234,13 +234,14 @@ def _transposed(
         whole = (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + more[axis]
         if wanted or rule.startswith("SAME"):
             total = whole - (wanted[axis] if wanted else count * strides[axis])
-            more[axis] += max(0, -total)  # cells that no kernel reaches stand behind
             less = max(0, total) // 2, max(0, total) - max(0, total) // 2
             pads[2 * axis : 2 * axis + 2] = less if rule == "SAME_UPPER" else less[::-1]
+            pads[2 * axis + 1] += min(0, total)  # cells that no kernel reaches stand behind
         elif stated.get("pads") and rule == "NOTSET":
             pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
+        pads[2 * axis + 1] -= more[axis]
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
-    return windows.transposed(x, kernel, bias, grid, group, (more[0], more[1]))
+    return windows.transposed(x, kernel, bias, grid, group)
 
 
 def _upsample(

@@ -15,7 +15,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import always, reads
-from porter.filegraph.reading import GraphInput
+from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
@@ -95,7 +95,7 @@ def _graph(
         {layer.name: layer for layer in layers}, live, Arrays(tensors), lambda layer: layer.op, budget=budget
     )
     given = GraphInput((IMAGE, 0), image["channels"], rows_and_columns, order="HWC" if last else "CHW")
-    graph = read_graph(flow, given, tensors, READERS, ((name, 0) for name in stated["outputs"]))
+    graph = read_graph(begin(flow, given, tensors), READERS, ((name, 0) for name in stated["outputs"]))
     return replace(graph, output_names=tuple(stated["outputs"]))
 
 

@@ -59,7 +59,7 @@ def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
         ),
         "max_pool": pool,
         "average_pool": pool,
-        "norm": lambda stated, x, *held: norm(x, *held, stated["epsilon"]),
+        "norm": lambda stated, x, mean, variance, *held: norm(x, mean, variance + stated["epsilon"], *held),
         "lrn": lambda stated, x: lrn(x, stated["size"], stated["alpha"], stated["beta"], stated["bias"]),
         "dense": lambda stated, x, kernel, bias=None: values.dense(x, kernel, bias),
         "flatten": lambda stated, x: x.reshape(len(x), -1),

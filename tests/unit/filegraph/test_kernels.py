@@ -46,7 +46,7 @@ def _conv(groups: int, grid: Grid = STRIDED) -> Operator:
 
 
 def _transposed(grid: Grid = STRIDED, more: tuple[int, int] = (1, 0), groups: int = 2) -> Operator:
-    return lambda x, kernel, bias: windows.transposed(x, kernel, bias, grid, groups, more)
+    return lambda x, kernel, bias: windows.transposed(x, kernel, bias, grid.with_more(*more), groups)
 
 
 def _average(divisor: Any, grid: Grid) -> Operator:
@@ -130,10 +130,10 @@ CASES: Mapping[str, Case] = {
         wrong=(_average("real_cells", UNEVEN), _average("clipped_window", _grid(UNEVEN, pads=(0, 1, 0, 1)))),
     ),
     "batch norm": Case(
-        lambda x, mean, spread, gamma, beta: values.batch_norm(x, mean, spread**2, gamma, beta, 0.01),
+        lambda x, mean, spread, gamma, beta: values.batch_norm(x, mean, spread**2 + 0.01, gamma, beta),
         _norm,
         ((2, 6, 3, 4), (6,), (6,), (6,), (6,)),
-        (lambda x, mean, spread, gamma, beta: values.batch_norm(x, mean, spread**2, gamma, beta, 0.001),),
+        (lambda x, mean, spread, gamma, beta: values.batch_norm(x, mean, spread**2 + 0.001, gamma, beta),),
     ),
     "group norm": Case(
         lambda x, gamma, beta: values.group_norm(x, 3, gamma, beta, 0.01),
