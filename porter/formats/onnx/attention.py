@@ -28,32 +28,42 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
         _heads(node, each, name) for each, name in zip((first, second, third), _HEADS, strict=True)
     )
     key, value = _behind(before[0], own), _behind(before[1], others)
-    (images, count, rows, channels), (_, groups, columns, _) = query.sizes, key.sizes
-    if (
-        not isinstance(count, int)
-        or not isinstance(groups, int)
-        or count % groups
-        or value.sizes[1] != groups
-    ):
+    (images, count, rows, channels), groups = query.sizes, key.sizes[1]
+    if not isinstance(count, int) or not isinstance(groups, int):
+        raise Unsupported(f"of {count} heads by {groups}")
+    if count % groups or value.sizes[1] != groups:
         raise Unsupported(f"of {count} heads by {groups}")
     if before[2] is not None:
         raise Unsupported("with a number of keys for each image")
-    cap, added = node.real("softcap", 0.0), None if mask is None else mask.reference
-    if cap and (mask is not None or _is_bounded(node)):
-        raise Unsupported("with a softcap and a mask, of which ONNX's versions take another first")
-    if mask is not None and mask.walk.is_live(mask.source):
-        if _is_bounded(node) or count != groups:
-            raise Unsupported(
-                "with a mask that the model computes as it runs beside other bounds, or of grouped queries"
-            )
-    elif mask is not None or _is_bounded(node):
-        added = _bias(query.scope, node, added, (count // groups, rows, columns, own.sizes[2]))
+    shape = count // groups, rows, key.sizes[2], own.sizes[2]
+    scores = Scores(
+        _added(query.scope, node, mask, shape), node.real("scale", 0.0) or None, node.real("softcap", 0.0)
+    )
     grouped = query.reshape([images, groups, rows * (count // groups), channels])
-    found = attention(grouped, key, value, Scores(added, node.real("scale", 0.0) or None, cap))
-    apart = found.reshape([images, count, rows, value.sizes[3]])
+    apart = attention(grouped, key, value, scores).reshape([images, count, rows, value.sizes[3]])
     if first is not None and first.rank == 3:
         apart = apart.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])
     return [apart, key, value]
+
+
+def _added(
+    scope: Scope, node: OnnxNode, mask: Tensor | None, shape: tuple[int, Dim, Dim, Dim]
+) -> Reference | None:
+    """What is added to the scores: the mask, and the other bounds.
+
+    Args:
+        shape: as `_bias` takes it.
+    """
+    if node.real("softcap", 0.0) and (mask is not None or _is_bounded(node)):
+        raise Unsupported("with a softcap and a mask, of which ONNX's versions take another first")
+    added = None if mask is None else mask.reference
+    if mask is None or not mask.walk.is_live(mask.source):
+        return _bias(scope, node, added, shape) if mask is not None or _is_bounded(node) else None
+    if _is_bounded(node) or shape[0] != 1:
+        raise Unsupported(
+            "with a mask that the model computes as it runs beside other bounds, or of grouped queries"
+        )
+    return added
 
 
 def _heads(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:

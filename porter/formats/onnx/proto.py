@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,34 +68,7 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
     """
     proto = parse(path, import_onnx().ModelProto(), "export with external data")
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    newest = import_onnx().defs.onnx_opset_version()
-    if not OLDEST_OPSET <= opset <= newest:
-        next_step = "convert it with onnx.version_converter.convert_version"
-        raise refuse(
-            f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}", next_step
-        )
-    if proto.functions:
-        raise refuse(
-            f"the model calls functions of its own, such as '{proto.functions[0].name}'",
-            "inline them with onnx.inliner",
-        )
-    if proto.graph.sparse_initializer:
-        raise refuse("the model stores sparse tensors", "export it with dense ones")
-    if len(proto.graph.node) + len(proto.graph.initializer) > MOST_NODES:
-        raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
-    _expect_names(proto.graph, refuse)
-    outside = next(
-        (
-            node
-            for node in proto.graph.node
-            if node.op_type != "Constant" and any(map(_is_external, _tensors(node)))
-        ),
-        None,
-    )
-    if outside is not None:
-        raise refuse(
-            f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again"
-        )
+    _expect_readable(proto, opset, refuse)
     stored = Initializers(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
@@ -107,16 +81,39 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
     scope = NameScope(nodes, given, arrays, stored)
     scope.add(proto.graph.node)
     files = (path, *stored.files)
-    taken, most = (
-        sum(array.nbytes for array in arrays.values()),
-        most_bytes(sum(file.stat().st_size for file in files)),
-    )
+    taken = sum(array.nbytes for array in arrays.values())
+    most = most_bytes(sum(file.stat().st_size for file in files))
     if taken > most:
         raise refuse(
             f"the model's tensors take {taken} bytes, more than files of their size may ({most})",
             "export it again",
         )
     return OnnxGraph(proto, nodes, given, arrays, files, passed=scope.passed)
+
+
+def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
+    """Expects operators and so many nodes as porter reads, no functions and no sparse tensors."""
+    newest = import_onnx().defs.onnx_opset_version()
+    if not OLDEST_OPSET <= opset <= newest:
+        raise refuse(
+            f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}",
+            "convert it with onnx.version_converter.convert_version",
+        )
+    if proto.functions:
+        raise refuse(
+            f"the model calls functions of its own, such as '{proto.functions[0].name}'",
+            "inline them with onnx.inliner",
+        )
+    if proto.graph.sparse_initializer:
+        raise refuse("the model stores sparse tensors", "export it with dense ones")
+    if len(proto.graph.node) + len(proto.graph.initializer) > MOST_NODES:
+        raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
+    _expect_names(proto.graph, refuse)
+    for node in proto.graph.node:
+        if node.op_type != "Constant" and any(map(_is_external, _tensors(node))):
+            raise refuse(
+                f"'{node.name or node.op_type}' keeps its own numbers in another file", "export it again"
+            )
 
 
 @dataclass(frozen=True)
@@ -142,72 +139,80 @@ class NameScope:
             self._add(node)
 
     def _add(self, node: Any) -> None:
+        inputs = self._inputs(node)
+        first = next(filter(None, node.output), "")
+        if not first:
+            raise self.stored.refuse(f"a node ({node.op_type}) gives nothing", "export it again")
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        name, op = self.named(first), node.op_type
+        if op == "Constant" and not node.domain:
+            self.arrays[name] = self.stored.constant(attributes, name)
+        if node.domain not in ("", "ai.onnx"):
+            op = f"{node.domain}.{op}"
+        if op == "Dropout" and len(inputs) > 2 and self._number(inputs, 2) != 0:
+            op = "Dropout whose training_mode is no constant False"
+        own = OnnxNode(name, op, inputs, self.nodes[""].opset, node.name, attributes, len(node.output))
+        if op in _THROUGH and inputs:
+            self._pass_through(own, node.output)
+            return
+        self.nodes[name] = own
+        if op == "If":
+            self.scopes[name] = self.given
+        self.given.update({output: (name, index) for index, output in enumerate(node.output) if output})
+
+    def _inputs(self, node: Any) -> tuple[Reference, ...]:
+        """What a node and the graphs within it read, without the optional inputs at the end that are not
+        given.
+        """
         missing = next((name for name in node.input if name not in self.given), None)
         if missing is not None:
             raise self.stored.refuse(
                 f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives",
                 "export the model again",
             )
-        first = next((output for output in node.output if output), "")
-        if not first:
-            raise self.stored.refuse(f"a node ({node.op_type}) gives nothing", "export it again")
-        name, opset = self.named(first), self.nodes[""].opset
-        attributes = {attribute.name: attribute for attribute in node.attribute}
         read = list(node.input)
-        while read and not read[-1]:  # an optional input that is not given
+        while read and not read[-1]:
             read.pop()
-        inputs = tuple(self.given[source] for source in (*read, *captured(node, self.given)))
-        if node.op_type == "Constant" and not node.domain:
-            self.arrays[name] = self.stored.constant(attributes, name)
-        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-        training = op == "Dropout" and len(inputs) > 2 and self._number(inputs, 2) != 0
-        if op in _THROUGH and inputs and not training:
-            self.given[first] = inputs[0]
-            if op == "Dropout":
-                ratio = attributes["ratio"].f if "ratio" in attributes else 0.5
-                stated = self._number(inputs, 1)
-                ratio = ratio if stated is None else stated
-                self.passed.append((LeftOut((node.name or first).strip("/"), "Dropout", ratio), inputs[0]))
-            mask = next((output for output in node.output[1:] if output), None)
-            if mask is not None:
-                self.nodes[self.named(mask)] = OnnxNode(
-                    self.named(mask), "Dropout's mask", inputs, opset, node.name, attributes
-                )
-                self.given[mask] = self.named(mask), 0
-            return
-        op = "Dropout whose training_mode is no constant False" if training else op
-        self.nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
-        if op == "If":
-            self.scopes[name] = self.given
-        self.given.update({output: (name, place) for place, output in enumerate(node.output) if output})
+        return tuple(self.given[source] for source in (*read, *captured(node, self.given)))
 
-    def _number(self, inputs: Sequence[Reference], place: int) -> float | None:
+    def _pass_through(self, node: OnnxNode, outputs: Sequence[str]) -> None:
+        """A node whose first output is what it reads first; a Dropout's other one is a mask."""
+        first = next(filter(None, outputs))
+        self.given[first] = node.inputs[0]
+        if node.op == "Dropout":
+            stated = self._number(node.inputs, 1)
+            rate = node.real("ratio", 0.5) if stated is None else stated
+            self.passed.append((LeftOut((node.title or first).strip("/"), "Dropout", rate), node.inputs[0]))
+        mask = next(filter(None, outputs[1:]), None)
+        if mask is not None:
+            name = self.named(mask)
+            self.nodes[name] = replace(node, name=name, op="Dropout's mask", outputs=1)
+            self.given[mask] = name, 0
+
+    def _number(self, inputs: Sequence[Reference], index: int) -> float | None:
         """An input that is a stored number; None where it is another one, or left out."""
-        stated = self.arrays.get(inputs[place][0]) if place < len(inputs) else None
+        stated = self.arrays.get(inputs[index][0]) if index < len(inputs) else None
         return float(stated.item()) if stated is not None and stated.size == 1 else None
 
 
 def _expect_names(graph: Any, refuse: Refuse) -> None:
     """Refuses a graph that gives a name to two values, or none to a tensor that it stores."""
-    stored = [tensor.name for tensor in graph.initializer]
-    held = set(stored)
-    images = [value.name for value in graph.input if value.name not in held]
-    counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
-    titles = (
-        text
-        for node in graph.node
-        for text in (node.name, node.op_type, node.domain, *(each.name for each in node.attribute))
-    )
-    if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8
+    counts = Counter(tensor.name for tensor in graph.initializer)
+    counts.update([value.name for value in graph.input if value.name not in counts])
+    counts.update(name for node in graph.node for name in node.output if name)
+    texts = chain(counts, *map(_texts, graph.node))
+    if not all(isinstance(text, str) for text in texts):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
     twice = next((name for name, count in counts.items() if count > 1 or not name), None)
+    if twice:
+        raise refuse(f"the model has two values called '{twice}'", "export it again")
     if twice is not None:
-        message = (
-            f"the model has two values called '{twice}'"
-            if twice
-            else "the model stores a tensor without a name"
-        )
-        raise refuse(message, "export it again")
+        raise refuse("the model stores a tensor without a name", "export it again")
+
+
+def _texts(node: Any) -> Iterator[Any]:
+    yield from (node.name, node.op_type, node.domain)
+    yield from (attribute.name for attribute in node.attribute)
 
 
 def _tensors(node: Any) -> Iterator[Any]:
@@ -321,24 +326,12 @@ class Initializers:
     def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """A tensor in a file beside the model, as a view of that file."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        folder, location = self.path.parent.resolve(), entries.get("location", "")
-        try:
-            file = (folder / location).resolve()
-            missing = "is missing" if not file.is_file() else ""
-        except (OSError, RuntimeError) as error:
-            # A name that is too long; before Python 3.13, links to each other.
-            file, missing = (
-                folder,
-                f"cannot be found: {getattr(error, 'strerror', None) or 'links point to each other'}",
-            )
-        beside = file.is_relative_to(folder) or _is_cached(folder, location, file)
-        if missing or not beside:
-            outside = missing if beside else "stands outside the model's folder"
-            message = f"the file '{location:.200}' of tensor '{name}' {outside}"
-            raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
-        offset, count = int(entries.get("offset") or 0), math.prod(shape)
-        length = int(entries.get("length") or count * kind.itemsize)
-        if offset < 0 or length < count * kind.itemsize or offset + length > file.stat().st_size:
+        location = entries.get("location", "")
+        file = self._beside(location, name)
+        count, offset = math.prod(shape), int(entries.get("offset") or 0)
+        size = count * kind.itemsize
+        length = int(entries.get("length") or size)
+        if offset < 0 or length < size or offset + length > file.stat().st_size:
             raise ValueError
         if file not in self.files:
             self.files = (*self.files, file)
@@ -348,6 +341,22 @@ class Initializers:
         try:
             return np.memmap(file, stored, "r", offset, shape)
         except (OSError, OverflowError) as error:
-            size = count * kind.itemsize
             message = f"the {size:,} bytes of tensor '{name}' in '{location:.200}' cannot be read: {error}"
             raise self.refuse(message, "read it where there is more memory") from None
+
+    def _beside(self, location: str, name: str) -> Path:
+        """The file of a tensor of this name, which stands in the model's folder."""
+        folder = self.path.parent.resolve()
+        try:
+            file = (folder / location).resolve()
+            wrong = "" if file.is_file() else "is missing"
+        except (OSError, RuntimeError) as error:
+            # A name that is too long; before Python 3.13, links to each other.
+            reason = getattr(error, "strerror", None) or "links point to each other"
+            file, wrong = folder, f"cannot be found: {reason}"
+        if not file.is_relative_to(folder) and not _is_cached(folder, location, file):
+            wrong = "stands outside the model's folder"
+        if wrong:
+            message = f"the file '{location:.200}' of tensor '{name}' {wrong}"
+            raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
+        return file

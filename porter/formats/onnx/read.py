@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.reading import begin, read_nodes
@@ -71,45 +71,56 @@ def _read(
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
-    inputs, needed = (
-        [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"],
-        _needed(message),
-    )
-    inputs = [value for value in inputs if value.name in needed] or inputs
-    inputs.sort(key=_is_no_map)
-    whole = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS]
-    for name in whole:
-        if not _becomes_real(message, name):
-            next = "export the model with inputs of real numbers"
-            raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
+    inputs = _inputs(message)
+    whole = _whole_inputs(message, inputs, refuse)
     read = _read_image(message, inputs, size, refuse)
     if read is None:
-        found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
-        wanted = (
-            "inputs of one batch are expected: an image, or a tensor that can be one, and others of "
-            "known sizes"
-        )
-        note = f"{UNREAD}: {wanted}; found {found}"
-        return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
-    graph, arrays, stated, further = read
+        return Checkpoint(path, "onnx", None, tensors, (_unread(inputs),), files=message.files)
+    graph = read.graph
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
-    held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
-    used = {name: arrays[name] for name in held}
+    used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
+    tensors |= {name: read.arrays[name] for name in used - graph.evaluated.keys()}
+    program = message.proto.producer_name or "an unknown program"
     notes = (
-        f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}",
-        *further,
+        f"opset {message.nodes[''].opset}, written by {program}",
+        *read.notes,
         *(
             f"the input '{escaped(name)}' has whole numbers, which a port takes as real ones"
             for name in whole
         ),
         *graph.notes,
     )
-    definition = _definition(message, {**tensors, **used}, stated)
+    definition = _definition(message, tensors, read.stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     said = {entry.key: entry.value for entry in message.proto.metadata_props}
-    every = {**tensors, **used, **graph.evaluated}
+    every = {**tensors, **graph.evaluated}
     return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=message.files, stated=said)
+
+
+def _inputs(message: OnnxGraph) -> list[Any]:
+    """The inputs that outputs are computed from, images first; if there are none, all."""
+    inputs = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
+    needed = _needed(message)
+    return sorted([value for value in inputs if value.name in needed] or inputs, key=_is_no_map)
+
+
+def _whole_inputs(message: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
+    """The names of inputs of whole numbers, each of which the model makes real ones."""
+    whole = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS]
+    for name in whole:
+        if not _becomes_real(message, name):
+            next = "export the model with inputs of real numbers"
+            raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
+    return whole
+
+
+def _unread(inputs: Sequence[Any]) -> str:
+    found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
+    wanted = (
+        "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
+    )
+    return f"{UNREAD}: {wanted}; found {found}"
 
 
 def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
@@ -121,11 +132,21 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-_Read = tuple[FileGraph, NamedArrays, Mapping[str, str], Sequence[str]]
-"""The graph; the model's tensors; what its definition states besides, which is constants that a port says
-more exactly, and the image's layout; and notes on how the input becomes a map, and which of the model's
-outputs are not the graph's.
-"""
+@dataclass(frozen=True)
+class _Read:
+    """A graph as it is read with one of its inputs as the image.
+
+    Attributes:
+        arrays: the model's tensors.
+        stated: what its definition states besides: constants that a port says more exactly, and the image's
+            layout.
+        notes: on how the input becomes a map, and which of the model's outputs are not the graph's.
+    """
+
+    graph: FileGraph
+    arrays: NamedArrays
+    stated: Mapping[str, str]
+    notes: Sequence[str]
 
 
 def _read_image(message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
@@ -145,7 +166,7 @@ def _read_image(message: OnnxGraph, inputs: Sequence[Any], size: Size | None, re
             return None
         found = _read_graph(message, [given, *beside], refuse)
         first = first or found
-        if not any(isinstance(node.op, Foreign) for node in found[0].nodes):
+        if not any(isinstance(node.op, Foreign) for node in found.graph.nodes):
             return found
     return first
 
@@ -182,58 +203,64 @@ def _needed(message: OnnxGraph) -> set[str]:
 def _read_graph(
     message: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _Read:
-    nodes, live = message.nodes, _live(message, [each.image.source[0] for each in given])
-    outputs = {
-        value.name: message.given[value.name]
-        for value in message.proto.graph.output
-        if value.name in message.given
-    }
-    budget = most_bytes(sum(file.stat().st_size for file in message.files))
+    taken = {each.image.source[0]: each.image for each in given}
+    live, outputs = _live(message, taken), _outputs(message)
     flow = Dataflow(
-        nodes,
+        message.nodes,
         live,
         Arrays(message.arrays),
         kind_of,
         is_cast,
         RESHAPES,
-        budget,
+        most_bytes(sum(file.stat().st_size for file in message.files)),
         operands,
         passed=message.passed,
     )
-    # A copy's name comes after the first. What runs the file gives no whole numbers.
-    taps = {
-        source: name
-        for name, source in reversed([*message.given.items()])
-        if source[0] not in nodes or not cuts(nodes[source[0]])
-    }
-    first, *further = (each.image for each in given)
-    walk = begin(flow, first, message.arrays, taps.get, {image.source[0]: image for image in further})
+    image, *further = taken
+    walk = begin(
+        flow, taken[image], message.arrays, _taps(message).get, {name: taken[name] for name in further}
+    )
     read_nodes(walk, READERS.get)
     if rounds and (decided := decisions(flow)):
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
-    left_out = [
+    names = tuple(name for end, name in ends.items() if flow.is_value(end))
+    found = replace(
+        walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(message, live, taken)
+    )
+    if len(found.further_inputs) < len(further):
+        raise refuse("the model takes only the size of one of its inputs", "export it without that input")
+    stated = {name: repr(number) for name, number in walk.exact.items()}
+    for each in given:
+        stated |= each.stated
+    notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
+    return _Read(named(found, _titles(message.nodes.values())), message.arrays, stated, notes)
+
+
+def _outputs(message: OnnxGraph) -> dict[str, Reference]:
+    names = [value.name for value in message.proto.graph.output]
+    return {name: message.given[name] for name in names if name in message.given}
+
+
+def _taps(message: OnnxGraph) -> dict[Reference, str]:
+    """What runs the file gives no whole numbers. A copy's name comes after the first."""
+    nodes = message.nodes
+    return {
+        source: name
+        for name, source in reversed([*message.given.items()])
+        if source[0] not in nodes or not cuts(nodes[source[0]])
+    }
+
+
+def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, Reference]) -> list[str]:
+    """Notes on the outputs that are constants, or another output's value."""
+    ends = {end: name for name, end in outputs.items()}
+    return [
         f"without its output '{escaped(name)}', which is "
         + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
         for name, end in outputs.items()
         if not flow.is_value(end) or ends[end] != name
     ]
-    names = tuple(name for end, name in ends.items() if flow.is_value(end))
-    found = replace(
-        walk.finish(walk.ends(ends), ends, outputs),
-        output_names=names,
-        halves=_halves(message, live, [each.image.source[0] for each in given]),
-    )
-    if len(found.further_inputs) < len(further):
-        raise refuse("the model takes only the size of one of its inputs", "export it without that input")
-    stated = {name: repr(number) for name, number in walk.exact.items()}
-    stated |= {key: text for each in given for key, text in each.stated.items()}
-    return (
-        named(found, _titles(nodes.values())),
-        message.arrays,
-        stated,
-        (*given[0].notes, *left_out[:_MOST_NOTES]),
-    )
 
 
 def _halves(message: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:

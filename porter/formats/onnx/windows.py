@@ -242,25 +242,29 @@ def _pad(
 def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
     op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
-    place = 0 if node.op == "Upsample" or node.opset < 11 else 1
+    index = 0 if node.op == "Upsample" or node.opset < 11 else 1
     given = dict(enumerate(further))
-    source, wanted = given.get(place), given.get(2)
-    scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
-    if source is not None and (found := x.walk.constant(source.source)) is not None and found.size:
-        scales = found.ravel().tolist()
-    sizes = None if scales or wanted is None else wanted.dims()
+    scales, wanted = _scales(node, given.get(index)), given.get(2)
+    sizes = [] if scales or wanted is None else wanted.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
-    own, axes = x.sizes, node.integers("axes")
-    # The axes that scales and sizes are of.
-    places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]
-    if len({*places} & {*range(4)}) < len(places):
-        raise Unsupported(f"along axes {list(axes)}")
-    if len(own) != 4 or len(places) != len(scales or sizes or ()):
+    own, stated = x.sizes, node.integers("axes")
+    axes = [axis + 4 if axis < 0 else axis for axis in stated] if stated else range(4)
+    if len({*axes} & {*range(4)}) < len(axes):
+        raise Unsupported(f"along axes {list(stated)}")
+    if len(own) != 4 or len(axes) != len(scales or sizes):
         raise Unsupported(f"of {len(own)} axes, or by other numbers than the axes have")
-    by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
+    by, to = dict(zip(axes, scales, strict=False)), dict(zip(axes, sizes, strict=False))
     _expect_as_onnxruntime(node, op, own, by, to)
     return x.resize(op, by, to)
+
+
+def _scales(node: OnnxNode, x: Tensor | None) -> list[float]:
+    """The scales that a constant has, otherwise those of the attribute; none if there are none."""
+    numbers = None if x is None else x.walk.constant(x.source)
+    if numbers is not None and numbers.size:
+        return [float(number) for number in numbers.ravel()]
+    return [*node.attributes["scales"].floats] if "scales" in node.attributes else []
 
 
 def _expect_as_onnxruntime(
