@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, m
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.program_sizes import whole_numbers
-from porter.formats.torch_export.reading import Function
+from porter.formats.torch_export.reading import Call, Function
 from porter.graph import ops
 
 KINDS = {
@@ -208,23 +208,52 @@ def _expect_inference(training: bool) -> None:
 # Norms, whose further outputs nothing reads.
 
 
-def _batch_norm(
-    x: Tensor,
-    eps: float,
-    momentum: float,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    training: bool = False,
-    cudnn_enabled: bool = False,
-) -> Tensor:
-    if x.array is not None and (training or running_mean is None):
-        return _standardised(x, eps, weight, bias)
-    if running_mean is None or running_var is None:
-        raise Unsupported("with the statistics of its input")
-    _expect_inference(training)
-    return x.batch_norm(eps, momentum, gamma=weight, beta=bias, mean=running_mean, variance=running_var)
+@dataclass(frozen=True, kw_only=True)
+class _StoredNorm(Call):
+    """A norm that may have stored statistics."""
+
+    x: Tensor
+    eps: float
+    momentum: float
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    running_mean: Tensor | None = None
+    running_var: Tensor | None = None
+
+    def by_statistics(self) -> Tensor:
+        return self.x.batch_norm(
+            self.eps,
+            self.momentum,
+            gamma=self.weight,
+            beta=self.bias,
+            mean=self.running_mean,
+            variance=self.running_var,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BatchNorm(_StoredNorm):
+    training: bool = False
+
+    def read(self) -> Tensor:
+        if self.x.array is not None and (self.training or self.running_mean is None):
+            return _standardised(self.x, self.eps, self.weight, self.bias)
+        if self.running_mean is None or self.running_var is None:
+            raise Unsupported("with the statistics of its input")
+        _expect_inference(self.training)
+        return self.by_statistics()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InstanceNorm(_StoredNorm):
+    """Of each channel of an image, or by stored statistics."""
+
+    use_input_stats: bool
+
+    def read(self) -> Tensor:
+        if self.use_input_stats:
+            return self.x.instance_norm(self.eps, gamma=self.weight, beta=self.bias)
+        return self.by_statistics()
 
 
 def _standardised(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -244,30 +273,12 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> list[Tensor]:
     return [v * (g / norms), norms.reshape(g.sizes)]
 
 
-def _instance_norm(
-    x: Tensor,
-    eps: float,
-    momentum: float,
-    use_input_stats: bool,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    cudnn_enabled: bool = False,
-) -> Tensor:
-    """Of each channel of an image, or by stored statistics."""
-    if use_input_stats:
-        return x.instance_norm(eps, gamma=weight, beta=bias)
-    return x.batch_norm(eps, momentum, gamma=weight, beta=bias, mean=running_mean, variance=running_var)
-
-
 def _layer_norm(
     x: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-    cudnn_enable: bool = False,
 ) -> Tensor:
     return x.layer_norm(range(-len(normalized_shape), 0), eps, gamma=weight, beta=bias)
 
@@ -282,16 +293,12 @@ def _group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-    cudnn_enabled: bool = False,
 ) -> Tensor:
     return x.group_norm(num_groups, eps, gamma=weight, beta=bias)
 
 
 def _native_group_norm(
     x: Tensor,
-    N: Any,
-    C: Any,
-    HxW: Any,
     group: int,
     eps: float,
     weight: Tensor | None = None,
@@ -334,8 +341,8 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, held))
 
 
-def _addmm(scope: Scope, x: Tensor, mat1: Tensor, mat2: Tensor, alpha: float = 1, beta: float = 1) -> Tensor:
-    return mat1.dense(Product(*_matrix(scope.walk, mat2.reference), x.reference, (alpha, beta)))
+def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, alpha: float = 1, beta: float = 1) -> Tensor:
+    return mat1.dense(Product(*_matrix(x.walk, mat2.reference), x.reference, (alpha, beta)))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
@@ -363,21 +370,24 @@ def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
     return (node.name, 0), axes
 
 
-def _attention(
-    scope: Scope,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    if is_causal or enable_gqa or dropout_p:
-        raise Unsupported("that is causal, of grouped queries or with dropout")
-    mask = None if attn_mask is None else _added_to_scores(scope, attn_mask.reference)
-    return attention(query, key, value, Scores(mask, scale))
+@dataclass(frozen=True, kw_only=True)
+class _Attention(Call):
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+    def read(self) -> Tensor:
+        if self.is_causal or self.enable_gqa or self.dropout_p:
+            raise Unsupported("that is causal, of grouped queries or with dropout")
+        mask = None
+        if self.attn_mask is not None:
+            mask = _added_to_scores(self.attn_mask.scope, self.attn_mask.reference)
+        return attention(self.query, self.key, self.value, Scores(mask, self.scale))
 
 
 def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:
@@ -433,14 +443,14 @@ FUNCTIONS: Mapping[str, Function] = {
     "lt": lambda x, other: x < other,
     "floor_divide": lambda x, other: functions.whole_quotient(x, other, "floor"),
     "fmod": lambda x, other: functions.remainder(x, other, "trunc"),
-    "full_like": lambda x, fill_value, dtype=None, pin_memory=None, memory_format=None: x.filled(fill_value),
+    "full_like": lambda x, fill_value, dtype=None: x.filled(fill_value),
     "gelu": lambda x, approximate="none": x.each(ops.Gelu(approximate == "tanh")),
     "group_norm": _group_norm,
     "hardshrink": lambda x, lambd=0.5: functions.hard_shrink(x, lambd),
     "hardsigmoid": lambda x: x.each(ops.HardSigmoid()),
     "hardtanh": lambda x, min_val=-1.0, max_val=1.0: x.clip(min_val, max_val),
     "hypot": lambda x, other: functions.hypot(x, other),
-    "instance_norm": _instance_norm,
+    "instance_norm": _InstanceNorm,
     "lerp": lambda x, end, weight: x + weight * (end - x),
     "linear": _linear,
     "log_sigmoid": lambda x: functions.log_sigmoid(x),
@@ -453,7 +463,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "native_group_norm": _native_group_norm,
     "ne": lambda x, other: functions.differs(x, other),
     "neg": lambda x: -x,
-    "ones_like": lambda x, dtype=None, pin_memory=None, memory_format=None: x.filled(1.0),
+    "ones_like": lambda x, dtype=None: x.filled(1.0),
     "pairwise_distance": _pairwise_distance,
     "pow": lambda x, exponent: x**exponent,
     "remainder": lambda x, other: functions.remainder(x, other, "floor"),
@@ -461,7 +471,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "rrelu": _rrelu,
     "rsqrt": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
     "rsub": lambda x, other, alpha=1: _sub(other, x, alpha),
-    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_attention": _Attention,
     "softplus": _softplus,
     "softshrink": lambda x, lambd=0.5: functions.soft_shrink(x, lambd),
     "square": lambda x: x * x,
@@ -483,6 +493,6 @@ FUNCTIONS: Mapping[str, Function] = {
             "batch_norm",
             "native_batch_norm",
         ),
-        _batch_norm,
+        _BatchNorm,
     ),
 }

@@ -92,7 +92,6 @@ def _filled(number: float | None = None) -> Callable[..., Numbers]:
         size: Sequence[int],
         fill_value: Tensor | float | None = number,
         dtype: int | None = None,
-        pin_memory: bool = False,
     ) -> Numbers:
         if not isinstance(fill_value, int | float):
             raise Unsupported("of a number that the program computes")
@@ -104,15 +103,11 @@ def _filled(number: float | None = None) -> Callable[..., Numbers]:
     return filled
 
 
-def _arange(
-    end: Any, start: Any = 0, step: Any = 1, dtype: int | None = None, pin_memory: bool = False
-) -> Numbers:
+def _arange(end: Any, start: Any = 0, step: Any = 1, dtype: int | None = None) -> Numbers:
     return between(start, end, step)
 
 
-def _linspace(
-    start: Tensor | float, end: Tensor | float, steps: int, dtype: int | None = None, pin_memory: bool = False
-) -> Numbers:
+def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int | None = None) -> Numbers:
     if not isinstance(steps, int) or not 0 < steps <= MOST_COMPUTED:
         raise Unsupported("of numbers that the program computes")
     first, last = (each.number() if isinstance(each, Tensor) else float(each) for each in (start, end))
@@ -178,6 +173,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "linspace": _linspace,
     "meshgrid": _meshgrid,
     "ones": _filled(1.0),
-    "scalar_tensor": lambda s, dtype=None, pin_memory=False: np.asarray(float(s)),
+    "scalar_tensor": lambda s, dtype=None: np.asarray(float(s)),
     "zeros": _filled(0.0),
 }

@@ -77,40 +77,51 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         traced: as `traced_sizes` gives them.
         graph: what the program computes.
     """
-    stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
-    texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
-    symbols = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
-    # Rows are as many as columns, or an even number.
-    if len({*texts.values()}) < len(texts) or None in symbols.values():
-        return False
-    ranges = program["range_constraints"]
+    symbols = _symbols(program, image)
     try:
         code = program.get("guards_code") or []
-        if (
-            len("".join(code)) > _MOST
-            or max(traced[2:]) > _LARGEST
-            or len(graph.nodes) * sum(traced[2:]) > _MOST_SHAPES
-        ):
+        length = len("".join(code))
+        few = max(traced[2:]) <= _LARGEST and len(graph.nodes) * sum(traced[2:]) <= _MOST_SHAPES
+        if symbols is None or length > _MOST or not few:
             return False
-        steps = 0
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]
+        steps = 0
         for axis, symbol in symbols.items():
-            bounds = ranges.get(symbol and (symbol[1] or symbol[2])) or {}
-            least, side = _least(graph, axis, (traced[2], traced[3])), traced[2 + axis]
-            if bounds.get("max_val") is not None or (bounds.get("min_val") or 0) > least:
+            side, least = traced[2 + axis], _least(graph, axis, (traced[2], traced[3]))
+            if not _is_from(least, program["range_constraints"].get(symbol) or {}):
                 return False
-            sizes_tried = range(least, max(least, side) + _BEYOND)
-            steps += len(sizes_tried) * len("".join(code))
-            if steps > _MOST_STEPS:
+            sizes = [
+                [*traced[: 2 + axis], size, *traced[3 + axis :]]
+                for size in range(least, max(least, side) + _BEYOND)
+            ]
+            steps += len(sizes) * length
+            if steps > _MOST_STEPS or not all(_holds(guards, graph, each) for each in sizes):
                 return False
-            for size in sizes_tried:
-                sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
-                if not all(guard(sizes) for guard in guards) and _shapes(graph, sizes) is not None:
-                    return False
     except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):
         # No arithmetic of sizes.
         return False
     return True
+
+
+def _symbols(program: JsonObject, image: str) -> dict[int, str] | None:
+    """The names of the image's open sizes, by the map's axes; None where rows are as many as columns, or an
+    even number.
+    """
+    stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
+    texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
+    found = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
+    names = {axis: symbol[1] or symbol[2] for axis, symbol in found.items() if symbol}
+    return names if len({*texts.values()}) == len(names) == len(texts) else None
+
+
+def _is_from(least: int, bounds: Mapping[str, int | None]) -> bool:
+    """Whether bounds of a size, as a program states them, leave out no size from the least on."""
+    return bounds.get("max_val") is None and (bounds.get("min_val") or 0) <= least
+
+
+def _holds(guards: Sequence[Guard], graph: Graph, sizes: Sequence[int]) -> bool:
+    """Whether a program is the model's at sizes of its image, or the graph refuses them."""
+    return all(guard(sizes) for guard in guards) or _shapes(graph, sizes) is None
 
 
 def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:

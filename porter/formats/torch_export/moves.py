@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -20,7 +20,7 @@ from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, sta
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, indexed
-from porter.formats.torch_export.reading import Function
+from porter.formats.torch_export.reading import Call, Function
 from porter.graph import LogSoftmax, Resize, Softmax
 from porter.graph.ops import Mode
 
@@ -53,10 +53,6 @@ def _same(
     x: Tensor,
     dtype: int | None = None,
     other: Tensor | None = None,
-    memory_format: Any = None,
-    copy: bool = False,
-    non_blocking: bool = False,
-    pin_memory: bool = False,
 ) -> Tensor | Numbers:
     """Casts between real numbers, copies, and what does nothing in inference."""
     array = x.array
@@ -267,37 +263,54 @@ def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     return x.transpose([at[axis] if axis in at else next(rest) for axis in range(x.rank)])
 
 
-def _upsample(how: Resize) -> Function:
+@dataclass(frozen=True, kw_only=True)
+class _Upsample(Call):
     """By scales, which hold where they are stated, or at a size."""
 
-    def upsample(
-        x: Tensor,
-        output_size: Sequence[Dim] = (),
-        scale_factors: Sequence[float] = (),
-        align_corners: bool = False,
-        scales_h: float | None = None,
-        scales_w: float | None = None,
-    ) -> Tensor:
-        sizes, op = x.sizes, replace(how, coordinates="align_corners") if align_corners else how
-        stated = [*scale_factors] or [each for each in (scales_h, scales_w) if each is not None]
+    x: Tensor
+    output_size: Sequence[Dim] = ()
+    scale_factors: Sequence[float] = ()
+    align_corners: bool = False
+    scales_h: float | None = None
+    scales_w: float | None = None
+
+    def read(self) -> Tensor:
+        name = self.x.scope.node.op
+        op = _UPSAMPLES[name]
+        if self.align_corners:
+            op = replace(op, coordinates="align_corners")
+        stated = [*self.scale_factors]
+        if not stated:
+            stated = [each for each in (self.scales_h, self.scales_w) if each is not None]
         scales = dict(enumerate(stated, 2)) if len(stated) == 2 else {}
-        wanted = {} if scales else dict(enumerate(output_size, 2))
-        if x.scope.node.op.endswith("_aa"):
-            less = [axis for axis, scale in scales.items() if scale < 1]
-            less += [axis for axis, size in wanted.items() if size < sizes[axis]]
-            if less or align_corners:
-                raise Unsupported("with antialias")
+        wanted = {} if scales else dict(enumerate(self.output_size, 2))
+        if len(scales or wanted) != 2:
+            raise ValueError("neither scales nor sizes of rows and columns")
+        if name.endswith("_aa") and (self.align_corners or self._has_less(scales, wanted)):
+            raise Unsupported("with antialias")
         if op == _NEAREST:
             for axis in (2, 3):
-                scale = scales.get(axis) or ratio(wanted[axis], sizes[axis])
-                if sizes[axis] != 1 and scale is not None and _moves_cells(scale):
-                    raise Unsupported(
-                        f"by {scale:g}, where torch's rounding moves cells: mode='nearest-exact' repeats "
-                        "all alike"
-                    )
-        return x.resize(op, scales, wanted)
+                _expect_repetitions(scales.get(axis), wanted.get(axis), self.x.sizes[axis])
+        return self.x.resize(op, scales, wanted)
 
-    return upsample
+    def _has_less(self, scales: Mapping[int, float], wanted: Mapping[int, Dim]) -> bool:
+        """Whether there are less cells along an axis than before."""
+        sizes = self.x.sizes
+        fewer = any(size < sizes[axis] for axis, size in wanted.items())
+        return fewer or any(scale < 1 for scale in scales.values())
+
+
+def _expect_repetitions(scale: float | None, wanted: Dim | None, size: Dim) -> None:
+    """Expects that torch's mode `nearest` repeats every cell of an axis equally often, where it repeats any.
+
+    Args:
+        scale, wanted: of the axis, of which one is stated.
+    """
+    factor = scale or (None if wanted is None else ratio(wanted, size))
+    if size != 1 and factor is not None and _moves_cells(factor):
+        raise Unsupported(
+            f"by {factor:g}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
+        )
 
 
 _NEAREST = Resize("nearest", coordinates="asymmetric", rounding="floor")
@@ -329,7 +342,7 @@ VIEWS: Mapping[str, Function] = {
     **dict.fromkeys(("split", "split_with_sizes"), _split),
     "chunk": _chunk,
     "diagonal": lambda x, offset=0, dim1=0, dim2=1: x.diagonal((dim1, dim2), offset),
-    "expand": lambda x, size, implicit=False: x.expand(_listed(size)),
+    "expand": lambda x, size: x.expand(_listed(size)),
     "expand_as": lambda x, other: x.expand(other.sizes),
     "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
     "mT": lambda x: _exchanged(x, -2, -1),
@@ -356,7 +369,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **dict.fromkeys(("constant_pad_nd", "pad"), _padded),
     **dict.fromkeys(("log_softmax", "_log_softmax"), _softmax(LogSoftmax())),
     **dict.fromkeys(("softmax", "_softmax"), _softmax(Softmax())),
-    **{name: _upsample(op) for name, op in _UPSAMPLES.items()},
+    **dict.fromkeys(_UPSAMPLES, _Upsample),
     "amax": _reduced("max"),
     "amin": _reduced("min"),
     "cumsum": _cumsum,
@@ -386,5 +399,5 @@ FUNCTIONS: Mapping[str, Function] = {
     "triu": lambda x, diagonal=0: functions.band(x, diagonal, None),
     "var": _var,
     "var_mean": _with_mean(_var),
-    "zeros_like": lambda x, dtype=None, pin_memory=None, memory_format=None: Zeros(x.sizes),
+    "zeros_like": lambda x, dtype=None: Zeros(x.sizes),
 }

@@ -176,28 +176,13 @@ class _NodeReader:
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
         target = str(stated["target"]).removeprefix("torch.ops.")
-        library, _, rest = target.partition(".")
-        plain = rest.rpartition(".")[0]
-        op = (
-            (plain if plain.startswith("__") else plain.rstrip("_"))
-            if library == "aten"
-            else target.replace("_operator.", "operator.")
-        )
+        op = _op_of(target)
         inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
         if op in _WRAPPERS and len(inner) == 1:
             lowered = self.lowered if op != _AUTOCAST else _lowered_to(stated["inputs"])
             self.inline(inner[0], stated["inputs"], names, lowered)
             return
-        arguments = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
-        # Run in another type, the program would be another function.
-        if op == "rms_norm" and arguments.get("eps") is None:
-            arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
-        for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
-            if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
-                constant = AtenNode(f"{name}.{key}", "number")
-                self.add(constant)
-                self.numbers[f"{self.scope}{constant.name}"] = _number(arguments[key])
-                arguments[key] = f"{self.scope}{constant.name}", 0
+        arguments = self.arguments(name, op, stated["inputs"])
         module = next((path for _, path in reversed(module_stack(stated))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
@@ -218,6 +203,24 @@ class _NodeReader:
             ),
             *further,
         )
+
+    def arguments(self, name: str, op: str, inputs: Iterable[JsonObject]) -> dict[str, Any]:
+        """What a node of this name states, in which numbers are values where others read them as such."""
+        found = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in inputs)
+        # Run in another type, the program would be another function.
+        if op == "rms_norm" and found.get("eps") is None:
+            found["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
+        for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
+            number = found.get(key)
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                found[key] = self.stored(f"{name}.{key}", number)
+        return found
+
+    def stored(self, name: str, number: float) -> Reference:
+        """A number that a node states, as a value that it reads."""
+        self.add(AtenNode(name, "number"))
+        self.numbers[f"{self.scope}{name}"] = _number(number)
+        return f"{self.scope}{name}", 0
 
     def inline(
         self,
@@ -350,6 +353,15 @@ def _sources(value: Any) -> Iterator[Reference]:
         yield value
     elif isinstance(value, list):
         yield from (each for each in value if isinstance(each, tuple))
+
+
+def _op_of(target: str) -> str:
+    """An op without its library and its overload, and without the mark of one that works in place."""
+    library, _, rest = target.partition(".")
+    if library != "aten":
+        return target.replace("_operator.", "operator.")
+    name = rest.rpartition(".")[0]
+    return name if name.startswith("__") else name.rstrip("_")
 
 
 def _number(value: float) -> Array:

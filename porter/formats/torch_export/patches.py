@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from porter.filegraph.dims import Dim
 from porter.filegraph.layers import both_sides
 from porter.filegraph.tensor import Tensor
-from porter.formats.torch_export.reading import Function
+from porter.formats.torch_export.reading import Call, Function
 from porter.padding import Pads, Window
 
 Pair = Sequence[int]
 
 
-def _im2col(x: Tensor, kernel_size: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Tensor:
-    return x.patches(*_window(kernel_size, dilation, padding, stride))
+@dataclass(frozen=True, kw_only=True)
+class _Im2col(Call):
+    x: Tensor
+    kernel_size: Pair
+    dilation: Pair
+    padding: Pair
+    stride: Pair
+
+    @property
+    def windows(self) -> tuple[Window, Pads]:
+        """The window of patches, and the zeros around the map."""
+        kernel, stride, dilation, padding = (
+            (each[0], each[-1]) for each in (self.kernel_size, self.stride, self.dilation, self.padding)
+        )
+        return Window(kernel, stride, dilation), both_sides(padding)
+
+    def read(self) -> Tensor:
+        return self.x.patches(*self.windows)
 
 
-def _col2im(
-    x: Tensor, output_size: Sequence[Dim], kernel_size: Pair, dilation: Pair, padding: Pair, stride: Pair
-) -> Tensor:
-    return x.map_of_patches(output_size, _window(kernel_size, dilation, padding, stride))
+@dataclass(frozen=True, kw_only=True)
+class _Col2im(_Im2col):
+    output_size: Sequence[Dim]
+
+    def read(self) -> Tensor:
+        return self.x.map_of_patches(self.output_size, self.windows)
 
 
-def _window(kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> tuple[Window, Pads]:
-    """The window of patches, and the zeros around the map."""
-    steps = (stride[0], stride[-1]), (dilation[0], dilation[-1])
-    return Window((kernel[0], kernel[-1]), *steps), both_sides((padding[0], padding[-1]))
-
-
-FUNCTIONS: Mapping[str, Function] = {"col2im": _col2im, "im2col": _im2col}
+FUNCTIONS: Mapping[str, Function] = {"col2im": _Col2im, "im2col": _Im2col}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -65,34 +66,46 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = N
     if source is not None and (sizes := walk.view(source).sizes) is not None:
         said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
         own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}
-    found: dict[Reference, Dim] = {}
+    numbers = _Numbers(walk, name, own)
+    return [numbers.number(each) for each in (stated if isinstance(stated, list) else [stated])]
 
-    def number(each: int | Reference, depth: int = 0) -> Dim:
-        """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size`
-        found it.
-        """
-        if isinstance(each, int):
-            return each
-        if each not in found:  # each once: in 50 sums of a size with itself it would be read 2**50 times
-            found[each] = size(each, depth)
-        return found[each]
 
-    def size(each: Reference, depth: int) -> Dim:
-        before = walk.flow.nodes[each[0]]
-        if before.expression in own:
-            return own[before.expression]
-        numbers = walk.flow.dims(each)
-        if before.op in ON_SIZES and depth < _DEEPEST:
+@dataclass(frozen=True)
+class _Numbers:
+    """The whole numbers of an argument of this name.
+
+    Attributes:
+        own: sizes of a value by their expressions.
+        found: sizes so far. Each is read once: in 50 sums of a size with itself it would be 2**50 times.
+    """
+
+    walk: Walk
+    name: str
+    own: Mapping[int | str | None, Dim]
+    found: dict[Reference, Dim] = field(default_factory=dict)
+
+    def number(self, stated: int | Reference, depth: int = 0) -> Dim:
+        """A number, or a size by its name: an `own` one, or as `read_size` found it."""
+        if isinstance(stated, int):
+            return stated
+        if stated not in self.found:
+            self.found[stated] = self._size(stated, depth)
+        return self.found[stated]
+
+    def _size(self, source: Reference, depth: int) -> Dim:
+        node = self.walk.flow.nodes[source[0]]
+        if node.expression in self.own:
+            return self.own[node.expression]
+        numbers = self.walk.flow.dims(source)
+        if node.op in ON_SIZES and depth < _DEEPEST:
             try:
-                return _computed(before, [number(source, depth + 1) for source in before.inputs])
+                return _computed(node, [self.number(each, depth + 1) for each in node.inputs])
             except GraphError:  # of a quotient: an axis may have the whole sum
                 if numbers is None:
                     raise
         if numbers is None or len(numbers) != 1:
-            raise GraphError(f"a {name} that depends on the input's size")
+            raise GraphError(f"a {self.name} that depends on the input's size")
         return numbers[0]
-
-    return [number(each) for each in (stated if isinstance(stated, list) else [stated])]
 
 
 def _computed(node: AtenNode, operands: Sequence[Dim]) -> Dim:

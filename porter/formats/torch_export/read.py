@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
-    program = with_rows(without_writes(with_types(read_program(archive.program))))
-    if outputs:
-        names = tuple(name.removeprefix(_TAP) for name in outputs)
-        expect_values(names, program.given)
-        program = replace(program, outputs=names)
-    program = replace(program, images=taken_by(program, _needed(program)) or program.images)
+    program = _program(archive, outputs)
     lacking = sorted({*program.stored.values()} - archive.tensors.keys())
     if lacking:
         raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=path, next=SAVE)
@@ -84,8 +80,8 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     if problem is not None:
         return problem
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
-    bytes_of_file = path.stat().st_size
-    graph = _read_graph(program, arrays, bytes_of_file, size)
+    read = partial(_read_graph, program, arrays, most_bytes(path.stat().st_size))
+    graph = read(size)
     if not graph.outputs:
         raise FileError(
             "no output of the program depends on the cells of its image",
@@ -98,11 +94,21 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         # ported either.
         certain = changed_uses(program, {node.op for node in program.nodes.values()})
         refused = next(iter(certain.values()), changed.get(""))
-        return refused or (_read_graph(program, arrays, bytes_of_file, size, changed) if changed else graph)
+        return refused or (read(size, changed) if changed else graph)
     if changed:
         return next(iter(changed.values()))
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
-    return graph if only in (None, size) else _read_graph(program, arrays, bytes_of_file, only)
+    return graph if only in (None, size) else read(only)
+
+
+def _program(archive: Archive, outputs: Sequence[str]) -> AtenProgram:
+    """The program that computes these outputs, otherwise its own, with the inputs that these need."""
+    program = with_rows(without_writes(with_types(read_program(archive.program))))
+    if outputs:
+        names = tuple(name.removeprefix(_TAP) for name in outputs)
+        expect_values(names, program.given)
+        program = replace(program, outputs=names)
+    return replace(program, images=taken_by(program, _needed(program)) or program.images)
 
 
 def _needed(program: AtenProgram) -> set[str]:
@@ -124,15 +130,13 @@ def taken_by(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
 def _not_images(program: AtenProgram) -> str | None:
     """Why a port cannot take what the program does, in words; None if it can."""
     found = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
-    sizes = [program.sizes(name) for name in program.images]
+    sizes = [*map(program.sizes, program.images)]
     if not sizes or len(sizes[0]) != 4 or len(sizes) > MOST_INPUTS:
         return f"an image of rank 4 is expected as an input, found {found}"
     if any(each[:1] != sizes[0][:1] for each in sizes):
         return f"inputs of one batch are expected, found {found}"
-    if any(
-        not isinstance(size, int)
-        for each in sizes[1:]
-        for size in (each[1:2] if len(each) == 4 else each[1:])
+    if not all(
+        isinstance(size, int) for each in sizes[1:] for size in each[1 : 2 if len(each) == 4 else None]
     ):
         return f"beside the image, inputs of known channels or sizes are expected, found {found}"
     whole = next((name for name in program.images if not _becomes_real(program, name)), None)
@@ -175,78 +179,88 @@ def _only_size(stated: Mapping[str, Any], program: AtenProgram, graph: FileGraph
 def _read_graph(
     program: AtenProgram,
     arrays: NamedArrays,
-    size: int,
+    budget: int,
     only: Size | None = None,
     foreign: Mapping[str, str] = {},
 ) -> FileGraph:
-    """The graph of a program, read from a file of `size` bytes, for images of any size or of the `only` one.
+    """The graph of a program for images of any size, or of the `only` one.
 
     Args:
+        budget: as in Dataflow.
         foreign: why nodes cannot be ported, by name.
     """
-    nodes = program.nodes
-    ends = [program.given[name] for name in program.outputs]
-    live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), program.images)
-    constants = Arrays({**arrays, **program.numbers})
-    # A constant that is repeated for each image needs no number of images (`of_each_image`), and one that is
-    # resized needs no size of a map.
-    repeated = [node for name, node in nodes.items() if node.op in SIZED and name not in live]
-    taken = {
-        node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated
-    }
-    nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
+    live = _needed(program) & downstream(
+        program.nodes, lambda name: _live_inputs(program.nodes, name), program.images
+    )
+    nodes = _with_known_repetitions(program.nodes, live)
     flow = Dataflow(
         nodes,
         live,
-        constants,
+        Arrays({**arrays, **program.numbers}),
         kind_of,
         is_cast,
         RESHAPES,
-        most_bytes(size),
+        budget,
         operands,
         repeats=partial(_repeats, nodes),
     )
-    image, *further = (
-        _image(name, program.sizes(name), None if place else only)
-        for place, name in enumerate(program.images)
-    )
+    first, *others = program.images
+    further = {name: _image(name, program.sizes(name), None) for name in others}
     taps = {source: name for name, source in program.given.items()}
-    beside = {each.source[0]: each for each in further}
-    walk = begin(flow, image, arrays, taps.get, beside)
-
-    def read(walk: Walk, node: AtenNode) -> Outputs:
-        if node.name in foreign:
-            raise Unsupported(f"since {foreign[node.name]}")
-        expect_kinds(node, nodes)
-        given = READERS[node.op](walk, node)
-        several = given if isinstance(given, Sequence) else [given]
-        arrays = [each for each in several if isinstance(each, np.ndarray)]
-        if arrays and not of_each_image(nodes, node, arrays):
-            raise Unsupported("of constants that differ by image")
-        return given
-
+    walk = begin(flow, _image(first, program.sizes(first), only), arrays, taps.get, further)
+    read = partial(_read_node, foreign)
     read_nodes(walk, lambda op: read if op in READERS else None)
-    values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}
-    found = walk.finish(values, values, returned)
+    values = walk.ends([program.given[name] for name in program.outputs])
+    found = walk.finish(values, values, {tap_of(name): program.given[name] for name in program.outputs})
     if len(found.further_inputs) < len(further):
         raise FileError(
             "the program takes only the size of one of its inputs",
             next="port a model whose forward does without it",
         )
-    # The second value of the split `chunk` is `chunk:1`, and of the same module.
-    kept = {
-        node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes
-    }
-    words = {name: node.op for name, node in kept.items()}
-    words |= {name: "moved" for name, word in words.items() if word == "to"}  # torch's modules have a `to`
-    paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(
         found,
         halves=_halves(program, live),
         evaluated={names[name]: array for name, array in flow.evaluated.items()},
     )
-    return named(_with_own_names(found, names), titles(paths, words))
+    return named(_with_own_names(found, names), _titles(found, nodes))
+
+
+def _with_known_repetitions(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:
+    """The nodes, of which a constant that is repeated for each image needs no number of images
+    (`of_each_image`), and one that is resized no size of a map.
+    """
+    return {
+        name: replace(node, inputs=tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES))
+        if node.op in SIZED and name not in live
+        else node
+        for name, node in nodes.items()
+    }
+
+
+def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Outputs:
+    """`foreign` is as `_read_graph` has it."""
+    if node.name in foreign:
+        raise Unsupported(f"since {foreign[node.name]}")
+    nodes = walk.flow.nodes
+    expect_kinds(node, nodes)
+    given = READERS[node.op](walk, node)
+    several = given if isinstance(given, Sequence) else [given]
+    arrays = [each for each in several if isinstance(each, np.ndarray)]
+    if arrays and not of_each_image(nodes, node, arrays):
+        raise Unsupported("of constants that differ by image")
+    return given
+
+
+def _titles(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
+    """The names of a graph's nodes by their modules."""
+    # The second value of the split `chunk` is `chunk:1`, and of the same module.
+    owners = {node.name: node.name.partition(":")[0] for node in graph.nodes}
+    own = {name: nodes[owner] for name, owner in owners.items() if owner in nodes}
+    # torch's modules have a `to`.
+    words = {name: "moved" if node.op == "to" else node.op for name, node in own.items()}
+    paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in own.items()}
+    return titles(paths, words)
 
 
 def _halves(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
@@ -18,9 +19,35 @@ from porter.formats.torch_export.plain import AtenRow
 from porter.formats.torch_export.program_sizes import SIZES, sizes_of
 
 Reader = Callable[[Walk, AtenNode], Outputs]
-Function = Callable[..., Tensor | Outputs | Sequence[Tensor | None]]
+Found = Tensor | Outputs | Sequence[Tensor | None]
+
+
+class Call(ABC):
+    """An op of many arguments: a dataclass with these as its fields."""
+
+    @abstractmethod
+    def read(self) -> Found:
+        """What the op computes."""
+
+
+Function = Callable[..., Found | Call]
 _NAMES = {"self": "x", "input": "x"}
 """What parameters are called for arguments of these names."""
+_WITHOUT_EFFECT = frozenset(
+    {
+        "C",
+        "HxW",
+        "N",
+        "copy",
+        "cudnn_enable",
+        "cudnn_enabled",
+        "implicit",
+        "memory_format",
+        "non_blocking",
+        "pin_memory",
+    }
+)
+"""Arguments that say how numbers are stored and computed, or again what sizes the value has."""
 
 
 @cache
@@ -29,8 +56,9 @@ def _parameters(function: Function) -> Mapping[str, Parameter]:
 
 
 def reads(function: Function) -> Reader:
-    """A reader by a function, whose parameter `x` is the op's first value, and `scope` the node that is being
-    read. It is given values as tensors, sizes as sizes, and only what is not None.
+    """A reader by a function, or by the class of a call, whose parameter `x` is the op's first value, and
+    `scope` the node that is being read. It is given values as tensors, sizes as sizes, and only what is not
+    None.
 
     An argument that the function does not take is refused by its name, because the op would be another one
     without it.
@@ -44,6 +72,8 @@ def reads(function: Function) -> Reader:
             for name, each in node.arguments.items()
             if each is not None
         }
+        for name in _WITHOUT_EFFECT - known.keys():
+            stated.pop(name, None)
         if others := [name for name in stated if name not in known]:
             raise Unsupported(f"with {' and '.join(others)}")
         for name, parameter in known.items():
@@ -51,7 +81,8 @@ def reads(function: Function) -> Reader:
                 stated[name] = scope
             elif name not in stated and parameter.default is Parameter.empty:
                 raise ValueError(f"it lacks the argument '{name}'")
-        return outputs(function(**stated))
+        found = function(**stated)
+        return outputs(found.read() if isinstance(found, Call) else found)
 
     return read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from porter.filegraph.axes import View
@@ -19,7 +19,7 @@ from porter.filegraph.stacks import stacked, unstacked
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import pointwise
-from porter.formats.torch_export.reading import Function
+from porter.formats.torch_export.reading import Call, Function
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function as Reduced
 from porter.padding import LOWEST, Average, Convention, Pads, Window
@@ -28,53 +28,61 @@ Pair = Sequence[int] | int
 """Rows and columns, or one number for both."""
 
 
-def _convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair | str = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    transposed: bool = False,
-    output_padding: Pair = 0,
-) -> Tensor | Numbers:
+@dataclass(frozen=True, kw_only=True)
+class _Convolution(Call):
     """A kernel is filters×channels/groups×rows×columns, a transposed one
     channels×filters/groups×rows×columns. A convolution over one axis is one along the channels, or one over a
     map of one row.
     """
-    if x.array is not None:
-        if (stride, groups, transposed) not in ((1, 1, False), ([1, 1], 1, False)) or padding not in (
-            0,
-            [0, 0],
-        ):
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+    stride: Pair = 1
+    padding: Pair | str = 0
+    dilation: Pair = 1
+    groups: int = 1
+    transposed: bool = False
+    output_padding: Pair = 0
+
+    def read(self) -> Tensor | Numbers:
+        if self.x.array is not None:
+            return self._of_constant(self.x.array)
+        kernel, tensors = _stored(self.weight, self.bias)
+        if len(kernel.shape) == 3:
+            return self._over_one_axis(kernel, tensors)
+        if len(kernel.shape) != 4:
+            raise Unsupported(f"of {len(kernel.shape) - 2} axes")
+        window = Window((kernel.shape[2], kernel.shape[3]), _pair(self.stride), _pair(self.dilation))
+        pads = _pads(window, self.padding)
+        if self.transposed:
+            top, bottom, left, right = pads
+            rows, columns = _pair(self.output_padding)
+            cut, filters = (top, bottom - rows, left, right - columns), kernel.shape[1] * self.groups
+            op = ConvTranspose(filters, window, cut, self.groups, "bias" in tensors)
+            return _map(self.x).op(op, **tensors)
+        conv = Conv(kernel.shape[0], window, Convention.stated(pads, 0.0), self.groups)
+        return self.x.made("conv", lambda node: _conv(self.x, node, conv, tensors))
+
+    def _of_constant(self, x: Numbers) -> Numbers:
+        plain = self.stride in (1, [1, 1]) and self.padding in (0, [0, 0]) and self.groups == 1
+        if not plain or self.transposed:
             raise Unsupported("of a constant with strides, pads or groups")
-        return pointwise(x.array, weight.numbers(), None if bias is None else bias.numbers())
-    kernel, tensors = _stored(weight, bias)
-    if len(kernel.shape) not in (3, 4):
-        raise Unsupported(f"of {len(kernel.shape) - 2} axes")
-    if len(kernel.shape) == 3:
-        if transposed or isinstance(padding, str):
+        return pointwise(x, self.weight.numbers(), None if self.bias is None else self.bias.numbers())
+
+    def _over_one_axis(self, kernel: StoredTensor, tensors: Mapping[str, Stored]) -> Tensor:
+        if self.transposed or isinstance(self.padding, str):
             raise Unsupported("of 1 axis that is transposed or has pads by a rule")
-        (_, step), (_, apart), (_, pad) = (_pair(each) for each in (stride, dilation, padding))
+        (_, step), (_, apart), (_, pad) = map(_pair, (self.stride, self.dilation, self.padding))
         window = Window((1, kernel.shape[2]), (1, step), (1, apart))
-        op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), groups)
+        op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), self.groups)
+        x = self.x
         in_row = x.row().conv(op, tensors).of_row()
-        if (step, apart, groups) != (1, 1, 1) or bias is not None:
+        if (step, apart, self.groups) != (1, 1, 1) or self.bias is not None:
             return in_row
-        along = x.made(
-            "conv", lambda node: along_channels(x.walk, node, x.source, weight.reference, (pad, pad))
-        )
+        weight = self.weight.reference
+        along = x.made("conv", lambda node: along_channels(x.walk, node, x.source, weight, (pad, pad)))
         return along.or_else(in_row)
-    window = Window((kernel.shape[2], kernel.shape[3]), _pair(stride), _pair(dilation))
-    pads = _pads(window, padding)
-    if not transposed:
-        return x.made("conv", lambda node: _conv(x, node, window, pads, (kernel.shape[0], groups), tensors))
-    more = _pair(output_padding)
-    cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
-    return _map(x).op(
-        ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors), **tensors
-    )
 
 
 def _stored(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
@@ -104,76 +112,78 @@ def _map(x: Tensor) -> Tensor:
     return x
 
 
-def _conv(
-    x: Tensor,
-    node: OperatorNode,
-    window: Window,
-    pads: Pads,
-    sizes: tuple[int, int],
-    tensors: Mapping[str, Stored],
-) -> View | Value:
-    """A convolution of a map, or of several maps of each image, with so many filters and groups."""
-    filters, groups = sizes
-    stack, conv = stacked(x.walk, node, x.view, window, pads), x.walk.builder.conv
+def _conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
+    """A convolution of a map, or of several maps of each image."""
+    pads = op.convention.pads
+    stack, conv = stacked(x.walk, node, x.view, op.window, pads), x.walk.builder.conv
     if stack is None:
-        op = Conv(filters, window, Convention.stated(pads, 0.0), groups)
         return conv(node.name, _map(x).value, op, tensors)
-    op = Conv(filters, window, Convention.stated(stack.pads, 0.0), groups)
+    op = replace(op, convention=Convention.stated(stack.pads, 0.0))
     return unstacked(x.walk, node, stack, conv(node.name, stack.value, op, tensors))
 
 
-def _max_pool(
-    x: Tensor,
-    kernel_size: Pair,
-    stride: Pair = (),
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class _Pool(Call):
+    x: Tensor
+    kernel_size: Pair
+    stride: Pair = ()
+    padding: Pair = 0
+    ceil_mode: bool = False
+
+    @property
+    def window(self) -> Window:
+        return Window(_pair(self.kernel_size), _pair(self.stride or self.kernel_size))
+
+    def convention(self, fill: float, average: Average = "real_cells") -> Convention:
+        pads = both_sides(_pair(self.padding))
+        return Convention.stated(pads, fill, average, "ceil" if self.ceil_mode else "floor")
+
+    def pooled(self, name: str, function: Reduced, window: Window, convention: Convention) -> Tensor:
+        """A pool of a map, or without pads of several maps of each image."""
+        return self.x.made(name, lambda node: _pool(self.x, node, function, window, convention))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MaxPool(_Pool):
     """The pads take no part. Of a pool with places, nothing reads the places."""
-    pads = both_sides(_pair(padding))
-    convention = Convention.stated(pads, LOWEST, rounding="ceil" if ceil_mode else "floor")
-    window = Window(_pair(kernel_size), _pair(stride or kernel_size), _pair(dilation))
-    return x.made("pool", lambda node: _pool(x, node, "max", window, convention))
+
+    dilation: Pair = 1
+
+    def read(self) -> Tensor:
+        window = replace(self.window, dilation=_pair(self.dilation))
+        return self.pooled("pool", "max", window, self.convention(LOWEST))
 
 
-def _avg_pool(
-    x: Tensor,
-    kernel_size: Pair,
-    stride: Pair = (),
-    padding: Pair = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class _AvgPool(_Pool):
     """It divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
-    window = Window(_pair(kernel_size), _pair(stride or kernel_size))
-    average: Average = "real_cells"
-    if divisor_override:
-        average = "full_window"
-    elif count_include_pad:
-        average = "clipped_window" if ceil_mode else "full_window"
-    pads = both_sides(_pair(padding))
-    convention = Convention.stated(pads, 0.0, average, "ceil" if ceil_mode else "floor")
-    found = x.made("mean", lambda node: _pool(x, node, "mean", window, convention))
-    factor = math.prod(window.kernel) / divisor_override if divisor_override else 1.0
-    return found if factor == 1 else factor * found
+
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+    def read(self) -> Tensor:
+        average: Average = "real_cells"
+        if self.divisor_override or (self.count_include_pad and not self.ceil_mode):
+            average = "full_window"
+        elif self.count_include_pad:
+            average = "clipped_window"
+        found = self.pooled("mean", "mean", self.window, self.convention(0.0, average))
+        cells = math.prod(self.window.kernel)
+        factor = cells / self.divisor_override if self.divisor_override else 1.0
+        return found if factor == 1 else factor * found
 
 
-def _avg_pool1d(
-    x: Tensor,
-    kernel_size: Pair,
-    stride: Pair = (),
-    padding: Pair = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class _AvgPool1d(_Pool):
     """Without pads, as a pool over a map of one row."""
-    if any(_pair(padding)):
-        raise Unsupported("with pads")
-    (_, cells), (_, step) = _pair(kernel_size), _pair(stride or kernel_size)
-    convention = Convention.stated((0, 0, 0, 0), 0.0, rounding="ceil" if ceil_mode else "floor")
-    return x.row().pool("mean", Window((1, cells), (1, step)), convention).of_row()
+
+    count_include_pad: bool = True
+
+    def read(self) -> Tensor:
+        if any(_pair(self.padding)):
+            raise Unsupported("with pads")
+        (_, cells), (_, step) = self.window.kernel, self.window.stride
+        return self.x.row().pool("mean", Window((1, cells), (1, step)), self.convention(0.0)).of_row()
 
 
 def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention) -> Read:
@@ -212,13 +222,13 @@ def _pair(stated: Pair) -> tuple[int, int]:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _convolution),
-    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), _max_pool),
+    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _Convolution),
+    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), _MaxPool),
     **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d"), _adaptive("mean")),
     "adaptive_avg_pool1d": _to_one_number("mean"),
     "adaptive_max_pool1d": _to_one_number("max"),
     "adaptive_max_pool2d": _adaptive("max"),
-    "avg_pool1d": _avg_pool1d,
-    "avg_pool2d": _avg_pool,
-    "conv_transpose2d": partial(_convolution, transposed=True),
+    "avg_pool1d": _AvgPool1d,
+    "avg_pool2d": _AvgPool,
+    "conv_transpose2d": partial(_Convolution, transposed=True),
 }

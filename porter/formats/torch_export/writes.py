@@ -297,25 +297,24 @@ class _FunctionalWriter:
         cells, times = _cells(step, sizes) or (0, _END), _period(step, sizes)
         if times == 1:
             part = source if step.op == "slice" else self._with_axis(node, source, sizes, axis)
-            return self._replaced(node, whole, sizes, axis, cells, part)
+            return self._replaced(node, whole, axis, cells, part)
         # Each of so many cells is the same place of an axis of its own.
         apart = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
         whole = self._view(node, whole, apart)
         source = self._with_axis(node, source, apart, axis + 1)
         cells = (cells[0], cells[0] + 1 if cells[0] + 1 < times else _END)
-        return self._view(node, self._replaced(node, whole, apart, axis + 1, cells, source), sizes)
+        return self._view(node, self._replaced(node, whole, axis + 1, cells, source), sizes)
 
     def _replaced(
         self,
         node: AtenNode,
         whole: Reference,
-        sizes: Sizes,
         axis: int,
         cells: tuple[int, int],
         source: Reference,
     ) -> Reference:
         """A value with `source` in the place of some cells of an axis."""
-        start, end = cells
+        sizes, (start, end) = self._sizes(whole), cells
         ends = [(0, start), *([] if end == _END else [(end, _END)])]
         parts = [self._part(node, whole, sizes, axis, each) for each in ends if each[1] > each[0]]
         joined = [*parts[: start > 0], source, *parts[start > 0 :]]
@@ -365,16 +364,21 @@ def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
     size = sizes[step.arguments.get("dim", 0)]
     if step.op == "select":
         index = step.arguments["index"]
-        known = isinstance(index, int) and isinstance(size, int)
-        start, end = (index % size, index % size + 1) if known else (0, 0)
+        if not isinstance(index, int) or not isinstance(size, int):
+            return None
+        start, end = index % size, index % size + 1
     else:
-        start, end = (step.arguments.get(name) for name in ("start", "end"))
-        start, end = 0 if start is None else start, _END if end is None else end
-        known = isinstance(start, int) and isinstance(end, int) and _period(step, sizes) > 0
-        if known and isinstance(size, int):
+        first, last = (step.arguments.get(name) for name in ("start", "end"))
+        start, end = 0 if first is None else first, _END if last is None else last
+        if not isinstance(start, int) or not isinstance(end, int) or _period(step, sizes) < 1:
+            return None
+        if isinstance(size, int):
             start, end, _ = slice(start, end).indices(size)
-        known = known and (isinstance(size, int) or (start, end) == (0, _END)) and start < end
-    return (start, _END if end == size else end) if known else None
+        elif (start, end) != (0, _END):
+            return None
+    if start >= end:
+        return None
+    return start, _END if end == size else end
 
 
 def _period(step: AtenNode, sizes: Sizes) -> int:
