@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import Dim, known, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
@@ -131,31 +131,36 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
 
 def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
     """Those of the image: what the first convolution takes, of a part of it or of all."""
-    first = next(
-        (node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None
-    )
+    convolutions = (node for node in nodes.values() if node.op == "Convolution")
+    first = next((node for node in convolutions if node.inputs[1][0] in tensors), None)
     if first is None:
         return 3
-    count, source = (
-        int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1),
-        first.source[0],
-    )
-    slices: dict[object, list[SymbolNode]] = defaultdict(list)
-    for node in nodes.values():
-        if node.op == "slice_axis":
-            slices[tuple(node.inputs[:1])].append(node)
+    count, source = int(tensors[first.inputs[1][0]].shape[1]), first.source[0]
+    count *= first.stated.count("num_group", 1)
+    slices = _slices(nodes.values())
     while source in nodes and source != image:
         node = nodes[source]
         if node.op in ("SliceChannel", "split") and node.stated.count("axis", 1) == 1:
             count *= node.stated.count("num_outputs", 1)
         elif node.op == "slice_axis" and node.stated.count("axis", 0) == 1:
-            beside = [other.stated for other in slices[tuple(node.inputs[:1])]]
-            count = max(
-                int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count
-                for part in beside
-            )
+            count = max(_last_channel(part, count) for part in slices[node.inputs[:1]])
         source = node.source[0] if node.inputs else image
     return count
+
+
+def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[Reference, ...], Sequence[SymbolNode]]:
+    """The nodes that take a part of each value."""
+    found = defaultdict[tuple[Reference, ...], list[SymbolNode]](list)
+    for node in nodes:
+        if node.op == "slice_axis":
+            found[node.inputs[:1]].append(node)
+    return found
+
+
+def _last_channel(part: SymbolNode, count: int) -> int:
+    """Where a part of the channels ends that has so many of them, if it does not say so."""
+    end = part.stated.word("end", "None")
+    return int(end) if end != "None" else part.stated.count("begin", 0) + count
 
 
 def _held(node: SymbolNode, axes: str) -> dict[str, Stored]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
@@ -134,43 +135,76 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     stated = read_json(text)
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    known, nodes, free, names = (
-        list[Reference](),
-        list[SymbolNode](),
-        dict[str, tuple[int, ...]](),
-        set[str](),
+    reader = _NodeReader(is_held)
+    for each in stated["nodes"]:
+        reader.read(each)
+    ends = tuple(reader.value(place, index) for place, index, *_ in stated["heads"])
+    (image, sides), *others = reader.free.items() or [(None, ())]
+    said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
+    return Symbol(
+        tuple(reader.nodes),
+        None if others else image,
+        sides,
+        ends,
+        len(reader.free),
+        said,
+        tuple(reader.passed),
     )
-    passed: list[tuple[LeftOut, Reference]] = []
-    for place, each in enumerate(stated["nodes"]):
-        # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning
-        # to an operator.
-        given, name = [source[:2] for source in each["inputs"]], own_name(str(each["name"]), place, names)
-        own = {**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})}
-        if any(isinstance(word, list | dict | None) for word in own.values()):
-            raise ValueError(f"an attribute of '{name}' is not text")
-        words = Stated(Watched({key: str(word) for key, word in own.items()}))
+
+
+@dataclass
+class _NodeReader:
+    """The nodes so far.
+
+    Attributes:
+        known: what each node of the file gives first.
+        free: the sizes of variables that no array is for, by name.
+    """
+
+    is_held: Callable[[str], bool]
+    known: list[Reference] = field(default_factory=list)
+    nodes: list[SymbolNode] = field(default_factory=list)
+    free: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def value(self, place: int, index: int) -> Reference:
+        name, first = self.known[place]
+        return name, index or first
+
+    def read(self, stated: Mapping[str, Any]) -> None:
+        given, place, op = [source[:2] for source in stated["inputs"]], len(self.known), stated["op"]
+        name = own_name(str(stated["name"]), place, self.names)
+        words = _attributes(stated, name)
         if any(type(index) is not int or not 0 <= before < place for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")
-        inputs = [(known[before][0], index) if index else known[before] for before, index in given]
-        if each["op"] == "null":
-            known.append((name, 0))
-            if not is_held(name):
-                free[name] = tuple(words.counts("__shape__"))
-            continue
-        kept = inputs[:1] if each["op"] in _LOSSES else inputs
-        for source, _ in inputs[len(kept) :]:
-            free.pop(source, None)
-        if each["op"] in _THROUGH:
-            known.append(inputs[0])
-            if each["op"] == "Dropout":
-                passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
-            continue
+        inputs = [self.value(*source) for source in given]
+        if op == "null":
+            self.known.append((name, 0))
+            if not self.is_held(name):
+                self.free[name] = tuple(words.counts("__shape__"))
+            return
+        if op in _LOSSES:
+            for source, _ in inputs[1:]:
+                self.free.pop(source, None)
+            inputs = inputs[:1]
+        if op in _THROUGH:
+            self.known.append(inputs[0])
+            if op == "Dropout":
+                self.passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
+            return
         # Before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc).
-        if each["op"] == "BatchNorm" and len(kept) == 3:
-            kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
-        nodes.append(SymbolNode(name, str(each["op"]), tuple(kept), words))
-        known.append((name, 0))
-    ends = tuple((known[place][0], index) if index else known[place] for place, index, *_ in stated["heads"])
-    (image, sides), *others = free.items() or [(None, ())]
-    said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
-    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free), said, tuple(passed))
+        if op == "BatchNorm" and len(inputs) == 3:
+            inputs += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
+        self.nodes.append(SymbolNode(name, str(op), tuple(inputs), words))
+        self.known.append((name, 0))
+
+
+def _attributes(stated: Mapping[str, Any], name: str) -> Stated:
+    """What a node of this name states: in `attrs` since 1.0, before it in `attr`, and before 0.9 in `param`
+    beside an `attr` of what has no meaning to an operator.
+    """
+    own = {**stated.get("attr", {}), **stated.get("param", {}), **stated.get("attrs", {})}
+    if any(isinstance(word, list | dict | None) for word in own.values()):
+        raise ValueError(f"an attribute of '{name}' is not text")
+    return Stated(Watched({key: str(word) for key, word in own.items()}))

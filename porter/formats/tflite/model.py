@@ -280,31 +280,34 @@ def read_model(data: bytes) -> TfliteModel:
     if graph is None:
         raise ValueError("it has no graph")
     tensors, taken = graph.tables(0, MOST_NODES), set[str]()
-    names = [own_name(tensor.text(3) or "tensor", place, taken) for place, tensor in enumerate(tensors)]
+    names = [own_name(tensor.text(3) or "tensor", index, taken) for index, tensor in enumerate(tensors)]
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
     stored = _stored(data, names, tensors, file.tables(4, MOST_NODES), _readers(graph, codes))
-    images = graph.numbers(1, "i4").tolist()
-    image = next((place for place in images if len(_sides(tensors[place])) == 4), None)
-    beside = _beside(names, [place for place in images if place != image])
-    known = {place: (name, 0) for place, name in enumerate(names) if name in stored}
+    inputs = graph.numbers(1, "i4").tolist()
+    image = _image(inputs, tensors)
+    beside = _beside(names, inputs, image)
+    known: dict[int, Reference] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
     known |= {} if image is None else {image: (IMAGE, 0)}
-    known |= {place: (name, 0) for place, name in beside.items()}
+    known |= {index: (name, 0) for index, name in beside.items()}
     reader = _Operators(names, tensors, stored, known, {IMAGE, *stored, *beside.values()})
-    for stated in graph.tables(3, MOST_NODES):
-        reader.read(stated, codes[stated.scalar(0, "I")])
-    if any(_scales(tensors[place]) is not None for place in images):
-        raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
-    sides = _sides(tensors[image]) if image is not None else ()
-    real = all(tensors[place].scalar(1, "b") == _REAL_TYPE for place in beside)
+    reader.read_all(graph.tables(3, MOST_NODES), codes)
+    _expect_real([tensors[index] for index in inputs])
+    sides = () if image is None else _sides(tensors[image])
     return TfliteModel(
         operators=tuple(reader.operators),
         stored=stored,
-        rounded=any(_scales(tensor) for name, tensor in zip(names, tensors, strict=True) if name in stored),
-        ends=tuple(known[place] for place in graph.numbers(2, "i4").tolist() if place in known),
+        rounded=any(_scales(tensors[index]) for index, name in enumerate(names) if name in stored),
+        ends=tuple(known[index] for index in graph.numbers(2, "i4").tolist() if index in known),
         sides=sides,
-        beside={name: _sides(tensors[place]) for place, name in beside.items()},
-        problem=None if real and sides and sides[0] in (None, 1) else EXPECTED,
+        beside={name: _sides(tensors[index]) for index, name in beside.items()},
+        problem=_problem(sides, [tensors[index] for index in beside]),
     )
+
+
+def _problem(sides: Sequence[int | None], beside: Sequence[Table]) -> str | None:
+    """Why a model is none of one image with these sides and of such tensors beside it."""
+    real = all(tensor.scalar(1, "b") == _REAL_TYPE for tensor in beside)
+    return None if real and sides and sides[0] in (None, 1) else EXPECTED
 
 
 def _stored(
@@ -327,10 +330,21 @@ def _stored(
     return found
 
 
-def _beside(names: Sequence[str], places: Collection[int]) -> dict[int, str]:
+def _beside(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:
     """What inputs beside the image are called."""
-    taken = {IMAGE, *(name for place, name in enumerate(names) if place not in places)}
-    return {place: own_name(_word(names[place]), place, taken) for place in places}
+    others = [index for index in inputs if index != image]
+    taken = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
+    return {index: own_name(_word(names[index]), index, taken) for index in others}
+
+
+def _image(inputs: Sequence[int], tensors: Sequence[Table]) -> int | None:
+    """The first input of four axes."""
+    return next((index for index in inputs if len(_sides(tensors[index])) == 4), None)
+
+
+def _expect_real(inputs: Sequence[Table]) -> None:
+    if any(_scales(tensor) is not None for tensor in inputs):
+        raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
 
 
 @dataclass
@@ -354,6 +368,11 @@ class _Operators:
 
     def __post_init__(self) -> None:
         self.inner = {*self.names, *self.taken}
+
+    def read_all(self, stated: Sequence[Table], codes: Sequence[str]) -> None:
+        """Reads operators, whose names are among the codes."""
+        for each in stated:
+            self.read(each, codes[each.scalar(0, "I")])
 
     def read(self, stated: Table, op: str) -> None:
         gives = stated.numbers(2, "i4").tolist()
@@ -419,45 +438,47 @@ def _array(name: str, tensor: Table, content: Array, most: int, readers: Collect
         most: the bytes that a sparse one may become.
         readers: the operators that read it.
     """
-    kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
+    kind = _TYPES.get(tensor.scalar(1, "b"))
     if kind is None:
         message = (
             f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter "
             "does not read"
         )
         raise Unread(message, "convert the model again with weights of float32 or float16")
-    stored, sparse = np.dtype(kind).newbyteorder("<"), tensor.table(6)
-    cells = math.prod(shape)
-    if (
-        len(shape) > 8
-        or min(shape, default=0) < 0
-        or (cells * stored.itemsize != content.size and sparse is None)
-    ):
-        raise ValueError(
-            f"the tensor '{name}' has {content.size} bytes, not those of "
-            f"{'x'.join(map(str, shape)) or 'one number'}"
-        )
-    if sparse is not None and (cells * 4 > most or content.size % stored.itemsize):
-        raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
-    array = (
-        content.view(stored).reshape(shape) if sparse is None else dense(content.view(stored), shape, sparse)
-    )
+    array = _as_stored(name, tensor, content, np.dtype(kind).newbyteorder("<"), most)
     scales = _scales(tensor)
     if scales is None:
         return array.astype(np.float32) if kind == "f2" else array
     scale, zero, axis = scales
-    if scale.size not in (1, shape[axis] if axis < len(shape) else 1) or zero.size not in (0, 1, scale.size):
+    cells = array.shape[axis] if axis < array.ndim else 1
+    if scale.size not in (1, cells) or zero.size not in (0, 1, scale.size):
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
     if not _HYBRID.keys().isdisjoint(readers):
         _expect_hybrid(name, tensor, scale.size, zero, readers)
         array, zero = array.view("i1"), zero[:0]
-    along = (
-        [-1 if place == axis else 1 for place in range(len(shape))] if scale.size > 1 else [1] * len(shape)
-    )
-    apart = array.astype(np.float64) - (
-        zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0
-    )
+    along = [1] * array.ndim
+    if scale.size > 1:
+        along[axis] = -1
+    shift = zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0
+    apart = array.astype(np.float64) - shift
     return (apart * scale.astype(np.float64).reshape(along)).astype(np.float32)
+
+
+def _as_stored(name: str, tensor: Table, content: Array, kind: np.dtype[Any], most: int) -> Array:
+    """A tensor's numbers of the kind that the file has them in; `most` is as in `_array`."""
+    shape, sparse = tuple(int(size) for size in tensor.numbers(0, "i4")), tensor.table(6)
+    cells = math.prod(shape)
+    whole = sparse is not None or cells * kind.itemsize == content.size
+    if len(shape) > 8 or min(shape, default=0) < 0 or not whole:
+        raise ValueError(
+            f"the tensor '{name}' has {content.size} bytes, not those of "
+            f"{'x'.join(map(str, shape)) or 'one number'}"
+        )
+    if sparse is None:
+        return content.view(kind).reshape(shape)
+    if cells * 4 > most or content.size % kind.itemsize:
+        raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
+    return dense(content.view(kind), shape, sparse)
 
 
 def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: Collection[str]) -> None:

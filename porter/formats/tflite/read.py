@@ -106,45 +106,37 @@ def _checkpoint(
 def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
-    taps = {
-        (operator.name, place): name
-        for operator in model.operators
-        for place, name in enumerate(operator.gives)
-    }
+    taps = _taps(model)
     inner = {(operator.name, 0): operator.inner for operator in model.operators if operator.inner}
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
     nodes = {**given, **{name: nodes[name] for name in order}}
-    flow = Dataflow(
-        nodes,
-        depending(nodes, [IMAGE, *model.beside]),
-        Arrays(model.stored),
-        kind,
-        is_cast,
-        RESHAPES,
-        budget,
-    )
-    kernels = (
-        flow.weights(each.inputs[1])
-        for each in model.operators
-        if each.op in windows.KERNELS and len(each.inputs) > 1
-    )
-    channels = model.sides[3] or next(
-        (kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3
-    )
+    live = depending(nodes, [IMAGE, *model.beside])
+    flow = Dataflow(nodes, live, Arrays(model.stored), kind, is_cast, RESHAPES, budget)
+    image = GraphInput((IMAGE, 0), _channels(model, flow), size, model.sides[0])
     further = {name: image for name, image in _beside(model).items() if image is not None}
-    walk = begin(
-        flow,
-        GraphInput((IMAGE, 0), channels, size, model.sides[0]),
-        model.stored,
-        (taps | inner).get,
-        further,
-    )
+    walk = begin(flow, image, model.stored, (taps | inner).get, further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
     found = walk.ends(ends)
     return replace(walk.finish(found, found), output_names=names)
+
+
+def _taps(model: TfliteModel) -> dict[Reference, str]:
+    return {(each.name, index): name for each in model.operators for index, name in enumerate(each.gives)}
+
+
+def _channels(model: TfliteModel, flow: Dataflow[Operator]) -> int:
+    """The image's channels; where the file leaves them open, those that the first convolution takes."""
+    if model.sides[3]:
+        return model.sides[3]
+    for each in model.operators:
+        if each.op in windows.KERNELS and len(each.inputs) > 1:
+            kernel = flow.weights(each.inputs[1])
+            if kernel is not None and kernel.shape:
+                return kernel.shape[-1]
+    return 3
 
 
 def _beside(model: TfliteModel) -> dict[str, GraphInput | None]:

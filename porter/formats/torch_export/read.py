@@ -135,9 +135,8 @@ def _not_images(program: AtenProgram) -> str | None:
         return f"an image of rank 4 is expected as an input, found {found}"
     if any(each[:1] != sizes[0][:1] for each in sizes):
         return f"inputs of one batch are expected, found {found}"
-    if not all(
-        isinstance(size, int) for each in sizes[1:] for size in each[1 : 2 if len(each) == 4 else None]
-    ):
+    stated = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
+    if any(isinstance(size, str) for size in stated):
         return f"beside the image, inputs of known channels or sizes are expected, found {found}"
     whole = next((name for name in program.images if not _becomes_real(program, name)), None)
     return None if whole is None else f"the model computes with the whole numbers of its input '{whole}'"
