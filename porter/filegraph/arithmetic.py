@@ -344,14 +344,14 @@ def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: Reference) -> 
     return walk.views.led_like(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
 
-class Norm(NamedTuple):
+class NormLayer(NamedTuple):
     """A norm, with its stored tensors by role, which say whether it has a scale and an offset."""
 
     op: ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
     tensors: Mapping[str, Reference]
 
 
-def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: Norm) -> View:
+def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """A norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
     offset of 0.
     """
@@ -430,7 +430,7 @@ def response_norm(
 
 
 def norm_of_cells(
-    walk: Walk, node: OperatorNode, source: Source, norm: Norm, places: Collection[int]
+    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
 ) -> View:
     """A norm over the last axes, whose tensors have these axes: over the channels, which others become
     first.
@@ -442,7 +442,7 @@ def norm_of_cells(
 
 
 def _norm_of_axes(
-    walk: Walk, node: OperatorNode, source: Source, norm: Norm, places: Collection[int]
+    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
 ) -> View:
     view = walk.view(source)
     rank = len(view.axes or ()) - len(places)
@@ -465,7 +465,7 @@ def _norm_of_axes(
     return walk.views.as_held(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
 
 
-def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: Norm) -> View:
+def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """A norm over all cells of each group of channels, by stored vectors."""
     view = walk.by_cell(source, walk.views.channels_place)
     names = _vectors(walk, view, norm.tensors)

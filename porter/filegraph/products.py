@@ -171,7 +171,7 @@ def _with_last_turned(view: View) -> View:
     return view.transposed([*range(rank - 2), rank - 1, rank - 2])
 
 
-class Scores(NamedTuple):
+class AttentionScores(NamedTuple):
     """How an attention weighs its values: softmax(scale * q @ k^T + mask).
 
     Attributes:
@@ -184,10 +184,10 @@ class Scores(NamedTuple):
     cap: float = 0.0
 
 
-PLAIN = Scores()
+PLAIN = AttentionScores()
 
 
-def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: Scores) -> View:
+def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: AttentionScores) -> View:
     """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays."""
     query, key, value = heads
     if not query.value.channels:

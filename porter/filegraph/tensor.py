@@ -26,7 +26,7 @@ from porter.filegraph import (
     reductions,
     resampling,
 )
-from porter.filegraph.arithmetic import Norm
+from porter.filegraph.arithmetic import NormLayer
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import OperatorNode, Reference
@@ -44,7 +44,7 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
-from porter.filegraph.products import PLAIN, Scores
+from porter.filegraph.products import PLAIN, AttentionScores
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Window
@@ -454,25 +454,25 @@ class Tensor:
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """By stored vectors; a momentum as in torch, and 0 where the file does not state it."""
-        norm = Norm(ops.BatchNorm(epsilon, momentum), _stored(tensors))
+        norm = NormLayer(ops.BatchNorm(epsilon, momentum), _stored(tensors))
         return self.made("norm", lambda node: arithmetic.batch_norm(self.walk, node, self.source, norm))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over the last axes."""
-        return self._norm_of_cells(axes, Norm(ops.LayerNorm(epsilon), _stored(tensors)))
+        return self._norm_of_cells(axes, NormLayer(ops.LayerNorm(epsilon), _stored(tensors)))
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """Over the last axes."""
-        return self._norm_of_cells(axes, Norm(ops.RmsNorm(epsilon), _stored({"gamma": gamma})))
+        return self._norm_of_cells(axes, NormLayer(ops.RmsNorm(epsilon), _stored({"gamma": gamma})))
 
-    def _norm_of_cells(self, axes: Axes, norm: Norm) -> Tensor:
+    def _norm_of_cells(self, axes: Axes, norm: NormLayer) -> Tensor:
         return self.made(
             "norm", lambda node: arithmetic.norm_of_cells(self.walk, node, self.source, norm, axes)
         )
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all cells of each group of channels."""
-        norm = Norm(ops.GroupNorm(groups, epsilon), _stored(tensors))
+        norm = NormLayer(ops.GroupNorm(groups, epsilon), _stored(tensors))
         return self.made("norm", lambda node: arithmetic.group_norm(self.walk, node, self.source, norm))
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
@@ -641,7 +641,7 @@ def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False
     )
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, scores: Scores = PLAIN) -> Tensor:
+def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores = PLAIN) -> Tensor:
     """softmax(scale * q @ k^T + mask) @ v over the last two axes."""
     walk = query.walk
 

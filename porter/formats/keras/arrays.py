@@ -9,7 +9,7 @@ from porter.base.dtypes import Array
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import norm, over_norm
 from porter.filegraph.places import Items
-from porter.filegraph.products import Equation, Kernel, Scores, read_equation
+from porter.filegraph.products import AttentionScores, Equation, Kernel, read_equation
 from porter.filegraph.tensor import Tensor, attention, einsum
 from porter.formats.keras.layer import KerasLayer, pair
 
@@ -140,7 +140,7 @@ def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(values) < 4:
         raise Unsupported(f"by sums, or of {len(values)} values")
     query, value, key = (*values, values[-1])[:3]
-    return attention(query, key, value, Scores(scale=1.0))
+    return attention(query, key, value, AttentionScores(scale=1.0))
 
 
 def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:

@@ -135,7 +135,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     stated = read_json(text)
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    reader = _NodeReader(is_held)
+    reader = _SymbolReader(is_held)
     for each in stated["nodes"]:
         reader.read(each)
     ends = tuple(reader.value(place, index) for place, index, *_ in stated["heads"])
@@ -153,7 +153,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
 
 
 @dataclass
-class _NodeReader:
+class _SymbolReader:
     """The nodes so far.
 
     Attributes:

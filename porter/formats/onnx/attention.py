@@ -9,7 +9,7 @@ import numpy as np
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import Scores
+from porter.filegraph.products import AttentionScores
 from porter.filegraph.tensor import Scope, Tensor, attention, concat
 from porter.formats.onnx.nodes import OnnxNode
 
@@ -36,7 +36,7 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
     if before[2] is not None:
         raise Unsupported("with a number of keys for each image")
     shape = count // groups, rows, key.sizes[2], own.sizes[2]
-    scores = Scores(
+    scores = AttentionScores(
         _added(query.scope, node, mask, shape), node.real("scale", 0.0) or None, node.real("softcap", 0.0)
     )
     grouped = query.reshape([images, groups, rows * (count // groups), channels])

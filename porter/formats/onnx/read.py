@@ -133,7 +133,7 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadGraph:
     """A graph as it is read with one of its inputs as the image.
 
     Attributes:
@@ -149,7 +149,9 @@ class _Read:
     notes: Sequence[str]
 
 
-def _read_image(message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
+def _read_image(
+    message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
+) -> _ReadGraph | None:
     """With the first input as the first image that porter can read it as whole, otherwise as the likeliest;
     None if an input can be none.
     """
@@ -160,7 +162,7 @@ def _read_image(message: OnnxGraph, inputs: Sequence[Any], size: Size | None, re
     ):
         return None
     beside = [given for value in inputs[1:] if (given := further_image(value, message.nodes)) is not None]
-    first: _Read | None = None
+    first: _ReadGraph | None = None
     for given in images(inputs[0], message.nodes, _taken(message, _live(message, [inputs[0].name])), size):
         if len(beside) < len(inputs) - 1 or any(other.image.batch != given.image.batch for other in beside):
             return None
@@ -202,7 +204,7 @@ def _needed(message: OnnxGraph) -> set[str]:
 
 def _read_graph(
     message: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
-) -> _Read:
+) -> _ReadGraph:
     taken = {each.image.source[0]: each.image for each in given}
     live, outputs = _live(message, taken), _outputs(message)
     flow = Dataflow(
@@ -234,7 +236,7 @@ def _read_graph(
     for each in given:
         stated |= each.stated
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _Read(named(found, _titles(message.nodes.values())), message.arrays, stated, notes)
+    return _ReadGraph(named(found, _titles(message.nodes.values())), message.arrays, stated, notes)
 
 
 def _outputs(message: OnnxGraph) -> dict[str, Reference]:

@@ -16,7 +16,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
-from porter.filegraph.products import Product, Scores
+from porter.filegraph.products import AttentionScores, Product
 from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -387,7 +387,7 @@ class _Attention(Call):
         mask = None
         if self.attn_mask is not None:
             mask = _added_to_scores(self.attn_mask.scope, self.attn_mask.reference)
-        return attention(self.query, self.key, self.value, Scores(mask, self.scale))
+        return attention(self.query, self.key, self.value, AttentionScores(mask, self.scale))
 
 
 def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:

@@ -14,7 +14,7 @@ import pytest
 
 import porter
 from porter.base.errors import PorterError
-from porter.filegraph.products import Equation, Kernel, Scores
+from porter.filegraph.products import AttentionScores, Equation, Kernel
 from porter.filegraph.tensor import Tensor, attention
 from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
@@ -122,7 +122,7 @@ def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arrays, "attention", partial(attention, scores=Scores(scale=1.0)))
+    patch.setattr(arrays, "attention", partial(attention, scores=AttentionScores(scale=1.0)))
 
 
 @pytest.mark.parametrize(
