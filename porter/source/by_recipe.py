@@ -101,6 +101,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
+    """The tensor of each node: by the file's graph where it carries one, otherwise by names."""
     candidate = candidate.with_map(wishes.map)
     if candidate.checkpoint.graph is None:
         return fit_by_names(candidate, wishes.background)

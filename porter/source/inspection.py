@@ -163,6 +163,7 @@ def inspect(asked: InspectOptions) -> Inspection:
 
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
+    """What is known of a file: by the recipe that it is, otherwise by its own graph or its library."""
     likeliest = open_likeliest(ranked.best)
     if likeliest.match is not None and likeliest.opened is not None:
         return _of_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
@@ -199,6 +200,7 @@ def _by_its_library(checkpoint: Checkpoint) -> Inspection:
 
 
 def _of_port(port: StoredPort) -> Inspection:
+    """What a port's record says of it."""
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)
@@ -279,6 +281,7 @@ def _any_size(opened: Opened, to: str) -> bool:
 
 
 def _of_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Path | None) -> Inspection:
+    """What is known of a file that a recipe was opened for."""
     assert opened.member is not None
     match = replace(match, candidate=replace(match.candidate, member=opened.member))
     return Inspection(

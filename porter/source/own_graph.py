@@ -146,6 +146,7 @@ def _unstated(size: Size, where: str) -> UsageError:
 
 
 def _fit(checkpoint: Checkpoint, translated: Translated, size: KnownSize) -> Fit:
+    """The tensor of each node of a graph that was made from the file itself."""
     file, graph = checkpoint.graph, translated.graph
     assert file is not None
     stored = stored_tensors(graph, file, translated.names, checkpoint)

@@ -54,6 +54,7 @@ def in_proportion(protocol: Preprocess | None, built: KnownSize, native: KnownSi
 
 
 def _for_squares(protocol: Preprocess, size: KnownSize) -> Preprocess:
+    """The protocol in proportion to a square size; unchanged for other sizes."""
     if size[0] != size[1]:
         return protocol
     try:

@@ -39,6 +39,7 @@ def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
 
 
 def _fitting(folder: Path, checkpoint: Checkpoint) -> StoredPort | None:
+    """The port in a folder, if these weights can be of its model and it was not made from them."""
     try:
         port = read_port(folder, held=False)
         made_from_it = port.record.source.sha256 == checkpoint.sha256

@@ -124,6 +124,7 @@ def _at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> 
 
 
 def _expect_graph(record: Record, found: str, where: Path, weights: Path) -> None:
+    """Expects the file with the graph that the port was made from."""
     whose = record.source.graph
     assert whose is not None, "two files are looked for where a port was made from two"
     if found != whose.sha256:
@@ -174,6 +175,7 @@ def _wishes_of(port: StoredPort, member: Member | None) -> Wishes:
 
 
 def _expect_same(record: Record, sha256: str, where: Path | str) -> None:
+    """Expects the file of weights that the port was made from."""
     if sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "

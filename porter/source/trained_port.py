@@ -198,6 +198,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
 
 
 def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:
+    """Expects all tensors of the port's model, and no others."""
     if not (matched.missing or matched.unexpected):
         return
     problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []

@@ -109,6 +109,7 @@ def _build(request: BuildRequest) -> Any:
 
 
 def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
+    """The model of keras.applications without its weights."""
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
     name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
@@ -153,6 +154,7 @@ def _scaled_again(model: Any) -> Any:
 
 
 def _arguments(variant: str, classes: int, size: KnownSize) -> dict[str, Any]:
+    """The arguments that build a variant without weights and without its softmax."""
     own = KERAS[variant][1]
     return {
         "weights": None,
@@ -253,6 +255,7 @@ def _by_counter(model: Any) -> dict[str, Any]:
 
 
 def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+    """Puts the tensors into the layers' variables by name; all of both must be used."""
     unused = dict(checkpoint.tensors)
     missing: list[str] = []
     for name, layer in layers.items():

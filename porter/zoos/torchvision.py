@@ -80,6 +80,7 @@ def build_by(
 
 
 def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
+    """Loads a state_dict of the model strictly."""
     from porter.frameworks.torch.graph_module import to_tensor
 
     state = OrderedDict((key, to_tensor(array)) for key, array in checkpoint.tensors.items())

@@ -171,22 +171,6 @@ def test_the_page_has_every_room_and_names_files_that_exist() -> None:
     )
 
 
-ELSEWHERE = {"Attribute", "Step", "Template", "Port"}
-"""Words of recipes that formats and frameworks have too; and the port, as it is read and as users hold it."""
-
-
-def test_no_class_of_the_upper_rooms_has_the_name_of_another() -> None:
-    homes: dict[str, list[str]] = {}
-    for file in sorted((ROOT / "porter").rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(file.relative_to(ROOT / "porter").parts[0])
-    upper = {"data", *ROOMS[ROOMS.index("recipe") :]}
-    assert {
-        name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)
-    } <= ELSEWHERE
-
-
 def test_every_file_of_unit_tests_names_its_module() -> None:
     """tests/unit/graph/test_plan.py has the tests of porter/graph/plan.py, and so would
     test_plan_sizes.py.

@@ -60,6 +60,7 @@ class Caffe(NetDestination[CaffeMaker]):
         return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
 
     def in_bytes(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+        """The .caffemodel of a net, within protobuf's limit."""
         if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",
@@ -72,6 +73,7 @@ class Caffe(NetDestination[CaffeMaker]):
         )
 
     def arrays_in(self, data: bytes) -> NamedArrays:
+        """The arrays of a .caffemodel by layer and number: `conv1/0`."""
         return {
             f"{name}/{place}": array
             for name, blobs in read_blobs(data).items()

@@ -17,6 +17,7 @@ AVERAGE_SUFFIX = None
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    """The blobs of a layer by role; a batch norm's scale and shift are blobs of a Scale layer."""
     roles = node.op.tensors(channels_of(graph)[node.source])
     if isinstance(node.op, BatchNorm):
         scale = layer.replace("bn", "scale", 1)

@@ -102,6 +102,7 @@ class CaffeMaker(Maker):
         blobs: Sequence[Held],
         stated: Mapping[str, Parameter],
     ) -> str:
+        """Adds a layer with its blobs. Returns the name of its value."""
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
@@ -165,6 +166,7 @@ def norm_name(path: str) -> str:
 
 
 def _said(key: str, value: Parameter) -> str:
+    """A parameter in protobuf's text format."""
     if isinstance(value, bool):
         return f"{key}: {str(value).lower()}"
     if isinstance(value, str | int | float):

@@ -47,6 +47,7 @@ def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Par
 
 
 def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
+    """Writes a convolution; a pad that its layer lacks is zeros around the kernel."""
     op, skipped = node.op, realisation.skipped
     down, across = op.window.dilation
     amid = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across

@@ -121,6 +121,7 @@ def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
 
 
 def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
+    """The arguments of a class, those with a default last."""
     found = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
@@ -165,6 +166,7 @@ class _BodyWriter:
             self._flag(edge, None, number)
 
     def _containers(self, name: str, containers: set[str]) -> None:
+        """Writes the containers around a part that are not there yet: `self.stem = nn.Module()`."""
         *parents, own = name.split(".")
         for depth in range(1, len(parents) + 1):
             container = ".".join(parents[:depth])
@@ -194,6 +196,7 @@ class _BodyWriter:
         self._set_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
 
     def _set_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+        """Writes a flag that says in which uses of the class a part is there."""
         taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
         while flag in taken:
             flag += "_"
@@ -201,6 +204,7 @@ class _BodyWriter:
         self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _part(self, part: TemplatePart, single: bool) -> None:
+        """Writes what makes a part, under a condition if some uses lack it or have another one."""
         if part.again is not None or part.name in self.inlined:
             return
         everywhere = len(part.at) == self.template.uses
@@ -244,6 +248,7 @@ class _BodyWriter:
             self.body.within("else:").line(f"self.{part.name} = {language.identity}")
 
     def _value(self, alternative: Alternative, owner: str) -> Expression:
+        """The expression that makes a part in some of the uses."""
         if alternative.kind in (CHAIN, ROW):
             members = tuple(self._member(member, alternative.at, owner) for member in alternative.parts)
             return self.known.language.chained(members, alternative.kind == ROW)
@@ -276,6 +281,9 @@ class _BodyWriter:
         return use_of(self.known.classes[kind], texts, self.known.language)
 
     def _call(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
+        """The call that makes a layer: of a class of this file, of a norm that has a name here, or the
+        framework's.
+        """
         if kind in self.known.classes:
             return self._use(kind, texts)
         shared = self.known.norms.get(kind, {})

@@ -125,6 +125,7 @@ class Forward:
         return self.code.fits(f"return {flat(expression)}")
 
     def _finish(self) -> None:
+        """Writes the return of the outputs."""
         outputs = [
             self._edge(edge, (None, number), self.variables)
             for number, edge in enumerate(self.template.outputs)
@@ -142,6 +143,7 @@ class Forward:
         self.pending = None
 
     def _fresh(self, part: TemplatePart, live: set[str]) -> str:
+        """A name for a part's value that no value that is still read has."""
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
         ordinary = ["gate"] if self._is_gate(part) else []
@@ -166,6 +168,7 @@ class Forward:
             part = reader
 
     def _expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
+        """The expression of a part's value from the values that it reads."""
         inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]
         function = self._function(part)
         if function is None:

@@ -223,6 +223,7 @@ def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameter
 def _rows(
     parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
 ) -> Iterator[list[TemplatePart]]:
+    """Parts in a row that one loop can make and call."""
     reads = Counter(
         source
         for edge in (*outputs, *(edge for part in parts for edge in part.inputs))
@@ -241,6 +242,7 @@ def _rows(
 
 
 def _follows(before: TemplatePart, part: TemplatePart) -> bool:
+    """Whether a part is the next one of a row: of one class, counted on, and fed by the one before only."""
     (prefix, number), (other, next_number) = _counter(before.name), _counter(part.name)
     same = (
         before.alternatives[0].kind == part.alternatives[0].kind

@@ -135,6 +135,7 @@ class _Classes:
         return [stages for stages in found if stages is not None]
 
     def _define(self, block: str, outer: tuple[str, ...]) -> None:
+        """Defines the class of a block after those of the blocks within it."""
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
         if block in outer or uses[0].path in self.uses:
             return
@@ -151,6 +152,7 @@ class _Classes:
                 self._write(block, group)
 
     def _write(self, block: str, uses: list[Body]) -> None:
+        """Writes the class of a block from its uses. Raises Unlike where they have no common form."""
         bodies = dict(enumerate(uses))
         template = unify(bodies, self.uses, self.language.functions)
         names = [
@@ -177,6 +179,7 @@ class _Classes:
             self.uses[use.path] = ClassUse(found.name, {p.name: p.values[number] for p in found.parameters})
 
     def _name(self, block: str) -> str:
+        """A class's name that no other class has."""
         name = base = "".join(word[:1].upper() + word[1:] for word in block.split("_"))
         number = 2
         while name in self._taken | self.by_name.keys():

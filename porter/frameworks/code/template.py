@@ -134,6 +134,7 @@ def _chain(part: Part) -> Body | None:
 
 
 def _kind(part: Part, classes: ClassUses) -> str:
+    """The class of a part: a layer's, a block's, or that of a chain or a row."""
     content = part.content
     if isinstance(content, Layer):
         return content.kind
@@ -145,6 +146,7 @@ def _kind(part: Part, classes: ClassUses) -> str:
 
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
+    """One order of the parts of all uses."""
     found = merged(orders)
     for inner in found:
         # A container may not be a module in one use and none in another.
@@ -157,6 +159,7 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
 def _alternatives(
     parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> tuple[Alternative, ...]:
+    """A part in each of its classes; functions have no alternatives."""
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
         kinds.setdefault(_kind(part, classes), []).append(use)
@@ -171,6 +174,7 @@ def _alternatives(
 def _alternative(
     kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> Alternative:
+    """A part of one class: its arguments in each use, or its own parts."""
     at = tuple(parts)
     if kind in (CHAIN, ROW):
         bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
@@ -197,6 +201,7 @@ class _Flow:
         self.through: dict[str, int] = {}
 
     def add(self, name: str, here: Mapping[int, Part]) -> None:
+        """Notes what feeds a part in each use."""
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
             raise Unlike
@@ -217,6 +222,7 @@ class _Flow:
         raise Unlike
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
+        """Whether a part, or what it passes on in uses that lack it, is the source in each use."""
         edges, through = dict(self.edges), dict(self.through)
         if all(self._resolves(name, use, source) for use, source in sources.items()):
             return True

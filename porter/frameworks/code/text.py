@@ -142,6 +142,7 @@ class Code:
             self.say(prefix, bare if self.fits(prefix + bare + suffix) else several, suffix)
 
     def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
+        """Writes a choice over several lines."""
         whole, inner = flat(choice), self.within(f"{prefix}(")
         if whole is not None and inner.fits(whole):
             inner.line(whole)
@@ -152,6 +153,7 @@ class Code:
         self.line(f"){suffix}")
 
     def _say_call(self, prefix: str, call: Bracketed, suffix: str) -> None:
+        """Writes a call over several lines: its arguments on one line if they fit, otherwise one a line."""
         inner = self.within(prefix + call.head + call.brackets[0])
         items = [_flat_item(item) for item in call.items]
         together = None if None in items else ", ".join(filter(None, items))

@@ -166,6 +166,7 @@ class _Nesting:
                 self.readers.setdefault(source, set()).add(step.path)
 
     def body(self, prefix: str, steps: list[LayerStep], source: str, outputs: Sequence[str]) -> Body:
+        """The module of these steps, with its parts by the names that they have in it."""
         placed = self._placed(prefix, steps)
         names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
         called = {part.path: part.name for part in placed}
@@ -180,6 +181,7 @@ class _Nesting:
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
     def _placed(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
+        """The parts of a module: single layers, and modules of the layers that one path leads to."""
         groups: dict[str, list[LayerStep]] = {}
         for step in steps:
             groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
@@ -201,6 +203,7 @@ class _Nesting:
         return sorted(found, key=lambda part: part.place)
 
     def _module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
+        """The steps as one module; None if they read or give several values."""
         within = {step.path for step in steps}
         sources = {source for step in steps for source in step.inputs} - within
         outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
@@ -304,6 +307,7 @@ def _in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
 
 
 def _is_chain(body: Body, language: Language) -> bool:
+    """Whether each part reads only the one before it, so that a Sequential can hold them."""
     before = ENTRY
     for part in body.parts:
         function = isinstance(part.content, Reuse) or (

@@ -95,6 +95,7 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
 def _called(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
+    """A call with the arguments that are not at their defaults, the usual first ones by position."""
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     first = (
         _POSITIONAL.get(kind, ())
@@ -106,6 +107,7 @@ def _called(
 
 
 def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    """What makes a layer: a module with its `rngs`, or a function with its arguments."""
     if kind in WITH_TENSORS:
         made = _called(kind, texts, (), name)
         return replace(made, items=(*made.items, Item("rngs", "rngs")))
@@ -115,6 +117,7 @@ def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expre
 
 
 def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
+    """Layers one after the other, as a Sequential or under names."""
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
@@ -168,6 +171,7 @@ def places(plan: Plan) -> dict[str, Place]:
 
 
 def _places(body: Body, prefix: str, place: Place) -> Iterator[tuple[str, Place]]:
+    """The place in the module of each layer, by the layer's path."""
     for number, part in enumerate(body.parts):
         here: Place = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
         path = prefix + part.name.replace(".", "/")

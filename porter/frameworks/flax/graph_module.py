@@ -76,6 +76,7 @@ class Computation:
         return {path: values[path] for path in paths}
 
     def _checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs, if they are as many and have the shapes that the model takes."""
         if len(inputs) != len(self.taken):
             next = f"give it {', '.join(self.taken)}"
             raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(inputs)}", next=next)
@@ -188,6 +189,7 @@ def _cast(array: Array, dtype: Dtype) -> Array:
 
 
 def _device(device: str) -> Any:
+    """JAX's device of this name."""
     kind, _, number = device.partition(":")
     try:
         return jax.devices(kind)[int(number or 0)]
@@ -225,6 +227,7 @@ def _key(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
 
 @cache
 def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """The function of a layer that has no variables."""
     if kind == "concat":
         return lambda *values: jnp.concatenate(values, axis=-1)
     if kind in FUNCTIONS:

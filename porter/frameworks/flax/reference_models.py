@@ -97,6 +97,9 @@ def show(
 
 
 def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
+    """The program of a module for inputs of these shapes, which also gives the values of the layers asked
+    for.
+    """
     from porter.frameworks.flax.tracing.trace import compiled, input_names, trace
 
     names = input_names(model.module, len(given))

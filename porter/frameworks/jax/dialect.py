@@ -32,6 +32,7 @@ _TRAINED_ON, _COUNTED = "params/", "batch_stats/"
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    """The tensors of a layer by role; the statistics of norms are in a collection of their own."""
     roles = node.op.tensors(channels_of(graph)[node.source])
     counted = layer.replace(_TRAINED_ON, _COUNTED, 1) if layer.startswith(_TRAINED_ON) else layer
     return {
@@ -42,6 +43,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """A tensor in porter's axis order; that of an attention has its heads as an axis."""
     if role == "value":
         return without_batch(graph, node, array)
     stored = _of_heads(graph, node, role)

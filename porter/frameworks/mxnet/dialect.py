@@ -38,6 +38,7 @@ _NETWORK = re.compile(r"[A-Za-z]\w*?\d+_")
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    """The arrays of a layer by role, with `_` or `.` between."""
     roles = node.op.tensors(1)
     return {
         role: tuple(f"{layer}{between}{name}" for between in (".", "_") for name in names)

@@ -138,6 +138,7 @@ class NumpyModel:
         return found
 
     def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
+        """The values of an operator."""
         row = self.program.rows.get(step.op)
         if row is None:
             raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])

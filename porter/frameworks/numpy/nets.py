@@ -220,6 +220,7 @@ class NetDestination(ABC, Generic[M]):
         return maker, refused
 
     def _add(self, maker: M, node: Node, plan: Plan) -> None:
+        """Adds the layers of a node, or refuses it by name."""
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
         if any(
             isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)
@@ -319,6 +320,9 @@ def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Arra
 
 
 def _filled(held: Held, tensors: Tensors) -> Array:
+    """An array of a net: one that is trained, with zeros around its kernel where a site asks for them, or a
+    constant.
+    """
     if not isinstance(held, Trained):
         return held
     tensor, (top, bottom, left, right) = tensors[held.path][held.role], held.amid

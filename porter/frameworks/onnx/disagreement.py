@@ -91,6 +91,7 @@ def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
 
 
 def _distance(run: Array, value: Array, error: Array | None) -> float:
+    """How far two values are apart, in relation to the exact one, or to the rounding that an op allows."""
     if run.shape != value.shape:
         return np.inf
     wide, exact = run.astype(np.float64), value.astype(np.float64)

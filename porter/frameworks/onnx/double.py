@@ -53,6 +53,7 @@ def make_rounding(model: Any) -> Session:
 
 
 def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})) -> Session:
+    """What runs the model; values are dropped after their last use unless branches may read them."""
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array) -> list[Array]:
@@ -121,6 +122,7 @@ def _evaluator(
 
 
 def _refusal(error: Exception) -> CannotRun:
+    """The error that the reference implementation cannot run the model."""
     text = (
         f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, LookupError)
@@ -133,6 +135,7 @@ def _refusal(error: Exception) -> CannotRun:
 
 
 def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    """What an operator gives for inputs that are made float64 first."""
     real = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
     return run(
         *(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)),
@@ -141,6 +144,7 @@ def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
 
 
 def _rounded(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    """What `_widened` gives, rounded to the narrowest type of the inputs."""
     kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
     found = _widened(run, *inputs, **context)
     if not kinds:

@@ -100,6 +100,7 @@ def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def _roles(node: Node, held: tuple[str, ...]) -> tuple[str, ...]:
+    """The roles of a node's tensors in the order of ONNX's inputs."""
     if isinstance(node.op, BatchNorm):
         return "gamma", "beta", "mean", "variance"
     if isinstance(node.op, LayerNorm):

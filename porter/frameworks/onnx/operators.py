@@ -209,6 +209,7 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
 
 
 def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
+    """The windows that an operator's attributes state."""
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
     rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     if rule.startswith("SAME"):
@@ -227,6 +228,7 @@ def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
 def _transposed(
     x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any
 ) -> Array:
+    """ConvTranspose, whose output may have a stated shape."""
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
     more, wanted = list(stated.get("output_padding") or [0, 0]), (stated.get("output_shape") or [])[-2:]
     rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
@@ -253,6 +255,7 @@ def _upsample(
 
 
 def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **stated: Any) -> Array:
+    """Resize by scales or to sizes, along the axes that it states."""
     if "nearest_mode" not in stated:
         return _upsample(x, roi, mode=stated["mode"])
     axes = stated.get("axes") or range(x.ndim)
@@ -274,6 +277,7 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
 
 
 def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
+    """The map resized along one axis after the other."""
     for place, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
             x = resize(

@@ -64,6 +64,7 @@ class OnnxModel:
         return self._run(as_taken(batch, self.plan.lowered), paths)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...]) -> list[Array]:
+        """Runs a session that gives these values; each set of values has one."""
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
         return self._sessions[paths](

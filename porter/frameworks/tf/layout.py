@@ -104,6 +104,7 @@ def _halved(layer: str) -> tuple[str, str]:
 
 
 def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
+    """The names that Keras's layers give the variable of a role."""
     name = variable_name(node.op, role)
     if name == "bias":
         return _BIASES
@@ -198,6 +199,7 @@ def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
 
 
 def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
+    """The kernel of a grouped transposed convolution from one that is zero between the groups."""
     kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
         raise MappingError(

@@ -131,6 +131,7 @@ class Runner:
         )
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+        """The function from inputs to these values, compiled where a grouped convolution needs it."""
         tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
 

@@ -135,6 +135,8 @@ def undrawn() -> Iterator[None]:
 
 @cache
 def _zeros_instead_of(own: Any) -> Any:
+    """An initializer that draws nothing, and knows the one that it replaces."""
+
     def begin(self: Any, **config: Any) -> None:
         self.own = own(**config)
 

@@ -114,6 +114,7 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
 
 
 def _is_rounding(found: Array | None, exact: Array) -> bool:
+    """Whether the converter's tensor is the exact one, or its rounding to float16 or to 8 bits."""
     if found is None or found.shape != exact.shape:
         return False
     if np.array_equal(found, exact) or (

@@ -25,6 +25,7 @@ AMPLITUDES = (1.0, 100.0)
 
 
 def main() -> None:
+    """Runs a model for noise and writes the values of all of its tensors."""
     model, target, rows, columns = sys.argv[1:]
     lite = _library()
     with warnings.catch_warnings():  # it tells of its successor

@@ -168,6 +168,7 @@ def _last(plan: Plan, node: Node) -> str | None:
 
 
 def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
+    """TensorFlow Lite's interpreter of a model, with its default delegate or without."""
     lite = import_tensorflow().lite
     kind = lite.experimental.OpResolverType
     resolver = kind.AUTO if delegated else kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES

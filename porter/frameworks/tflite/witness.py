@@ -115,6 +115,7 @@ class _Recorded:
 
 
 def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
+    """What another process records of a model at this size."""
     arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)

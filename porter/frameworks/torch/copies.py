@@ -211,6 +211,7 @@ def _is_torchs(hook: object) -> bool:
 
 
 def _hooks_of(module: nn.Module) -> tuple[Hook, ...]:
+    """The hooks that are not torch's own."""
     return tuple(
         Hook(path, kind, key)
         for path, each in module.named_modules()
@@ -272,6 +273,7 @@ def _taken(module: nn.Module, candidates: Sequence[Images], name: str) -> Images
 
 
 def _expect_tensors(returned: Any, name: str) -> None:
+    """Refuses outputs that hold no tensors, or other things beside tensors."""
     leaves = list(leaves_in(returned))
     other = next((each for each in leaves if not isinstance(each, (torch.Tensor, *_PLAIN))), None)
     if other is not None or not any(isinstance(each, torch.Tensor) for each in leaves):

@@ -157,6 +157,7 @@ def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]
 
 
 def _value(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:
+    """What the model gives, or a module within it."""
     if tap is None:
         output: torch.Tensor = model(images)
         return output

@@ -186,6 +186,7 @@ class ExportedModule(nn.Module):
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
     ) -> Any:
+        """An argument of an op: a value, a list of values, or a constant in the program's type."""
         if isinstance(value, tuple) and value[0] in self._stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
             # is only for reading.

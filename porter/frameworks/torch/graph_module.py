@@ -116,6 +116,7 @@ class GraphModule(nn.Module):
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
+        """The input, if it has the shape that the model takes."""
         if not isinstance(x, torch.Tensor):
             message = f"the input is a torch.Tensor, got an object of {type(x).__name__}"
             raise UsageError(message, next="give it as torch.from_numpy(x)")
@@ -217,6 +218,7 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
+    """Adds a module at a path, within modules that are made where they lack."""
     *parents, name = path.split("/")
     parent = root
     try:
@@ -230,6 +232,7 @@ def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 def _make_module(layer: Layer) -> nn.Module:
+    """The module of a layer: of torch, or of porter's own."""
     if layer.kind in _FUNCTIONS:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:

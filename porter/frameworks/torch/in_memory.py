@@ -174,6 +174,7 @@ def _candidates(
 
 
 def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
+    """The example as the inputs that the module is exported with."""
     wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
     if wrong is not None:
         next_step = "give a batch that the module takes, or a tuple with one for each input"
@@ -201,6 +202,7 @@ def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]
 
 
 def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
+    """Inputs of zeros that a module is exported with, likeliest first."""
     plan = plan_of(module) if isinstance(module, GraphModule) else None
     if size is None and plan is not None:
         size = plan.usual_size
@@ -333,6 +335,7 @@ def _exported(
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
+    """The program of a module for inputs with these open axes."""
     kinds = [each.kind for each in signature(module.forward).parameters.values()]
     if axes is not None and Parameter.VAR_POSITIONAL in kinds:
         # torch.export takes the inputs that `*images` gathers for one, a tuple.

@@ -79,13 +79,14 @@ def _own(make: Callable[[Any, int, Realisation], Layer]) -> Callable[[Any, int, 
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
+    """The layer in front of a site that pads as its realisation says."""
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
         # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are
         # -inf. It compares bytes, so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
         fill = -0.0
     if front.rule == "explicit":
-        zeros = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
+        zeros = "the source's pool pads with zeros; onnxruntime drops a pad of 0.0, not one of -0.0"
         return replace(constant_pad(front.pads, fill), why=zeros if str(fill) == "-0.0" else why)
     return Layer(
         "SamePad2d",

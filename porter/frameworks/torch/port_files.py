@@ -45,6 +45,7 @@ def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
 
 
 def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) -> dict[str, str]:
+    """Writes the code and the tensors. Returns the sha256 of each file."""
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)

@@ -57,6 +57,7 @@ def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
 
 
 def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
+    """The fit of a file whose graph is the recipe's up to its head."""
     member, draft, checkpoint, aligned = (
         candidate.member,
         candidate.graph,
@@ -291,6 +292,7 @@ def _logits_of(file: FileGraph, name: str) -> str:
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
+    """The layer that a user names, by its own name or by the value that shows it."""
     known = {
         **{node.tap: node.name for node in file.nodes if node.tap},
         **{node.name: node.name for node in file.nodes},

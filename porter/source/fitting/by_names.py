@@ -147,6 +147,7 @@ class _Headed:
 def _with_head(
     candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool
 ) -> _Headed:
+    """The graph with the head that is kept, and the layers and transforms of its tensors."""
     draft, last = candidate.graph, candidate.head.path
     layers, transforms = (
         dict(naming.layers),
@@ -227,6 +228,7 @@ def _activation(zoo: Zoo, classes: int) -> str | None:
 
 
 def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
+    """Refuses ignored tensors that differ from what the zoo says they equal."""
     for rule in zoo.ignore:
         for name in ignored:
             if (
@@ -238,6 +240,7 @@ def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[st
 
 
 def _two_lists(located: Located, unexpected: list[str], places: Mapping[str, str]) -> str:
+    """The tensors that are missing and those that are unexpected, as a message lists them."""
     parts = []
     if located.missing:
         names = [

@@ -123,6 +123,7 @@ class Fit:
 
     @property
     def output(self) -> Gives:
+        """What the port gives: features, logits, or probabilities where the activation is kept."""
         if not self.source_classes:
             return "features"
         kept = self.activation is None and isinstance(

@@ -152,6 +152,7 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
 
 
 def _own_op(layer: FileNode, next: str | None = None) -> Op:
+    """The op of a layer that porter has an op for."""
     if isinstance(layer.op, Foreign):
         raise MappingError(
             f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next

@@ -127,6 +127,7 @@ class Head:
         return self.layer is None or self.layer.name.startswith(prefix)
 
     def warnings(self) -> tuple[str, ...]:
+        """What a user should know of the head that was chosen."""
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
         shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"

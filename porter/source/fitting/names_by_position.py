@@ -92,6 +92,7 @@ def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
 
 
 def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors with each gamma before its beta, which older Keras wrote in the other order."""
     names = list(tensors)
     for place in range(1, len(names)):
         if (_last(names[place - 1]), _last(names[place])) == ("beta", "gamma"):

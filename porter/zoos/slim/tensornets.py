@@ -104,6 +104,7 @@ class _SharedConstants(ModuleType):
         return getattr(self._names, name)
 
     def constant(self, value: Array) -> Any:
+        """The constant of this value in the current graph, made once."""
         made = self._names.get_default_graph().get_collection_ref(_PACKAGE)
         key = (value.shape, hashlib.sha256(value.data).digest())
         if key not in dict(made):

@@ -70,6 +70,7 @@ _TESTS = {
 
 
 def _divide(writer: Writer, operation: JaxEquation) -> str:
+    """Writes a quotient: of a softmax, a mean, an average pool, or of any two values."""
     top, bottom = operation.inputs
     return (
         sums.softmax(writer, operation)
@@ -124,6 +125,7 @@ def _add(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _subtract(writer: Writer, operation: JaxEquation) -> str:
+    """Writes a difference: of a log_softmax, from 0, or of any two values."""
     return (
         sums.log_softmax(writer, operation)
         or _without(writer, operation, 0.0, 1)
@@ -132,6 +134,7 @@ def _subtract(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _multiply(writer: Writer, operation: JaxEquation) -> str:
+    """Writes a product: of a group norm, by 1, or of any two values."""
     return (
         sums.group_norm(writer, operation)
         or _without(writer, operation, 1.0)

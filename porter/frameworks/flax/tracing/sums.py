@@ -179,6 +179,8 @@ def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None)
 
 
 def reduce(kind: str) -> Write:
+    """Writes a reduction of this kind, whose axes stay until something reads them."""
+
     def write(writer: Writer, operation: JaxEquation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])
         writer.kept[operation.outputs[0]] = axes

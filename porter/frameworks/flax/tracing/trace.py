@@ -255,6 +255,7 @@ def merge(traces: Sequence[Traced]) -> Traced:
 
 
 def _joined(values: Sequence[Any]) -> Any:
+    """What the traces at several sizes have in common; a PerTrace where they differ."""
     first = values[0]
     if isinstance(first, tuple) and all(
         isinstance(each, tuple) and len(each) == len(first) for each in values
@@ -297,6 +298,7 @@ def untraced(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
 
 
 def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:
+    """The values that are kept, each operation computed in `dtype`."""
     values = {**given, **{name: _real(each, dtype) for name, each in traced.constants.items()}}
     ended = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), kept)
     for operation, gone in zip(traced.operations, ended, strict=True):

@@ -35,6 +35,7 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
 
 
 def window_sum(writer: Writer, operation: JaxEquation) -> str | None:
+    """Writes a sum over windows, as a mean times the number of cells."""
     if operation.source in writer.narrow:
         return None
     mean = pool(writer, operation, "AveragePool", count_include_pad=1)
@@ -95,6 +96,7 @@ def _sides(
 
 
 def convolution(writer: Writer, operation: JaxEquation) -> str | None:
+    """Writes a convolution, or a transposed one, of maps in any layout; None for what ONNX lacks."""
     params = operation.params
     spec, groups = params["dimension_numbers"], params["feature_group_count"]
     source, kernel = operation.inputs

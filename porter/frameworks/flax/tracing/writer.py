@@ -121,6 +121,7 @@ class Writer:
     def several(
         self, kind: str, inputs: Sequence[str], count: int, output: str | None = None, **attributes: Any
     ) -> list[str]:
+        """Adds a node of several outputs. Returns their names."""
         self._count += 1
         names = (
             [output]
@@ -131,6 +132,7 @@ class Writer:
         return names
 
     def numbers(self, array: Array, name: str | None = None) -> str:
+        """Adds a constant. Returns its name."""
         self._count += 1
         self.initializers.append(
             self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name or f"numbers_{self._count}")

@@ -207,6 +207,8 @@ def output_index(source: str) -> int:
 
 
 def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
+    """The nodes that the outputs are computed from, with the outputs."""
+
     def known(names: Collection[str], reader: str) -> Collection[str]:
         for name in names:
             if name not in nodes:
@@ -220,6 +222,7 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
 
 
 def _expect_pure(graph: Any) -> None:
+    """Refuses ops that do more than compute numbers, such as read files."""
     for node in graph.node:
         if node.op not in PURE_OPS:
             raise CannotRun(
@@ -246,6 +249,7 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
 
 
 def _bare(node: Any) -> Any:
+    """A node without control inputs and without attributes that only place it."""
     kept = type(node)(
         name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
     )

@@ -268,6 +268,7 @@ def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
 
 
 def _retype(node: Any, floats: frozenset[int], target: int) -> None:
+    """Sets every attribute that states one of these types to another type."""
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:

@@ -153,6 +153,7 @@ class GraphRunner:
         return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
     def _run(self, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
+        """The values of these names; ops that have no kernel for the type are refused."""
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
@@ -197,6 +198,7 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
 
 
 def _session(tensorflow: Any, graph: Any) -> Any:
+    """A session on the CPU that runs the graph as it is, without rewriting it."""
     v1 = tensorflow.compat.v1
     config = v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.rewrite_options.disable_meta_optimizer = True

@@ -221,6 +221,7 @@ class _Builder:
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
     def _found(self, named: NamedCall, inputs: list[Any]) -> Any:
+        """The value of a call, noted under the names by which taps find it."""
         try:
             found = self._result_in_order(named, self._in_type(named.call, inputs))
             self.taps[before_activation(named)] = self._shown(named.call, found)
@@ -271,6 +272,7 @@ class _Builder:
         return _moved(found, -1, 1) if len(found.shape) > 2 else found
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
+        """What a layer or an operation gives, its channels where the file has them."""
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
@@ -372,6 +374,7 @@ class _Builder:
         return self._layer(kind, arguments)(value)
 
     def _layer(self, kind: str, stated: JsonObject) -> Any:
+        """A layer of a class on the list, made from the arguments on the list that the file states."""
         arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
@@ -418,6 +421,7 @@ class _Builder:
             self._tensor(named, variable, shape)
 
     def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
+        """Puts the file's tensors into the layer's variables."""
         stated = _shapes(named.call, channels)
         for variable, name, held in self._held(layer, named):
             array = self._tensor(named, held, stated.get(name, tuple(variable.shape)))
@@ -442,6 +446,7 @@ class _Builder:
             yield variable, name, name
 
     def _tensor(self, named: NamedCall, variable: str, shape: tuple[int, ...] | None = None) -> Array:
+        """The tensor of a layer's variable, of the shape that it must have."""
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next(

@@ -152,6 +152,7 @@ def _item(operands: Sequence[Any], settings: JsonObject) -> Any:
 
 
 def _part(item: Any) -> Any:
+    """A part of an index, as configs write it."""
     match item:
         case {"class_name": "__ellipsis__"}:
             return ...

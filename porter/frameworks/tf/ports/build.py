@@ -75,6 +75,7 @@ class _Caller:
         self._initializers: list[tuple[Any, str, Any]] = []
 
     def call(self, call: KerasCall) -> None:
+        """Calls the layer or the operation, made at its first call, and gives the layer its weights."""
         is_first = call.name not in self._layers
         made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
@@ -93,6 +94,7 @@ class _Caller:
             held.assign(self._numbers(array, held.shape, held.dtype))
 
     def _made(self, call: KerasCall) -> Any:
+        """The layer, or the operation, that a call is of."""
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"

@@ -89,6 +89,7 @@ def _channels_last(shape: Shape) -> Shape:
 
 
 def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
+    """Expects a tensor for each weight of the model, and no others."""
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
     given = {
         f"{path}:{role}": array.shape

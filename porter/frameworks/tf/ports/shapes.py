@@ -108,6 +108,7 @@ def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
 
 
 def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
+    """The shape with rows and columns times these factors."""
     return (
         shape[0],
         *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)),

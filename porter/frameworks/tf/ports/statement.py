@@ -82,6 +82,7 @@ class KerasCall:
 
 
 def _symbols(values: Any) -> Iterator[CallValue]:
+    """The values of calls among arguments, in lists too."""
     for value in values:
         if isinstance(value, CallValue):
             yield value

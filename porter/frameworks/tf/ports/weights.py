@@ -58,6 +58,7 @@ class _Unfailing(FileIO):
         self._error: OSError | None = None
 
     def write(self, data: Buffer, /) -> int:
+        """Writes all of the data; an error is kept for the end, because h5py would lose it."""
         wanted = memoryview(data).cast("B")
         written = 0
         try:
@@ -75,6 +76,7 @@ class _Unfailing(FileIO):
 
 
 def _variables(statement: Statement, call: KerasCall) -> Iterator[Array]:
+    """The arrays of a layer in Keras's order of its variables."""
     held = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
         array = held.get(name.removeprefix("depthwise_"))

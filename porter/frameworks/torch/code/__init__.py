@@ -44,6 +44,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
 
 
 def _head(docstring: str, norms: str, body: str) -> str:
+    """The imports of model.py that its body needs."""
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""

@@ -53,6 +53,7 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    """The call that makes a layer, with the arguments that are not at torch's defaults."""
     if kind in GLOBAL_POOLS:
         return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
     defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}

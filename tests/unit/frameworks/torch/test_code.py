@@ -341,7 +341,7 @@ def test_resnet50v2_reads_as_a_person_would_write_it():
         "def stage(channels, width, units, stride):",
         "    for index in range(1, units + 1):",
         "        block = Unit(channels if index == 1 else 4 * width, width, stride if index == units else 1)",
-        "            # the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0",
+        "            # the source's pool pads with zeros; onnxruntime drops a pad of 0.0, not one of -0.0",
         "            pool_pad=nn.ConstantPad2d((1, 1, 1, 1), -0.0),",
         "        self.stage1 = stage(64, 64, units=3, stride=2)",
         "        self.stage4 = stage(1024, 512, units=3, stride=1)",
