@@ -83,7 +83,8 @@ def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
 
 def _section(kind: type[Any]) -> Schema:
     """A section as pydantic reads it, with what its keys hold."""
-    read, declared = TypeAdapter(kind).json_schema(), getattr(kind, "model_fields", {})
+    read = TypeAdapter(kind).json_schema()
+    declared = getattr(kind, "model_fields", {})
     held = {
         key: one.schema
         for key, stated in declared.items()

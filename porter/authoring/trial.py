@@ -106,7 +106,8 @@ def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
     for member in recipe.members():
         if checkpoint.dialect in (None, member.zoo.framework):
             graph = expand(member)
-            layers, dialect = layer_names(member, graph), get_dialect(member.zoo.framework)
+            layers = layer_names(member, graph)
+            dialect = get_dialect(member.zoo.framework)
             path = next(iter(tensor_shapes(graph)))
             expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
             message = f"no tensor of the file has a name of this recipe, whose first name is {expected}"

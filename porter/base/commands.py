@@ -486,7 +486,8 @@ def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]
             with _asking(given):
                 return function(values(*args, **kwargs))
 
-        options, result = _options_of(values), _Plain(function.__annotations__["return"])
+        options = _options_of(values)
+        result = _Plain(function.__annotations__["return"])
         kinds = _kinds(values)
         signature = inspect.signature(values)
         signature = signature.replace(

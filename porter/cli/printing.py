@@ -150,7 +150,8 @@ _PADDED = {
 
 
 def _pads_summary(pads: Sequence[PadDecision]) -> str:
-    counts, said = Counter(pad.kind for pad in pads), list[str]()
+    counts = Counter(pad.kind for pad in pads)
+    said = list[str]()
     for kind, (one, several) in _PADDED.items():
         if count := counts[kind]:
             sites = "" if said else " site" if count == 1 else " sites"
@@ -179,10 +180,8 @@ def _check_lines(result: Verdict) -> list[str]:
         )
     if result.shipped is None:
         return lines
-    shipped, proved = (
-        result.shipped,
-        [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities],
-    )
+    shipped = result.shipped
+    proved = [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities]
     effect = (
         f"training pads change the logits by {shipped.rel_l2:.1e} (relative L2) "
         f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"

@@ -288,7 +288,8 @@ def _record_warnings(
     size = record.input.size
     # What takes photos.
     if size is not None and size[0] != size[1] and size[0] > 1 and not record.graph.get("axes"):
-        only, advice = "{}x{}".format(*size), _for_squares(opened, framework, asked)
+        only = "{}x{}".format(*size)
+        advice = _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
     return (*warnings, *doubted(record, record.zoo, record.input.size))
 

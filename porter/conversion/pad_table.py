@@ -87,7 +87,8 @@ def pads(asked: PadsOptions) -> PadTable:
     graph = expand(member)
     size = member.native_size() if asked.input_size is None else parse_size(asked.input_size)
     plan = make_plan(graph, size, capabilities)
-    shipped, refused = pads_of(plan), under_own_names(framework.refusals(plan), graph, None, size)
+    shipped = pads_of(plan)
+    refused = under_own_names(framework.refusals(plan), graph, None, size)
     conventions = trained_conventions(member)
     trained = (
         pads_of(make_plan(with_conventions(graph, conventions), size, capabilities))

@@ -115,7 +115,8 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     except (GraphError, PaddingError) as error:
         raise under_own_names([error], folding.graph, opened, target.size)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)
-    folded, copies = folding.folded if fold_bn else None, _copies(folding.graph, plan)
+    folded = folding.folded if fold_bn else None
+    copies = _copies(folding.graph, plan)
     return Written(plan, model, folding.tensors, layers, filled, folded=folded, warnings=copies)
 
 
@@ -166,7 +167,8 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     # for one.
     at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
     try:
-        stock, taken = at(ANY if any_size else target.size), ANY if any_size else target.size
+        stock = at(ANY if any_size else target.size)
+        taken = ANY if any_size else target.size
     except UsageError:
         right_at = target.plan(opened, opened.graph).only_size
         if not any_size or right_at is None:

@@ -49,7 +49,8 @@ def decoded_fast(image: ImageFile) -> Image:
 
     assert image.fp is not None
     image.fp.seek(0)
-    content, decode = image.fp.read(), fast_decoder()
+    content = image.fp.read()
+    decode = fast_decoder()
     try:
         pixels = decode(content, "RGB", fastdct=True)
     except ValueError:

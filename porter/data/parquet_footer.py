@@ -141,7 +141,8 @@ class _Compact:
 
     def column(self) -> ColumnChunk:
         """A column, which begins with its dictionary if it has one."""
-        name, numbers = list[str](), dict[int, int]()
+        name = list[str]()
+        numbers = dict[int, int]()
         for number, kind in self.fields():
             if number == _PATH and kind in _LISTS:
                 name = [self.text() for _ in self.elements()]

@@ -69,7 +69,8 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
     centre = ((np.arange(target) + 0.5) * (size / target) - 0.5).astype(np.float32)
     first = np.floor(centre)
     x = centre - first
-    a, one = np.float32(-0.75), np.float32(1)
+    a = np.float32(-0.75)
+    one = np.float32(1)
     outer = ((a * (x + one) - 5 * a) * (x + one) + 8 * a) * (x + one) - 4 * a
     near = ((a + 2) * x - (a + 3)) * x * x + one
     far = ((a + 2) * (one - x) - (a + 3)) * (one - x) * (one - x) + one
@@ -168,7 +169,9 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
     """Per target cell, four source cells and their weights, from a table of the kernel at 1,025 places. Cells
     outside the image weigh nothing, and the others as much more.
     """
-    half, a, places = np.float32(0.5), -0.5, np.float32(_TABLE)
+    half = np.float32(0.5)
+    a = -0.5
+    places = np.float32(_TABLE)
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
     first = np.floor(position)
     share = np.rint((position - first) * places).astype(np.intp)
@@ -198,7 +201,8 @@ def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 def _tf_area_weights(size: int, target: int) -> _Weights:
     """Per target cell, the source cells under it, and how much of each."""
-    ratio, one = np.float32(size) / np.float32(target), np.float32(1)
+    ratio = np.float32(size) / np.float32(target)
+    one = np.float32(1)
     start, end = (np.arange(number, target + number, dtype=np.float32) * ratio for number in (0, 1))
     first, last = np.floor(start).astype(np.intp), np.ceil(end).astype(np.intp)
     cells = first + np.arange((last - first).max())[:, None]
@@ -321,7 +325,8 @@ def _triangle(x: Floats) -> Floats:
 
 
 def _keys(x: Floats) -> Floats:
-    a, x = np.float32(-0.5), np.abs(x)
+    a = np.float32(-0.5)
+    x = np.abs(x)
     near = _fused(_fused(a + 2, x, -(a + 3)) * x, x, np.float32(1))
     far = _fused(_fused(_fused(a, x, -5 * a), x, 8 * a), x, -4 * a)
     return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))

@@ -75,7 +75,8 @@ def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
         KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
         porter can prepare.
     """
-    name, settings = _name(settings), {key: value for key, value in settings.items() if value is not None}
+    name = _name(settings)
+    settings = {key: value for key, value in settings.items() if value is not None}
     kind = _kind(name)
     if kind not in _PROCESSORS:
         raise ValueError(

@@ -78,7 +78,8 @@ def agreement(
 ) -> Agreement:
     """The result of the comparison; `accuracy` is the source's."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
-    both, differ = int(((source >= 0) & (port >= 0)).sum()), differing_positions(scored)
+    both = int(((source >= 0) & (port >= 0)).sum())
+    differ = differing_positions(scored)
     differing = tuple(
         Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ
     )

@@ -129,11 +129,14 @@ def _measured(
     asked: EvaluateOptions | EvaluateSeveralOptions, folders: Sequence[AnyPath]
 ) -> tuple[OfPort, ...]:
     """Measures ports in one pass over the photos."""
-    options, process = Options.of(asked), this_process()
+    options = Options.of(asked)
+    process = this_process()
     _expect_together(asked, options.run, process)
     expected = _expected(asked.expect_top1, asked.tolerance)
     _expect_apart(folders, asked.predictions)
-    data, recipes, predictions = Path(asked.data), path_of(asked.recipes), asked.predictions
+    data = Path(asked.data)
+    recipes = path_of(asked.recipes)
+    predictions = asked.predictions
     with joined(process) as gather:
         entrants = [
             _entrant(folder, asked.source, weights_of(asked.weights), recipes, options) for folder in folders
@@ -151,7 +154,8 @@ def _measured(
         shares = [part[place] for part in parts if place in part]
         if len(shares) < len(parts):
             continue  # Ctrl-C came first
-        measured, data_set = merged(shares), sets[_classes(entrant)]
+        measured = merged(shares)
+        data_set = sets[_classes(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
         result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
@@ -367,9 +371,11 @@ def _evaluation(
         else []
     )
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
-    beside, warnings = (
-        None,
-        (*doubted(record, record.zoo, record.input.size), *rescaled(record, protocol), *measured.warnings),
+    beside = None
+    warnings = (
+        *doubted(record, record.zoo, record.input.size),
+        *rescaled(record, protocol),
+        *measured.warnings,
     )
     if measured.earlier:
         went_on = (

@@ -207,7 +207,9 @@ def measure(
     runs: dict[int, Run] = {}
     network: dict[int, float] = {}
     for place, entrant in enumerate(entrants):
-        port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
+        port = entrant.port
+        own = _named(PORT, place)
+        source = _named(SOURCE, place)
         if options.fast:
             tried[place] = tried_runs(
                 partial(classifier_of, entrant, device), options.made_pixels(entrant), device

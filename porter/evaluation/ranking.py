@@ -58,7 +58,9 @@ def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
     """The five best classes of each row (all if there are fewer), best first; equal ones are in the order of
     the classes.
     """
-    left, rows, found = scores.copy(), np.arange(len(scores)), []
+    left = scores.copy()
+    rows = np.arange(len(scores))
+    found = []
     for _ in range(min(TOP, scores.shape[1])):  # several times as fast as sorting all classes
         found.append(left.argmax(axis=1))  # the first of equal ones
         left[rows, found[-1]] = -np.inf

@@ -265,5 +265,6 @@ class _Tally:
 
 def unscored(photos: int) -> Scores:
     """The scores of a model that has seen no photo."""
-    ranks, top = np.full(photos, -1, np.int32), np.full((photos, TOP), -1, np.int32)
+    ranks = np.full(photos, -1, np.int32)
+    top = np.full((photos, TOP), -1, np.int32)
     return Scores(ranks, ranks.copy(), np.full(photos, np.nan), top, np.zeros((photos, TOP), np.float32))

@@ -70,7 +70,9 @@ def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
     last one's logits are waited for.
     """
     model(pixels)()
-    start, images, last = perf_counter(), 0, model(pixels)
+    start = perf_counter()
+    images = 0
+    last = model(pixels)
     while perf_counter() - start < _MEASURED:
         following = model(pixels)
         last()

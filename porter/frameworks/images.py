@@ -109,10 +109,8 @@ def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> l
     """
     rows, columns = batch.shape[2:]
     first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
-    found, of_maps = (
-        [first, *beside(batch, graph)],
-        map(is_map, input_shapes(graph, (rows, columns)).values()),
-    )
+    found = [first, *beside(batch, graph)]
+    of_maps = map(is_map, input_shapes(graph, (rows, columns)).values())
     return [
         each.transpose(0, 2, 3, 1) if channels_last and of_map else each
         for each, of_map in zip(found, of_maps, strict=True)
@@ -140,7 +138,8 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
             of = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
             found.append(turned[of])
         else:
-            numbers, wanted = turned.reshape(count, -1), math.prod(size or 0 for size in shape)
+            numbers = turned.reshape(count, -1)
+            wanted = math.prod(size or 0 for size in shape)
             step = max(numbers.shape[1] // wanted, 1)
             found.append(numbers[:, np.arange(wanted) * step % numbers.shape[1]].reshape(count, *shape))
     return found

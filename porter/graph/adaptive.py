@@ -24,10 +24,8 @@ def windows(size: int, count: int) -> list[tuple[int, int]]:
 
 def alike(found: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """The size and the step of windows that have the same; None for others."""
-    sizes, steps = (
-        {end - start for start, end in found},
-        {after[0] - before[0] for before, after in pairwise(found)},
-    )
+    sizes = {end - start for start, end in found}
+    steps = {after[0] - before[0] for before, after in pairwise(found)}
     return (
         (sizes.pop(), steps.pop() if steps else 1)
         if len(sizes) == 1 and len(steps) < 2 and steps != {0}

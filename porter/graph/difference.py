@@ -35,10 +35,12 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
     """The sites of the same kind in both graphs whose windows, or whose pads, compute different functions for
     an input of `size` (rows, columns; None for all), in the order of `one`.
     """
-    known, nonnegative = shapes(one, size), nonnegative_paths(one)
+    known = shapes(one, size)
+    nonnegative = nonnegative_paths(one)
     for node in one.nodes:
         twin = other.by_path.get(node.path)
-        site, padded = site_of(node.op), None if twin is None else site_of(twin.op)
+        site = site_of(node.op)
+        padded = None if twin is None else site_of(twin.op)
         if site is None or padded is None or site.kind != padded.kind or site == padded:
             continue
         _, rows, columns = known[node.source]

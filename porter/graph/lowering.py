@@ -97,7 +97,8 @@ def _space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
 def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
     """The squares are added from shifted channels. An even size has its odd channel before."""
     channels = parts.shape[0] or 0
-    before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
+    before = min(op.size // 2, channels - 1)
+    after = min((op.size - 1) // 2, channels - 1)
     squares = parts.add("squares", ops.Multiply(), parts.source, parts.source)
     wide = parts.add("wide", ops.PadChannels(before, after), squares)
     shifts = [ops.SliceChannels(start, start + channels) for start in range(before + after + 1)]
@@ -109,7 +110,8 @@ def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
 
 def _as_large(parts: Parts, op: ops.AsLarge) -> None:
     """Pads or a crop of so many cells, which the input's size decides."""
-    ends, (own, wanted) = list[int](), (parts.shapes[path] for path in parts.node.inputs)
+    ends = list[int]()
+    own, wanted = (parts.shapes[path] for path in parts.node.inputs)
     for side, n, m in zip((op.rows, op.columns), own[1:], wanted[1:], strict=True):
         more = 0 if side == "none" else abs((m or 0) - (n or 0))
         before = {"start": more, "both": more // 2}.get(side, 0)

@@ -98,7 +98,8 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
-        known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+        known = shapes(graph, size)
+        nonnegative = nonnegative_paths(graph)
         plan = Plan(graph, {}, None, parts=parts_of(graph, known, capabilities.lacks))
         if plan.parts:
             known = shapes(plan.lowered, size)

@@ -342,10 +342,8 @@ def _native_why(site: Site, found: Realisation) -> str:
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
-        name, at = (
-            _NAMES.get(convention.rule, f"pad {convention}"),
-            "every size" if found.every_size else "this size",
-        )
+        name = _NAMES.get(convention.rule, f"pad {convention}")
+        at = "every size" if found.every_size else "this size"
         reason = f"{name} equals the destination's {'pad ' if any(native.pads) else ''}{native} at {at}"
     if site.kind == "avg_pool":
         reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"

@@ -110,7 +110,8 @@ def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
             if isinstance(event, yaml.CollectionEndEvent):
                 awaiting_key.pop()
             elif isinstance(event, yaml.NodeEvent):
-                depth, key = len(awaiting_key), awaiting_key[-1] if awaiting_key else None
+                depth = len(awaiting_key)
+                key = awaiting_key[-1] if awaiting_key else None
                 if isinstance(event, yaml.ScalarEvent):
                     if depth == 1 and key:
                         section = event.value

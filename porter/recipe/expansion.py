@@ -200,7 +200,8 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
             lost = _unmatched(lost, other)
             if not lost:
                 break
-    faults, sites = Faults(), {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
+    faults = Faults()
+    sites = {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
     for rule in lost:
         with faults.kept(), recipe.source.at(rule.location, key=True):
             padless = next(
@@ -221,7 +222,8 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
 def _expect_labels(member: Member, graph: Graph) -> None:
     """Refuses labels of another number of classes than the zoo's own head has, without a background class."""
     recipe, variant, zoo = member
-    labels, head = zoo.of(variant).labels, head_of(graph)
+    labels = zoo.of(variant).labels
+    head = head_of(graph)
     if labels is None or not isinstance(head.op, Dense | Conv):
         return
     rule = next((rule for rule in zoo.names if match_path(rule.pattern, head.path) is not None), None)

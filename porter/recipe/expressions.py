@@ -228,7 +228,8 @@ def _computation(node: ast.expr) -> Compute:
             operand = _computation(node.operand)
             return lambda variables: -_number(operand(variables))
         case ast.BoolOp():
-            stop, parts = isinstance(node.op, ast.Or), [*map(_computation, node.values)]
+            stop = isinstance(node.op, ast.Or)
+            parts = [*map(_computation, node.values)]
             return lambda variables: any(_truth(part(variables)) is stop for part in parts) is stop
         case ast.Compare():
             return _comparison(node)
@@ -252,7 +253,9 @@ def _variable(name: str, variables: Variables) -> Value:
 
 
 def _arithmetic(node: ast.BinOp) -> Compute:
-    left, operate, right = _computation(node.left), _ARITHMETIC[type(node.op)], _computation(node.right)
+    left = _computation(node.left)
+    operate = _ARITHMETIC[type(node.op)]
+    right = _computation(node.right)
 
     def compute(variables: Variables) -> Value:
         first, second = _number(left(variables)), _number(right(variables))

@@ -103,7 +103,8 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
 
 def replaced(recipe: Recipe) -> Path | None:
     """The recipe of porter's own in whose place one of the user's stands, because it has its architecture."""
-    own, stated = recipes_folder(), recipe.source.mark(("architecture",))
+    own = recipes_folder()
+    stated = recipe.source.mark(("architecture",))
     if stated is None or stated.path.parent.resolve() == own.resolve():
         return None
     shipped = (each.path for each in _in_folder(own, False) if each.architecture == recipe.architecture)
@@ -122,10 +123,8 @@ def taken_name(path: Path) -> RecipeError | None:
     own = recipes_folder()
     if _copied(path, own):
         return None
-    recipe, beside = (
-        declared(path),
-        [other for other in _in_folder(path.parent, False) if other.path.name != path.name],
-    )
+    recipe = declared(path)
+    beside = [other for other in _in_folder(path.parent, False) if other.path.name != path.name]
     next = "the recipe stands in its place; with another name both are found"
     return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", next), beside, "", _OTHER).fault
 
@@ -165,18 +164,14 @@ def _extended(
     while chain[-1] in files and chain[-1] not in chain[:-1]:
         chain.append(files[chain[-1]].architecture)
     if chain[-1] in chain[:-1]:
-        message, known = (
-            f"{' extends '.join(chain)}: none of them has a graph",
-            "write architecture, input and graph in one of them",
-        )
+        message = f"{' extends '.join(chain)}: none of them has a graph"
+        known = "write architecture, input and graph in one of them"
     elif len(chain) > 2:
         message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
     broken = next((base for base in later if base.architecture == recipe.architecture), None)
     if broken is not None:
-        message, known = (
-            f"'{broken.architecture}' is in {broken.fault}",
-            RECIPE_CHECK.advise(file=broken.path),
-        )
+        message = f"'{broken.architecture}' is in {broken.fault}"
+        known = RECIPE_CHECK.advise(file=broken.path)
     fault = RecipeError(message, where=place, next=known)
     return replace(recipe, fault=recipe.fault or fault)
 

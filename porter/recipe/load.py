@@ -59,7 +59,9 @@ def load_recipe(*files: Path) -> Recipe:
     Raises:
         RecipeError: what is wrong, with file, line and column.
     """
-    recipe, zoos, faults = open_recipe(*files), list[Zoo](), Faults()
+    recipe = open_recipe(*files)
+    zoos = list[Zoo]()
+    faults = Faults()
     for name in recipe.zoos:
         with faults.kept():
             zoos.append(recipe.zoos[name])
@@ -104,7 +106,8 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         )
     if bases:
         source = _extended(source, open_recipe(*bases))
-    document, faults = parse_section(Document, source, (), source.data), Faults()
+    document = parse_section(Document, source, (), source.data)
+    faults = Faults()
     options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
     taken = {**options, **dict.fromkeys(document.constants, "a constant")}
     for variant, given in document.variants.items():
@@ -181,7 +184,8 @@ def expect_sections(path: Path) -> None:
     Raises:
         RecipeError: with file, line and column.
     """
-    source, faults = read_source(path), Faults()
+    source = read_source(path)
+    faults = Faults()
     if "extends" in source.data:
         found = faults.tried(parse_section, Extension, source, (), source.data)
         faults.expect_none()

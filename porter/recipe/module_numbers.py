@@ -68,7 +68,8 @@ def _lines(
     """The lines from the outermost scope to the rule's own: each with its table, and what is counted
     there.
     """
-    root, around = _root(rule), tuple[Any, ...]()
+    root = _root(rule)
+    around = tuple[Any, ...]()
     for end in range(root + 1, len(rule.location) + 1):
         line, pattern = rule.location[:end], "".join(map(str, rule.location[root:end]))
         caught = tuple(captured[name] for name in compile_pattern(pattern).groupindex)

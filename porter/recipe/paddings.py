@@ -29,7 +29,8 @@ _KINDS: Mapping[str, tuple[SiteKind, ...]] = {
     "rounding": ("max_pool", "avg_pool"),
 }
 _RULES = [rule for rule in get_args(Rule) if rule != "explicit"]
-_PLAIN, _FILLED = Convention(), Convention(fill=LOWEST)
+_PLAIN = Convention()
+_FILLED = Convention(fill=LOWEST)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ def unmatched(message: str, pattern: str, steps: Iterable[str], others: Sequence
     """The error of a pattern that matches none of the paths `steps`; a path that one of `others` matches is
     not misspelt.
     """
-    likely, paths = re.sub(r"\{\w+\}", "1", pattern), tuple(steps)
+    likely = re.sub(r"\{\w+\}", "1", pattern)
+    paths = tuple(steps)
     near = nearest(
         likely, [path for path in paths if not any(match_path(other, path) is not None for other in others)]
     )

@@ -222,7 +222,8 @@ class Zoo:
 
     def of(self, variant: str) -> Zoo:
         """This zoo with what is different for `variant`."""
-        override, weights = self.overrides.get(variant, Override({}, ())), self.weights.get(variant)
+        override = self.overrides.get(variant, Override({}, ()))
+        weights = self.weights.get(variant)
         models = REFERENCES.get(self.framework, {}).get(self.reference or "", {})
         return replace(
             self,

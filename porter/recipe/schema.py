@@ -272,7 +272,8 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
     Raises:
         RecipeError: a key is unknown or missing, or a value has the wrong type; with its line.
     """
-    faults, known = Faults(), keys_of(kind)
+    faults = Faults()
+    known = keys_of(kind)
     for key in values if isinstance(values, dict) else ():
         if key not in known:
             with faults.kept(), source.at((*location, key), key=True):

@@ -141,7 +141,8 @@ class SourcePart(NamedTuple):
         return value
 
     def mark(self, location: Location, key: bool) -> Mark | None:
-        start, inner = location[: len(self.place)], location[len(self.place) :]
+        start = location[: len(self.place)]
+        inner = location[len(self.place) :]
         return self.source.mark((*self.location, *inner), key=key) if start == self.place else None
 
 

@@ -184,7 +184,8 @@ def parse_steps(
     """
     if not isinstance(listed, tuple) or not listed:
         raise RecipeError("expected a list of steps", where=source.where(location))
-    faults, steps = Faults(), list[RecipeStep]()
+    faults = Faults()
+    steps = list[RecipeStep]()
     for index, values in enumerate(listed):
         with faults.kept():
             steps += _steps(source, (*location, index), values, blocks)

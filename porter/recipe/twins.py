@@ -120,7 +120,8 @@ def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, 
     """The tensors that a file of the variant's weights holds: the likeliest name of each, what is done with
     it, and its shape.
     """
-    dialect, layers = get_dialect(member.zoo.framework), layer_names(member, graph)
+    dialect = get_dialect(member.zoo.framework)
+    layers = layer_names(member, graph)
     return frozenset(
         (names[0], layers[path].transforms, roles[role])
         for path, roles in tensor_shapes(graph).items()

@@ -219,10 +219,8 @@ class Unrolling:
         if path in self.outputs:
             return self.outputs[path]
         local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
-        message, advice = (
-            f"there is no earlier step '{name}' here",
-            hint(str(name), [INPUT, *here.inputs, *local]),
-        )
+        message = f"there is no earlier step '{name}' here"
+        advice = hint(str(name), [INPUT, *here.inputs, *local])
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"

@@ -231,10 +231,8 @@ def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: st
     roles = [*tensor_shapes(graph).get(node.path, ())]
     if node == head_of(graph) or len(roles) > 1:
         what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
-        message, advice = (
-            f"'tensor' names a number that no layer holds, and '{node.path}' {what}",
-            "write the name of its layer",
-        )
+        message = f"'tensor' names a number that no layer holds, and '{node.path}' {what}"
+        advice = "write the name of its layer"
         raise RecipeError(message, next=advice, key="tensor")
     return f"{module}{get_dialect(framework).SEPARATOR}{tensor}" if module else tensor
 
@@ -265,7 +263,9 @@ def _place(node: Node, found: NodeNames, layers: NodeNames | None) -> dict[str, 
 
 def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
     """Expects that each rule names a node of some variant."""
-    lost, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
+    lost = _unmatched(rules, graph)
+    paths = [node.path for node in graph.nodes]
+    faults = Faults()
     if lost:
         for other in graphs_of_others(member):
             lost = _unmatched(lost, other)

@@ -102,10 +102,8 @@ class Zoos(Mapping[str, Zoo]):
         self._said[name] = self._assembled(name, parent)
         own = _ZooReader(name, self._said[name], self._document).zoo()
         if parent is None and not own.framework:
-            where, next = (
-                self._source.where((ZOOS, name), key=True),
-                f"write it here, or in {ZOOS}/{name}.yaml",
-            )
+            where = self._source.where((ZOOS, name), key=True)
+            next = f"write it here, or in {ZOOS}/{name}.yaml"
             raise RecipeError("the key 'framework' is missing", where=where, next=next)
         self._expect_photos(own)
         return self._proved(own if parent is None else _inherit(own, parent))
@@ -229,7 +227,8 @@ class _ZooReader:
         """The zoo that the section says, each part checked."""
         here: Location = (ZOOS, self.name)
         values = self.source.data[ZOOS][self.name]
-        section, faults = parse_section(ZooSection, self.source, here, values), Faults()
+        section = parse_section(ZooSection, self.source, here, values)
+        faults = Faults()
         tried, source = faults.tried, self.source
         protocols = {
             word: tried(parse_section, Preprocess, source, (*here, "protocols", word), given)

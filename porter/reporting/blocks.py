@@ -65,10 +65,8 @@ def blocks_of(record: Record) -> list[Box]:
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
         return []
-    known, pads = (
-        _outputs(graph, record.input.native_size),
-        {pad.site: pad for pad in record.pads if pad.source != pad.realised},
-    )
+    known = _outputs(graph, record.input.native_size)
+    pads = {pad.site: pad for pad in record.pads if pad.source != pad.realised}
     parts = _parts(graph.nodes)
     home = {node.path: name for name, nodes in parts.items() for node in nodes}
 

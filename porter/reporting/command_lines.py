@@ -20,11 +20,9 @@ _OF_LOGITS = {op.name for op in OF_LOGITS}
 
 def convert(record: Record, folder: str, again: bool = False) -> str:
     """`porter convert` with the options in the record; `again` replaces the port by one that is checked."""
-    whose, of_graph, ops = (
-        record.source.graph,
-        record.zoo is None,
-        [node["op"] for node in record.graph["nodes"]],
-    )
+    whose = record.source.graph
+    of_graph = record.zoo is None
+    ops = [node["op"] for node in record.graph["nodes"]]
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     own_weights = record.source.file if whose is not None else None if of_graph else record.source.to_give
     return CONVERT.line(

@@ -122,7 +122,9 @@ def _parts(contents: Contents) -> dict[str, Any]:
         contents.details,
         contents.evaluation,
     )
-    pairs, name, there = details.pairs or (), contents.folder.resolve().name, sections(contents)
+    pairs = details.pairs or ()
+    name = contents.folder.resolve().name
+    there = sections(contents)
     return {
         "record": record,
         "conclusion": conclude(contents),

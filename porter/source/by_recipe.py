@@ -69,7 +69,8 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
         raise MappingError(message, where=str(checkpoint.path))
     if checkpoint.graph is not None:
         expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
-    usual, member = member.native_size(), with_options(member, wishes.options)
+    usual = member.native_size()
+    member = with_options(member, wishes.options)
     candidate, placed = name_by_position(
         candidate if member is candidate.member else Candidate.of(member, checkpoint)
     )

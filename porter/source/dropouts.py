@@ -25,7 +25,9 @@ def with_dropouts(opened: Opened) -> Opened:
     """The source with its dropouts, which compute nothing outside of training. Those that cannot be placed
     are warned of.
     """
-    graph, names, left = opened.graph, dict(opened.facts.names), list[LeftOut]()
+    graph = opened.graph
+    names = dict(opened.facts.names)
+    left = list[LeftOut]()
     warnings: list[str] = []
     for layer in opened.facts.left_out:
         problem = _problem(graph, layer)

@@ -185,10 +185,8 @@ class _Source:
             )
             next = "check the name; for a private or gated one: hf auth login, with a token that may read it"
         except Exception as error:  # of its HTTP library, of the disk, of names that it refuses
-            message, next = (
-                f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}",
-                _UNREACHED,
-            )
+            message = f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}"
+            next = _UNREACHED
         raise DownloadError(message, where=_where(self.repository), next=next)
 
 

@@ -152,7 +152,8 @@ def inspect(asked: InspectOptions) -> Inspection:
         input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open;
             None for its own.
     """
-    place, folder = find(Path(asked.file)), path_of(asked.recipes)
+    place = find(Path(asked.file))
+    folder = path_of(asked.recipes)
     if isinstance(place, PortFolder):
         return _of_port(place.port)
     size = None if asked.input_size is None else parse_size(asked.input_size)

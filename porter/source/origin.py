@@ -244,10 +244,12 @@ def _options(stated: OriginStatement, own: JsonObject, member: Member) -> Mappin
     if not stated.strict:
         return {} if not own else None  # a name does not say that its function was called otherwise
     kind = str(stated.name) if stated.library == "transformers" else str(stated.library)
-    settings, usual = SETTINGS.get(kind, {}), {**TRANSFORMERS_DEFAULTS.get(kind, {}), **own}
+    settings = SETTINGS.get(kind, {})
+    usual = {**TRANSFORMERS_DEFAULTS.get(kind, {}), **own}
     options: dict[str, Value] = {}
     for name in {**usual, **stated.arguments}:
-        value, setting = stated.arguments.get(name), settings.get(name)
+        value = stated.arguments.get(name)
+        setting = settings.get(name)
         if value is None or setting is None:
             if value != usual.get(name):
                 return None

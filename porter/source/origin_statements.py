@@ -81,7 +81,8 @@ def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
     config = config_of(checkpoint)
     name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
     if isinstance(name, str) and name:
-        name, arguments = name.partition(".")[0], config.get("model_args")
+        name = name.partition(".")[0]
+        arguments = config.get("model_args")
         given = arguments if isinstance(arguments, dict) else {}
         told = {
             key: value

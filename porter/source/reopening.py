@@ -145,10 +145,8 @@ def _expect_published(port: StoredPort, member: Member | None) -> None:
     if source.format == "port":
         made, given = "another port", f"add {WEIGHTS} with that port"
     if IN_MEMORY in source.notes:
-        made, given = (
-            f"the model {source.file} in memory",
-            "in Python, porter.verify(DIR, weights=MODEL) takes the model",
-        )
+        made = f"the model {source.file} in memory"
+        given = "in Python, porter.verify(DIR, weights=MODEL) takes the model"
     elif published is None:
         made, given = (
             f"{made}, and does not record whether the zoo publishes it",

@@ -101,10 +101,8 @@ def is_of(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bo
     matched = _match(port, checkpoint, member)
     if not matched.tensors or matched.missing or matched.unexpected:
         return False
-    graph, dialect = (
-        _graph(port, matched, _head_rows(port, checkpoint, matched)),
-        get_port_dialect(matched.framework),
-    )
+    graph = _graph(port, matched, _head_rows(port, checkpoint, matched))
+    dialect = get_port_dialect(matched.framework)
     return all(
         dialect.to_canonical(
             graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]
@@ -178,7 +176,9 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
     keys = get_port_dialect(framework).port_keys(plan, layers)
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
-    found, ignored, missing = dict[TensorKey, str](), dict[str, str](), list[str]()
+    found = dict[TensorKey, str]()
+    ignored = dict[str, str]()
+    missing = list[str]()
     for (path, role), names in keys.items():
         if graph.by_path[path].shares is not None:
             continue

@@ -206,10 +206,8 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
 
 def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """Builds as IMPLEMENTATION.build does, with the layer names that the first model of a process has."""
-    keras, numbered = (
-        import_keras(),
-        IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype)),
-    )
+    keras = import_keras()
+    numbered = IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype))
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         copy = keras.models.clone_model(

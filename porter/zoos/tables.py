@@ -492,7 +492,8 @@ class OptionSetting(NamedTuple):
     values: Mapping[Any, Any] | None = None
 
 
-_BN_EPSILON, _RELU6 = OptionSetting("bn_epsilon"), OptionSetting("relu6", {"relu6": True, "relu": False})
+_BN_EPSILON = OptionSetting("bn_epsilon")
+_RELU6 = OptionSetting("relu6", {"relu6": True, "relu": False})
 SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
     "timm": {"bn_eps": _BN_EPSILON},
     "bit": {},

@@ -136,8 +136,10 @@ def _config(
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
     """See porter.zoos.hub_folders.Library."""
-    library, name = import_timm(), str(config["architecture"]).partition(".")[0]
-    where, given = str(checkpoint.path.parent / CONFIG_FILE), config.get("model_args") or {}
+    library = import_timm()
+    name = str(config["architecture"]).partition(".")[0]
+    where = str(checkpoint.path.parent / CONFIG_FILE)
+    given = config.get("model_args") or {}
     by = f"timm {import_module('timm').__version__}"
     if not library.is_model(name):
         raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")

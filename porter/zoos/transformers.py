@@ -93,7 +93,8 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     """See porter.zoos.hub_folders.Library. Settings that name code, other files or the Hub are not given to
     transformers.
     """
-    library, kind = import_transformers(), str(config["model_type"])
+    library = import_transformers()
+    kind = str(config["model_type"])
     where = str(checkpoint.path.parent / CONFIG_FILE)
     by = f"transformers {library.__version__}"
     if kind not in library.CONFIG_MAPPING:

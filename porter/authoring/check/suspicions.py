@@ -67,7 +67,8 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
             if not said and not any(rule.matches(node.path, site.kind) for rule in member.zoo.padding):
                 found.setdefault(step, {}).setdefault(member.zoo.name, node.path)
     for step, zoos in found.items():
-        path, names = next(iter(zoos.values())), ", ".join(f"'{name}'" for name in zoos)
+        path = next(iter(zoos.values()))
+        names = ", ".join(f"'{name}'" for name in zoos)
         message = f"'{path}' has a stride, and neither its step nor zoo {names} says a pad: 'valid' is taken"
         yield _at(recipe, step, message, f"write 'pad' here, or '{path}' in the zoo's padding", key=False)
 

@@ -68,11 +68,9 @@ class _Chaining:
         """Adds the nodes of a layer, and those that must stand between it and the layer before."""
         if layer.is_norm:
             self._read(layer, layer.gives)
-            epsilon, scale, center = (
-                EPSILONS[self.listed.framework],
-                "gamma" in layer.roles,
-                "beta" in layer.roles,
-            )
+            epsilon = EPSILONS[self.listed.framework]
+            scale = "gamma" in layer.roles
+            center = "beta" in layer.roles
             batch = ops.BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
             self._append(
                 layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center)

@@ -69,7 +69,8 @@ def _without_unneeded(
             named.setdefault(rule, []).append(path)
     kept = table
     for rule in table:
-        own, rest = named.get(rule, []), [other for other in kept if other is not rule]
+        own = named.get(rule, [])
+        rest = [other for other in kept if other is not rule]
         if needed.isdisjoint(own) and not _wrong(rest, names, own):
             kept = rest
     return table if _wrong(kept, names, paths) else kept
@@ -154,7 +155,8 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
         texts.append(text)
     if len(own) < 2 or len(own) < len(group) - _FEW:
         return []
-    pattern, name = _filled(_NUMBER, own[0], variables), _filled(_COUNTED, names[own[0]], texts)
+    pattern = _filled(_NUMBER, own[0], variables)
+    name = _filled(_COUNTED, names[own[0]], texts)
     fits = all(part.count("{") <= MAX_IN_PART for part in pattern.split("/"))
     return [_Rule(pattern, name, tuple(own))] if fits else []
 

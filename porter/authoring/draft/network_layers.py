@@ -181,7 +181,8 @@ def _layers(
 
 def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
     """The layer that tensors of torch are of, by their roles and ranks; None if these do not tell."""
-    weight, roles = tensors.get("weight"), frozenset(tensors)
+    weight = tensors.get("weight")
+    roles = frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
     match weight:

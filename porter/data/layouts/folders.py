@@ -125,7 +125,8 @@ def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
         return ""
     if prefix:
         return "links to folders are followed only at the top"
-    target, listed = Path(entry.path).resolve(), folder.resolve()
+    target = Path(entry.path).resolve()
+    listed = folder.resolve()
     return "a link to a folder that it lies in" if target in (listed, *listed.parents) else ""
 
 

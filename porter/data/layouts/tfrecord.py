@@ -59,7 +59,8 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
                         read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES)),
                     )
                 )
-    known, first = _named(path if path.is_dir() else path.parent, classes), _first(rows, classes)
+    known = _named(path if path.is_dir() else path.parent, classes)
+    first = _first(rows, classes)
     return FoundPhotos(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
 
 

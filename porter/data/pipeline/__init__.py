@@ -143,10 +143,8 @@ def _batches(
     # One thread more than workers: it reads a chunk while every worker makes the next.
     with TemporaryDirectory(prefix="porter-", ignore_cleanup_errors=True) as temporary:
         store = Store(cache or Path(temporary), cache is not None, pool, protocol.geometry)
-        readers, stackers = (
-            ThreadPoolExecutor(workers + 1 if workers else 1),
-            ThreadPoolExecutor(2 + _STACKED_AHEAD),
-        )
+        readers = ThreadPoolExecutor(workers + 1 if workers else 1)
+        stackers = ThreadPoolExecutor(2 + _STACKED_AHEAD)
         try:
             made = mapped_ahead(
                 readers,

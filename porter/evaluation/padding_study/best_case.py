@@ -111,7 +111,8 @@ def no_worse(case: Losses, best: Losses) -> float:
     differences = _paired(case, best)
     if np.isposinf(differences).any():
         return 0.0
-    photos, average = len(differences), float(differences.mean()) if len(differences) else 0.0
+    photos = len(differences)
+    average = float(differences.mean()) if len(differences) else 0.0
     if photos < 2 or average <= 0:
         return 1.0
     error_of_mean = float(differences.std(ddof=1)) / sqrt(photos)
@@ -130,7 +131,8 @@ def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
     differences = _paired(case, best)
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None
-    average, spread = float(differences.mean()), float(differences.std(ddof=1))
+    average = float(differences.mean())
+    spread = float(differences.std(ddof=1))
     if average <= 0 or spread == 0:
         return None
     normal = NormalDist()

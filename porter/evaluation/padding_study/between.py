@@ -116,7 +116,8 @@ def networks(
         MappingError: a zoo's network takes other tensors.
     """
     one, other = (_graph(opened, member) for member in members)
-    apart, zoos = differences(one, other, TRAINING), [member.zoo.name for member in members]
+    apart = differences(one, other, TRAINING)
+    zoos = [member.zoo.name for member in members]
     if not apart:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
         raise UsageError(
@@ -178,7 +179,8 @@ def _graph(opened: Opened, member: Member) -> Graph:
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
     graph = with_classes(expand(with_options(member, opened.chosen)), opened.facts.classes)
-    mine, theirs = tensor_shapes(opened.graph), tensor_shapes(graph)
+    mine = tensor_shapes(opened.graph)
+    theirs = tensor_shapes(graph)
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
         message = f"{member.name} needs tensors here that differ from those of the weights"

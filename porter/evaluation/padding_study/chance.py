@@ -38,7 +38,8 @@ def at_chance(
     loss = classes * log(2) if activation == "sigmoid" else log(classes)
     if outcomes[0].log_loss is None:
         return _without_labels(outcomes, loss)
-    least, share = min(mean(outcome.judged) for outcome in outcomes), min(right / classes, 1.0)
+    least = min(mean(outcome.judged) for outcome in outcomes)
+    share = min(right / classes, 1.0)
     if least < _NEAR * loss or any(
         at_least(int((each.single == 0).sum()), len(each.single), share) < level(len(outcomes) + 1)
         for each in outcomes

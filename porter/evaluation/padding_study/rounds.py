@@ -122,7 +122,8 @@ def helpful(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> list[Chan
     Changes that look better by chance look better still together: with them, the last round would drop the
     truly best case more often than LEVEL says.
     """
-    before, limit = rounds.outcomes[rounds.trials.index(base)].judged, level(len(rounds.trials))
+    before = rounds.outcomes[rounds.trials.index(base)].judged
+    limit = level(len(rounds.trials))
     best: dict[str, tuple[float, Change]] = {}
     for change in changes:
         trial = changed(base, [change])

@@ -71,7 +71,9 @@ def study(asked: StudyOptions) -> Study:
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not
             `complete`.
     """
-    how, sites, recipes = Options.of(asked), items(asked.sites), path_of(asked.recipes)
+    how = Options.of(asked)
+    sites = items(asked.sites)
+    recipes = path_of(asked.recipes)
     zoos = () if asked.between is None else parse_between(asked.between)
     _expect_use(asked.source, zoos, sites, asked.origin)
     of_zoos = [find_member(asked.variant, zoo, recipes) for zoo in zoos]

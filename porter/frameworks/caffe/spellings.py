@@ -215,10 +215,8 @@ def _spread(node: CaffeNode[Spread]) -> None:
 
 
 def _space_to_depth(node: CaffeNode[ops.SpaceToDepth]) -> None:
-    kernel, own = (
-        gathering(node.op, node.maker.channels(node.source)),
-        {"kernel_size": node.op.block, "stride": node.op.block},
-    )
+    kernel = gathering(node.op, node.maker.channels(node.source))
+    own = {"kernel_size": node.op.block, "stride": node.op.block}
     node.result("Convolution", *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **own)
 
 

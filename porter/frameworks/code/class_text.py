@@ -86,10 +86,8 @@ def write_class(
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _BodyWriter(template, given, known, {product: local})
     parameters = _parameters(writer.arguments.used(), defaults)
-    language, runs = (
-        known.language,
-        {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs},
-    )
+    language = known.language
+    runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
     signature += ["*", *language.passed] if language.passed else []
     forward = Forward(language, template, writer.flags, runs, writer.inlined)

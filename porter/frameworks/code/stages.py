@@ -62,7 +62,8 @@ def write_stages(
         if text is None:
             return None
         texts[key] = text
-    used, use = arguments.used(), call(first.kind, texts)
+    used = arguments.used()
+    use = call(first.kind, texts)
     number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
     code = Code()
     code.say(f"def {name}", Bracketed("", tuple(map(Item, [*used, *language.passed]))), ":")

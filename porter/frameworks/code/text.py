@@ -143,7 +143,8 @@ class Code:
 
     def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
         """Writes a choice over several lines."""
-        whole, inner = flat(choice), self.within(f"{prefix}(")
+        whole = flat(choice)
+        inner = self.within(f"{prefix}(")
         if whole is not None and inner.fits(whole):
             inner.line(whole)
         else:

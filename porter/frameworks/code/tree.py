@@ -107,7 +107,8 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
     """The steps without those that make a map of a global pool's features again, if nothing else reads these:
     the pool keeps it.
     """
-    by_path, reads = {step.path: step for step in steps}, Counter(graph.outputs)
+    by_path = {step.path: step for step in steps}
+    reads = Counter(graph.outputs)
     reads.update(source for step in steps for source in step.inputs)
     pools, kept = dict[str, str](), dict[str, Layer]()
     for step in steps:
@@ -210,18 +211,17 @@ class _Nesting:
         if len(sources) != 1 or len(outputs) != 1:
             return None
         source, output = *sources, *outputs
-        place, called = min(self.places[inner] for inner in within), self._called(path, steps)
+        place = min(self.places[inner] for inner in within)
+        called = self._called(path, steps)
         if called is None:
             return None
         if called != path:
             first = self._module(called, self.inside[called])
             return first and _PlacedPart("", path, Reuse(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
-        scope, chain, row = (
-            self.scopes.get(path),
-            _is_chain(body, self.language),
-            _is_row(body, self.language),
-        )
+        scope = self.scopes.get(path)
+        chain = _is_chain(body, self.language)
+        row = _is_row(body, self.language)
         if scope is not None and not row and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
         elif not chain:
@@ -259,10 +259,8 @@ class _Nesting:
             own = {inner.removeprefix(path) for inner in within.intersection(group)}
             if set(group) != {around + name for around in containers for name in own}:
                 return None
-        flow, holders = (
-            self._flow(path),
-            {self.steps[inner].shares or inner for group in groups for inner in group},
-        )
+        flow = self._flow(path)
+        holders = {self.steps[inner].shares or inner for group in groups for inner in group}
         if any(self._flow(around) != flow for around in containers):
             return None
         first = [
@@ -334,7 +332,8 @@ def _are_uses(parts: Sequence[Part]) -> bool:
 
 def _is_numbered(parts: Sequence[Part]) -> bool:
     """Whether they are uses of one block called `unit1`, `unit2` and so on, or from 0."""
-    names, word = [part.name for part in parts], _word(parts[0].name)
+    names = [part.name for part in parts]
+    word = _word(parts[0].name)
     return _are_uses(parts) and any(
         names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1)
     )
@@ -352,7 +351,9 @@ def _with_rows(body: Body, language: Language) -> Body:
         return body
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
     again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Reuse)}
-    names, rows, parts = {part.name for part in body.parts}, dict[str, str](), list[Part]()
+    names = {part.name for part in body.parts}
+    rows = dict[str, str]()
+    parts = list[Part]()
     for word, group in groupby(body.parts, lambda part: _word(part.name)):
         members = list(group)
         first, last, name = members[0], members[-1], f"{word.rstrip('_')}s"

@@ -132,7 +132,8 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
     Raises:
         UsageError: there is no such device. MappingError: the tensors do not fit.
     """
-    arrays, on = arrays_of(plan, tensors), _device(device)
+    arrays = arrays_of(plan, tensors)
+    on = _device(device)
     with jax.enable_x64(dtype == "float64"):
 
         def made() -> GraphModule:

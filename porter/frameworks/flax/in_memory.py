@@ -174,7 +174,8 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
     """
     if not any(_is_training(module) for _, module in nnx.iter_modules(model)):
         return model
-    copy, numbers = nnx.clone(model), np.random.default_rng(0)
+    copy = nnx.clone(model)
+    numbers = np.random.default_rng(0)
     copy.eval()  # type: ignore[no-untyped-call]
     images = [numbers.random(shape, np.float32) for shape in shapes]
     wanted, got = (untraced(each)(images) for each in (model, copy))

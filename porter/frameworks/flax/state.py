@@ -74,7 +74,8 @@ def read_weights(folder: Path, plan: Plan) -> OwnTensors:
     path = folder / WEIGHTS_FILE
     if not path.is_file():
         raise FileError("the port has no weights", where=path, next="convert again")
-    arrays, shapes = read_safetensors(path).tensors, tensor_shapes(plan.lowered)
+    arrays = read_safetensors(path).tensors
+    shapes = tensor_shapes(plan.lowered)
     tensors: OwnTensors = {}
     for node, role, key in variable_keys(plan):
         if node.shares is not None:

@@ -51,7 +51,8 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mappin
     """The layers after what most of their names in the file begin with: `resnetv10_`, in a second network
     `resnetv11_`.
     """
-    known, counts = set(layers), Counter[str]()
+    known = set(layers)
+    counts = Counter[str]()
     for tensor in tensors:
         begins = _NETWORK.match(tensor)
         for prefix in ("", begins[0]) if begins else ("",):

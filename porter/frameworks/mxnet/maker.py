@@ -31,7 +31,9 @@ class SymbolMaker(Maker):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.states, self.nodes, self._places = set[str](), list[dict[str, Any]](), dict[str, int]()
+        self.states = set[str]()
+        self.nodes = list[dict[str, Any]]()
+        self._places = dict[str, int]()
         self._trained: dict[Trained, str] = {}
         taken = self.graph.axes or (self.graph.channels, *self.size)
         self.add("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
@@ -124,10 +126,8 @@ class SymbolMaker(Maker):
         if not is_map(self.shapes.get(source, (0, 0, 0))):
             weight = self.variable(f"{name}_weight", kernel)
             return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
-        weight, own = (
-            self.variable(f"{name}_weight", kernel[:, :, None, None]),
-            {"num_filter": len(kernel), "num_group": groups},
-        )
+        weight = self.variable(f"{name}_weight", kernel[:, :, None, None])
+        own = {"num_filter": len(kernel), "num_group": groups}
         return self.add(
             "Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own
         )

@@ -69,7 +69,8 @@ class NumpyModel:
         """See porter.frameworks.Engine.run_alone."""
         times = Counter(name for step in self.program.steps for name in step.outputs)
         further = self.takes.further_inputs if self.takes else ()
-        images, found = {self.program.image, *(each.name for each in further)}, dict[str, Array]()
+        images = {self.program.image, *(each.name for each in further)}
+        found = dict[str, Array]()
         for path, layer in fed.items():
             read = layer.reads
             if read is None or times[read] != 1 or times[layer.tap] != 1:  # another value may have the name
@@ -130,7 +131,8 @@ class NumpyModel:
 
     def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[OperatorCall]:
         """The steps that the values called `names` need beside those that are `known`."""
-        needed, found = set(names), list[OperatorCall]()
+        needed = set(names)
+        found = list[OperatorCall]()
         for step in reversed(self.program.steps):
             if needed.intersection(step.outputs):
                 needed.update(set(step.inputs) - known)

@@ -73,7 +73,8 @@ class Maker(ABC):
 
     def __init__(self, plan: Plan) -> None:
         self.graph, self.size = plan.lowered, plan.only_size or ANY
-        self.shapes, self.tensors = shapes(self.graph, self.size), tensor_shapes(self.graph)
+        self.shapes = shapes(self.graph, self.size)
+        self.tensors = tensor_shapes(self.graph)
         self.values, self.taken = self.named(self.graph)
         self.held: dict[str, Held] = {}
 
@@ -204,12 +205,11 @@ class NetDestination(ABC, Generic[M]):
 
     def _made(self, plan: Plan) -> tuple[M, list[PorterError]]:
         """The net without what the framework has no layers for, and the errors of these ops."""
-        maker, refused = self.MAKER(plan), list[PorterError]()
+        maker = self.MAKER(plan)
+        refused = list[PorterError]()
         for further in plan.graph.further_inputs:
-            message, next = (
-                f"porter writes nets of {self.TITLE} with one input",
-                "port it to torch, tf or onnx",
-            )
+            message = f"porter writes nets of {self.TITLE} with one input"
+            next = "port it to torch, tf or onnx"
             return maker, [GraphError(message, where=further.path, next=next)]
         for node in maker.graph.nodes:
             try:
@@ -248,10 +248,8 @@ class NetDestination(ABC, Generic[M]):
             GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
         """
         net = self.net(plan)
-        program, arrays = (
-            self.program(net.text(), net.values[INPUT]),
-            _arrays(net, tensors, storage_type(dtype)),
-        )
+        program = self.program(net.text(), net.values[INPUT])
+        arrays = _arrays(net, tensors, storage_type(dtype))
         return ports.port_model(plan, program, arrays, net.values, dtype, device)
 
     def write(
@@ -290,10 +288,8 @@ class NetDestination(ABC, Generic[M]):
         """
         net = self.net(plan)
         try:
-            found, own = (
-                self.parts((folder / self.NET_FILE).read_text(encoding="utf-8")),
-                self.parts(net.text()),
-            )
+            found = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8"))
+            own = self.parts(net.text())
             stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             message = f"the port's model cannot be read: {first_line(error)}"

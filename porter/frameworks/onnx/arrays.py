@@ -60,10 +60,8 @@ def _reshape(
             source,
             maker.integers(f"{name}.sizes", 0, *(-1 if n is None else n for n, _, _ in axes)),
         )
-    shape, sizes = (
-        maker.add("Shape", maker.name(f"{name}_shape"), source),
-        [maker.integers(f"{name}.batch", 0)],
-    )
+    shape = maker.add("Shape", maker.name(f"{name}_shape"), source)
+    sizes = [maker.integers(f"{name}.batch", 0)]
     for size, places, others in axes:
         if size is not None:
             sizes.append(maker.integers(f"{name}.size", size))
@@ -83,7 +81,8 @@ def _reshape(
 
 def attention(node: OnnxSpelled[ops.Attention]) -> None:
     """The plain ops: the heads, their products, the softmax, the mixture."""
-    parts, rank = list(node.inputs), len(node.maker.shapes[node.source])
+    parts = list(node.inputs)
+    rank = len(node.maker.shapes[node.source])
     if len(parts) == 1:
         width = (node.maker.shapes[parts[0]][-1] or 0) // 3
         bounds = [(width * place, width * (place + 1)) for place in range(3)]

@@ -37,7 +37,8 @@ def make_reference(
         CannotRun: the reference implementation lacks an op of the model, or, when called, refuses what
             an op takes.
     """
-    evaluator, names = _evaluator(model, exact), [value.name for value in model.graph.input]
+    evaluator = _evaluator(model, exact)
+    names = [value.name for value in model.graph.input]
     return _session(evaluator, names, tensors)
 
 
@@ -72,11 +73,9 @@ def _run(evaluator: Any, given: NamedArrays) -> list[Array]:
     """Runs as the evaluator's own `run` does, which holds all values until the end: here a value is held
     until its last use.
     """
-    known, nodes, outputs = (
-        {"": None, **evaluator.rt_inits_, **given},
-        evaluator.rt_nodes_,
-        evaluator.output_names,
-    )
+    known = {"": None, **evaluator.rt_inits_, **given}
+    nodes = evaluator.rt_nodes_
+    outputs = evaluator.output_names
     for node, ended in zip(
         nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True
     ):

@@ -116,7 +116,8 @@ class OnnxRunner:
         if WHOLE in self._stated:
             found = np.stack(values)
         else:
-            found, images = np.concatenate(values), sum(len(part[0]) for part in parts)
+            found = np.concatenate(values)
+            images = sum(len(part[0]) for part in parts)
             more, rest = divmod(len(found), images)
             found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
         return found

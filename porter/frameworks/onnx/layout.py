@@ -79,7 +79,8 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     """The shape that each tensor has in the file, by path and role: the canonical one, but numbers for each
     channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
     """
-    known, held = shapes(graph, ANY), tensor_shapes(graph)
+    known = shapes(graph, ANY)
+    held = tensor_shapes(graph)
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]

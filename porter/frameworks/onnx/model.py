@@ -61,8 +61,11 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
         MappingError: the tensors and the graph do not cover each other, or a shape differs.
         CannotRun: the package `onnx` is not installed.
     """
-    onnx, graph, kind = import_onnx(), plan.lowered, storage_type(dtype)
-    names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
+    onnx = import_onnx()
+    graph = plan.lowered
+    kind = storage_type(dtype)
+    names = tensor_names(graph)
+    known = shapes(graph, plan.only_size or ANY)
     maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
     number = onnx.helper.np_dtype_to_tensor_dtype(kind)
     drawn = onnx.helper.make_graph(
@@ -124,11 +127,9 @@ def _stored(
     """The tensors by their names in the file, in its number type; in double precision as they are
     (`run_model`).
     """
-    wanted, filled, formed = (
-        tensor_shapes(plan.lowered),
-        fillings(plan.lowered, tensors),
-        stored_shapes(plan.lowered),
-    )
+    wanted = tensor_shapes(plan.lowered)
+    filled = fillings(plan.lowered, tensors)
+    formed = stored_shapes(plan.lowered)
     found: dict[str, Array] = {}
     for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
         for role, name in roles.items():
@@ -183,7 +184,9 @@ def run_part(model: ModelParts, given: NamedArrays, wanted: str) -> Array | None
     """The value called `wanted` that ONNX's reference implementation makes of `given` ones and of the model's
     tensors; None if it needs another value.
     """
-    part, needed, nodes = import_onnx().ModelProto(), {wanted}, list[Any]()
+    part = import_onnx().ModelProto()
+    needed = {wanted}
+    nodes = list[Any]()
     for node in reversed(model.proto.graph.node):
         if needed.intersection(node.output):
             needed.update(set(node.input) - given.keys())

@@ -230,7 +230,8 @@ def _transposed(
 ) -> Array:
     """ConvTranspose, whose output may have a stated shape."""
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    more, wanted = list(stated.get("output_padding") or [0, 0]), (stated.get("output_shape") or [])[-2:]
+    more = list(stated.get("output_padding") or [0, 0])
+    wanted = (stated.get("output_shape") or [])[-2:]
     rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     for axis, count in enumerate(x.shape[2:]):
         whole = (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + more[axis]

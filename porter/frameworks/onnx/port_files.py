@@ -94,11 +94,9 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     if not path.is_file():
         raise refuse("the port has no model", "")
     arrays = read_message(path, refuse).arrays
-    wanted, formed, found = (
-        tensor_shapes(plan.lowered),
-        stored_shapes(plan.lowered),
-        dict[str, dict[str, Array]](),
-    )
+    wanted = tensor_shapes(plan.lowered)
+    formed = stored_shapes(plan.lowered)
+    found = dict[str, dict[str, Array]]()
     for node_path, names in tensor_names(plan.lowered).items():
         for role in wanted.get(node_path, {}):
             name, shape = names[role], formed[node_path][role]

@@ -39,7 +39,9 @@ def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     Raises:
         PaddingError: ONNX has no nodes for the realisation, because the plan was made for another framework.
     """
-    kind, front, own = WINDOWED[type(node.op)], realisation.front, _attributes(node, realisation)
+    kind = WINDOWED[type(node.op)]
+    front = realisation.front
+    own = _attributes(node, realisation)
     padded = node.source if front is None else _padded(node, front, "pad", node.source, front.fill)
     if realisation.counted is None or front is None:
         node.result(kind, padded, *node.trained("kernel", "bias"), **own)

@@ -42,10 +42,8 @@ def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
 
 
 def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
-    axes, keepdims = (
-        node.integers("axes", 1 + node.op.over),
-        {"keepdims": 0} if node.op.of_arrays else {},
-    )
+    axes = node.integers("axes", 1 + node.op.over)
+    keepdims = {"keepdims": 0} if node.op.of_arrays else {}
     node.result(_REDUCTIONS[node.op.function], *node.inputs, axes, **keepdims)
 
 
@@ -203,12 +201,14 @@ def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
 
 
 def _crop(node: OnnxSpelled[ops.Crop]) -> None:
-    cells, steps = node.op.cuts.values(), [each.step or 1 for each in node.op.cuts.values()]
+    cells = node.op.cuts.values()
+    steps = [each.step or 1 for each in node.op.cuts.values()]
     ends = [
         _END * (1 if step > 0 else -1) if each.stop is None else each.stop
         for each, step in zip(cells, steps, strict=True)
     ]
-    starts, axes = [each.start for each in cells], [1 + axis for axis in node.op.cuts]
+    starts = [each.start for each in cells]
+    axes = [1 + axis for axis in node.op.cuts]
     node.maker.cut(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
 
 

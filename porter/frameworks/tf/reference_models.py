@@ -117,7 +117,8 @@ def inputs_of(model: Any) -> Any:
     """
     if inputs := getattr(model, "inputs", None):
         return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one
-    keras, shapes = import_keras(), (model.get_build_config() or {}).get("input_shape")
+    keras = import_keras()
+    shapes = (model.get_build_config() or {}).get("input_shape")
     return shapes and keras.tree.map_shape_structure(
         lambda shape: keras.KerasTensor((None, *shape[1:])), shapes
     )

@@ -84,7 +84,8 @@ class Runner:
 
     def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """See porter.frameworks.Engine.run_alone."""
-        tensorflow, found = import_tensorflow(), dict[str, Array]()
+        tensorflow = import_tensorflow()
+        found = dict[str, Array]()
         with tensorflow.device(tensorflow_device(self._device)), quiet_logger(tensorflow):
             for path, layer in fed.items():
                 if layer.reads is None or (order := self._between(layer.reads, layer.tap)) is None:

@@ -165,10 +165,8 @@ def keep_constants(model: Any) -> None:
             and layer.compute_dtype == "float64"
         ):
             for name in ("mean", "variance"):
-                exact, shape = (
-                    np.asarray(getattr(layer, f"input_{name}"), np.float64),
-                    getattr(layer, name).shape,
-                )
+                exact = np.asarray(getattr(layer, f"input_{name}"), np.float64)
+                shape = getattr(layer, name).shape
                 setattr(
                     layer, name, exact.reshape(shape) if exact.size > 1 else np.broadcast_to(exact, shape)
                 )

@@ -51,7 +51,8 @@ def _of_size(made: bytes, rows: int, columns: int) -> bytes:
     """A file of open sizes, whose only input has this one until it is given another; the converter writes one
     cell.
     """
-    graph, file = root(made).tables(2, 1)[0], bytearray(made)
+    graph = root(made).tables(2, 1)[0]
+    file = bytearray(made)
     image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
     start, _ = image.vector(0, 4)
     struct.pack_into("<2i", file, start + 4, rows, columns)

@@ -130,7 +130,8 @@ class LiteModel:
             if len(graph.calls[node.holder]) == 1 and node.path not in changed
         }
         for detail in self._keeping.get_tensor_details():
-            match, axes = SCOPE.fullmatch(detail["name"].split(";")[0]), detail["shape_signature"].tolist()
+            match = SCOPE.fullmatch(detail["name"].split(";")[0])
+            axes = detail["shape_signature"].tolist()
             if match is None or not axes or axes[0] != -1:  # a constant
                 continue
             layer, operation = match.groups()

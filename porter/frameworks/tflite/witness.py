@@ -60,7 +60,8 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
     graph = checkpoint.carried
     with TemporaryDirectory() as folder:
         recorded = _record(checkpoint.path, Path(folder), size)
-        outputs, names = len(recorded.outputs), graph.output_names if whole else ()
+        outputs = len(recorded.outputs)
+        names = graph.output_names if whole else ()
         if whole and outputs != len(names):
             return f"{NAME} gives {outputs} outputs of the model, and porter reads {len(names)}"
         model = read_model(graph.definition)
@@ -122,7 +123,9 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
     except ValueError as error:
         raise CannotRun(str(error), where=path) from None
     stated = json.loads((folder / "described").read_text())
-    data, at, runs = np.memmap(folder / "values", np.uint8, "r"), 0, list[dict[int, Array]]()
+    data = np.memmap(folder / "values", np.uint8, "r")
+    at = 0
+    runs = list[dict[int, Array]]()
     for described in stated["runs"]:
         runs.append({})
         for place, kind, shape in filter(None, described):
@@ -175,7 +178,8 @@ def _first_apart(
     for (step, name, value), (*_, exact), (*_, moved) in every:
         coarse = not of_8_bits.isdisjoint(step.inputs)
         of_8_bits |= {name} if coarse and name not in given else set()
-        distance, own = _distance(wanted.get(name), exact), _distance(value, exact)
+        distance = _distance(wanted.get(name), exact)
+        own = _distance(value, exact)
         rounding = max(_OF_8_BITS, _OWN_8_BITS * _distance(moved, exact)) if coarse else 0.0
         if not distance <= max(_ROUNDING, _OWN_ROUNDING * own, rounding):
             apart = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
@@ -200,7 +204,8 @@ def _plainly_equal(wanted: Array | None, value: Array) -> bool:
     if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
         return wanted is None
     with np.errstate(invalid="ignore", over="ignore"):
-        apart, flat = np.subtract(wanted, value).ravel(), value.ravel()
+        apart = np.subtract(wanted, value).ravel()
+        flat = value.ravel()
         return bool(np.dot(apart, apart) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
 
 

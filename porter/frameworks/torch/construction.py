@@ -33,10 +33,8 @@ def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) 
     """
     with _bounded(len(tensors), where), torch.device("meta"):
         module = build()
-    needed, held = (
-        sum(each.numel() for each in module.parameters()),
-        sum(array.size for array in tensors.values()),
-    )
+    needed = sum(each.numel() for each in module.parameters())
+    held = sum(array.size for array in tensors.values())
     if needed > _TIMES_THE_FILE * held:
         message = f"config.json describes a network of {needed} weights, and the file holds {held}"
         raise UsageError(message, where=where, next="fetch the folder again")

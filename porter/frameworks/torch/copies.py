@@ -345,5 +345,6 @@ def _distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
     finite = wanted.isfinite()
     if not torch.equal(wanted[~finite].nan_to_num(), got[~finite].nan_to_num()):
         return float("inf")
-    apart, size = (wanted[finite] - got[finite]).norm(), wanted[finite].norm()
+    apart = (wanted[finite] - got[finite]).norm()
+    size = wanted[finite].norm()
     return float(apart / size) if size else float("inf" if apart else 0)

@@ -83,7 +83,8 @@ def make_classifier(
 
     def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
         nonlocal full, doubted
-        images_of, full = len(pixels) * pixels.shape[1], min(max(full, len(pixels)), most)
+        images_of = len(pixels) * pixels.shape[1]
+        full = min(max(full, len(pixels)), most)
         if how.compiled and len(pixels) < full:  # for another number of photos, torch would compile anew
             pixels = np.concatenate([pixels, *[pixels[-1:]] * (full - len(pixels))])
         given = torch.from_numpy(pixels)

@@ -227,7 +227,8 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     """The function of `_function`, with the automatic precision that the node runs with."""
-    function, kind = _function(node), getattr(torch, TYPES[node.lowered or 0])
+    function = _function(node)
+    kind = getattr(torch, TYPES[node.lowered or 0])
 
     def run(arguments: Mapping[str, Any]) -> Any:
         with torch.autocast("cpu", kind):

@@ -64,10 +64,8 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
 
     def saved(level: int) -> Saved:
         said, choices = _OPEN[level]
-        program, is_last = (
-            _exported(copy, images, name, choices),
-            level + 1 == len(_OPEN),
-        )
+        program = _exported(copy, images, name, choices)
+        is_last = level + 1 == len(_OPEN)
         path = folder / f"{name}{said}.pt2"
         try:
             torch.export.save(program, path)
@@ -257,7 +255,8 @@ def _twice(images: torch.Tensor) -> torch.Tensor:
 
 def _at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
     """So many images a module has to be given; None for any number. Where it squeezes, one is not enough."""
-    one, several = ([each[:1] if each.dim() else each for each in images], list(map(_twice, images)))
+    one = [each[:1] if each.dim() else each for each in images]
+    several = list(map(_twice, images))
     if (ranks := _ranks(module, several)) is None:
         return len(images[0])
     return None if _ranks(module, one) == ranks else 2
@@ -289,7 +288,8 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
 
 def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The tensors, of which one that is given again is a value of its own: a graph gives each value once."""
-    known, found = set[int](), list[torch.Tensor]()
+    known = set[int]()
+    found = list[torch.Tensor]()
     for each in returned:
         found.append(each * 1 if id(each) in known else each)
         known.add(id(each))

@@ -64,7 +64,8 @@ class SymmetricPad2d(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         left, right, top, bottom = self.padding
         for axis, before, after in ((2, top, bottom), (3, left, right)):
-            first, last = x.narrow(axis, 0, before), x.narrow(axis, x.shape[axis] - after, after)
+            first = x.narrow(axis, 0, before)
+            last = x.narrow(axis, x.shape[axis] - after, after)
             x = torch.cat([first.flip(axis), x, last.flip(axis)], axis)
         return x
 

@@ -81,7 +81,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     The `in_proj` of a MultiheadAttention is no module: its tensors are parameters, `in_proj_weight` and
     `in_proj_bias`.
     """
-    roles, between = _roles(node.op), "_" if layer.endswith(".in_proj") else "."
+    roles = _roles(node.op)
+    between = "_" if layer.endswith(".in_proj") else "."
     return {
         role: (f"{layer}{between}{name}",)
         for role, name in _NAMES.get(type(node.op), {}).items()

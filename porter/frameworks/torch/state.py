@@ -19,7 +19,9 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
-    shapes, channels, fills = tensor_shapes(graph), channels_of(graph), fillings(graph, tensors)
+    shapes = tensor_shapes(graph)
+    channels = channels_of(graph)
+    fills = fillings(graph, tensors)
     state: dict[str, Array] = {}
     for node in map(graph.by_path.__getitem__, graph.calls):
         found = tensors.get(node.path, {})

@@ -138,7 +138,8 @@ def _groups(group: Group) -> Iterator[Group]:
 
 def _add(group: Group, kinds: list[_Kind]) -> None:
     """Adds a group to the kind that it is alike to, or as a kind of its own."""
-    parts, stem = [_part(member) for member in group.members], _stem(group)
+    parts = [_part(member) for member in group.members]
+    stem = _stem(group)
     own = [isinstance(member, Leaf) and member.own for member in group.members]
     within = {id(each) for each in _groups(group)}
     flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)

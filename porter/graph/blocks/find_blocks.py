@@ -34,7 +34,8 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
         names: what the layers are called, by path.
     """
     called = named_as_first(graph, names)
-    spoken, again = layer_words.spoken(called), sum(called[path] != name for path, name in names.items())
+    spoken = layer_words.spoken(called)
+    again = sum(called[path] != name for path, name in names.items())
     root = (
         with_blocks(modules(graph, spoken))
         if has_modules(spoken) or 3 * again > len(names)

@@ -153,10 +153,8 @@ class Rearrange(KeepsSign, name="rearrange"):
         joined = (
             [moves.joined[axis] for axis in CHANNELS_LAST] if self.map and channels_last else moves.joined
         )
-        before, after = (
-            [name for axis in split for name, _ in axis],
-            [name for axis in joined for name in axis],
-        )
+        before = [name for axis in split for name, _ in axis]
+        after = [name for axis in joined for name in axis]
         found: list[tuple[bool, tuple[int, ...]]] = []
         if before != after:
             if any(len(axis) != 1 for axis in split):

@@ -147,7 +147,8 @@ def whole_number(name: str, least: int, most: int) -> Kind:
     )
 
 
-COUNT, WHOLE = whole_number("Count", 1, LARGEST_COUNT), whole_number("Whole", -LARGEST_COUNT, LARGEST_COUNT)
+COUNT = whole_number("Count", 1, LARGEST_COUNT)
+WHOLE = whole_number("Whole", -LARGEST_COUNT, LARGEST_COUNT)
 FLAG = Kind(
     "bool", "true or false", lambda value: value if isinstance(value, bool) else None, {"type": "boolean"}
 )

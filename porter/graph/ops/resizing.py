@@ -122,7 +122,8 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
     for kind in (np.float32, np.float64):
         make: Any = kind
         i: Any = np.arange(m).astype(kind)
-        by, half = make(scale), make(0.5)
+        by = make(scale)
+        half = make(0.5)
         if op.coordinates == "align_corners":
             ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
         elif op.coordinates == "asymmetric":

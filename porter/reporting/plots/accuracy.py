@@ -37,7 +37,8 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
         100.0,
     ]
     margin = max(0.5, (max(values) - min(values)) * 0.1)
-    low, high = max(0.0, min(values) - margin), min(100.0, max(values) + margin)
+    low = max(0.0, min(values) - margin)
+    high = min(100.0, max(values) + margin)
     across = Scale(low, high, LEFT, width - RIGHT)
     base = height - BOTTOM
     parts: list[Element] = []

@@ -21,7 +21,8 @@ def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
     known = finite_pairs(pairs)
     values = [value for pair in known for value in pair] or [0.0, 1.0]
     low, high = min(values), max(values)
-    across, up = Scale(low, high, LEFT + 4, SIDE - RIGHT - 4), Scale(low, high, SIDE - BOTTOM - 4, TOP + 4)
+    across = Scale(low, high, LEFT + 4, SIDE - RIGHT - 4)
+    up = Scale(low, high, SIDE - BOTTOM - 4, TOP + 4)
     parts = [line(across(low), up(low), across(high), up(high), "diagonal")]
     for tick in round_ticks(low, high, TICKS):
         x, y = across(tick), up(tick)

@@ -23,7 +23,8 @@ def plot_study(study: Study, width: int) -> Markup:
     y = float(TOP)
     for number, (case, figures) in enumerate(rows, 1):
         said = study.said_of(case)
-        trained, mark = bool(said), f"  ◂ {said}" if said else ""
+        trained = bool(said)
+        mark = f"  ◂ {said}" if said else ""
         parts.append(
             label(
                 0,

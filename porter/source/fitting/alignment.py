@@ -187,7 +187,8 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
     }
     candidates[INPUT] = _prepared_inputs(file)
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
-    folded, head = set(only_readers(graph).values()), head_of(graph)
+    folded = set(only_readers(graph).values())
+    head = head_of(graph)
     for node in graph.nodes:
         if isinstance(node.op, ops.Identity):
             candidates[node.path] = candidates[node.inputs[0]]
@@ -224,10 +225,8 @@ def without_cells(file: FileGraph) -> FileGraph:
     whose only window is its whole map, at the size that the file states, is a global one, if no window comes
     after it: small maps make others of such pools.
     """
-    known, before = (
-        file.shapes,
-        file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs),
-    )
+    known = file.shapes
+    before = file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs)
     file = replace(
         file,
         nodes=tuple(
@@ -243,7 +242,8 @@ def without_cells(file: FileGraph) -> FileGraph:
             cells.add(node.name)
         else:
             meeting |= of_cells
-    kept, moved = file.leading_to(meeting), {name: name for name in file.inputs}
+    kept = file.leading_to(meeting)
+    moved = {name: name for name in file.inputs}
     nodes: list[FileNode] = []
     for node in file.nodes:
         inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept

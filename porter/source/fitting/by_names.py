@@ -149,10 +149,8 @@ def _with_head(
 ) -> _Headed:
     """The graph with the head that is kept, and the layers and transforms of its tensors."""
     draft, last = candidate.graph, candidate.head.path
-    layers, transforms = (
-        dict(naming.layers),
-        {path: layer.transforms for path, layer in naming.layers.items()},
-    )
+    layers = dict(naming.layers)
+    transforms = {path: layer.transforms for path, layer in naming.layers.items()}
     background = head.own and "drop_background" in transforms[last]
     if head.layer is None:
         return _Headed(without_head(draft), layers, transforms, {}, background)
@@ -178,7 +176,8 @@ def _ignored(
     Args:
         plain: of the variant with the zoo's own head.
     """
-    ignored, warnings = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}, tuple[str, ...]()
+    ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
+    warnings = tuple[str, ...]()
     # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second
     # network.
     outside = [name for name in plain.unexpected if naming.prefix and not name.startswith(naming.prefix)]

@@ -184,7 +184,8 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
         names: by path of the graph, the file's node.
         shaped: see Given.
     """
-    paths, found = {name: path for path, name in names.items()}, dict[str, Given]()
+    paths = {name: path for path, name in names.items()}
+    found = dict[str, Given]()
     for tap, name in file.given.items():
         after: list[Op] = []
         while name not in paths and name in file.by_name:

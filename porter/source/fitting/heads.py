@@ -57,7 +57,8 @@ def parse_head(text: str) -> DenseHead:
         UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op for
             a word between two layers.
     """
-    layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
+    layers = tuple(text.split(",")[::2])
+    between = tuple(text.split(",")[1::2])
     wrong = [word for word in between if word not in BETWEEN]
     if wrong or len(layers) != len(between) + 1 or not all(layers):
         problem = (
@@ -90,7 +91,9 @@ def with_dense_head(
     Returns:
         The graph, and the file's layer by the path of each dense node.
     """
-    nodes, layers, source = list(features.nodes), dict[str, str](), features.output
+    nodes = list(features.nodes)
+    layers = dict[str, str]()
+    source = features.output
     used = {*features.by_path, output}
     for name, word in zip(head.layers, (*head.between, "none"), strict=True):
         path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", used)
@@ -268,21 +271,17 @@ def reads_features(candidate: Candidate, layer: str) -> bool:
 
 def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
     """The tensors that the file has of `layer`, which takes the place of the recipe's head."""
-    names, tensors = (
-        candidate.dialect.tensor_names(candidate.graph, candidate.head, layer),
-        candidate.checkpoint.tensors,
-    )
+    names = candidate.dialect.tensor_names(candidate.graph, candidate.head, layer)
+    tensors = candidate.checkpoint.tensors
     return [tensors[name] for name in names[role] if name in tensors]
 
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
-    graph, head, dialect, dense = (
-        candidate.graph,
-        candidate.head,
-        candidate.dialect,
-        dict[str, tuple[int, int]](),
-    )
+    graph = candidate.graph
+    head = candidate.head
+    dialect = candidate.dialect
+    dense = dict[str, tuple[int, int]]()
     for name in names:
         layer, array = name.rpartition(dialect.SEPARATOR)[0], candidate.checkpoint.tensors[name]
         if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
@@ -339,10 +338,8 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
     graph, dialect, features = candidate.graph, candidate.dialect, _kernel(candidate)[1]
     kernel, node = np.eye(features, dtype=np.float32), candidate.head
     if isinstance(node.op, Conv) or "conv1x1_to_dense" in layer.transforms:
-        kernel, node = (
-            kernel[:, :, None, None],
-            replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True)),
-        )
+        kernel = kernel[:, :, None, None]
+        node = replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True))
     names = dialect.tensor_names(graph, node, layer.name)
     arrays = {"kernel": kernel, "bias": np.zeros(features, np.float32)}
     return {

@@ -60,8 +60,10 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
     Raises:
         MappingError: a node has no name.
     """
-    dialect, sources = get_dialect(zoo.framework), dict[TensorKey, str]()
-    missing, spellings = dict[str, Missing](), list[int]()
+    dialect = get_dialect(zoo.framework)
+    sources = dict[TensorKey, str]()
+    missing = dict[str, Missing]()
+    spellings = list[int]()
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
             raise MappingError(
@@ -83,7 +85,8 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
     }
     for path, layer in layers.items():
         if layer.adapted:
-            shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)
+            shape = (channels_of(graph)[path],)
+            *needed, count = adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
             held = (name for name in (*needed, count) if name in rest)
             ignored |= dict.fromkeys(held, CONSTANTS.format(path))

@@ -65,10 +65,8 @@ class Naming:
             MappingError: it does; `maps` lists the prefixes to choose from.
         """
         if self.twins:
-            (path, first), prefixes = (
-                next(iter(self.reference_layers.items())),
-                sorted([self.prefix, *self.twins]),
-            )
+            path, first = next(iter(self.reference_layers.items()))
+            prefixes = sorted([self.prefix, *self.twins])
             raise MappingError(
                 f"the file holds this network more than once, under {some([*map(repr, prefixes)])}",
                 where=where,
@@ -116,7 +114,8 @@ def name_layers(
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(member.recipe, graph)
-    dialect, tables = get_dialect(member.zoo.framework), dict[str | None, NodeNames]({None: current})
+    dialect = get_dialect(member.zoo.framework)
+    tables = dict[str | None, NodeNames]({None: current})
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
         counted = dialect.counted_layers(

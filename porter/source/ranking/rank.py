@@ -108,7 +108,9 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     neither be near the file nor be what it is opened as come last, and only if one of the others is.
     """
     variants, wrong = known_variants(recipes)
-    limit, compare, faults = limits(checkpoint), _comparison(checkpoint), Faults()
+    limit = limits(checkpoint)
+    compare = _comparison(checkpoint)
+    faults = Faults()
     most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in variants]
     could_be = [best.score >= min(least, best.opened) for best in most]
     matches: dict[int, Match] = {}
@@ -129,7 +131,9 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
     """Ranks, as `rank` does, all variants of one recipe."""
-    compare, faults, found = _comparison(checkpoint), Faults(), list[Match]()
+    compare = _comparison(checkpoint)
+    faults = Faults()
+    found = list[Match]()
     for member in recipe.members():
         with faults.kept():
             found += filter(None, (compare(member),))

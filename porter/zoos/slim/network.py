@@ -114,7 +114,8 @@ def _frozen_network(
     """The network without its weights. It is cached, because a check needs it in each number type and the
     code takes seconds.
     """
-    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
+    tensorflow = import_tensorflow()
+    v1 = import_tensorflow().compat.v1
     graph = tensorflow.Graph()
     with graph.as_default():
         images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")

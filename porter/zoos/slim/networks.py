@@ -66,13 +66,15 @@ def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
         raise UsageError(
             f"slim's Inception v3 takes images up to {_MOST_INCEPTION} rows and columns, got {rows}x{columns}"
         )
-    slim, code = import_slim(), import_net("inception_v3")
+    slim = import_slim()
+    code = import_net("inception_v3")
     with slim.arg_scope(code.inception_v3_arg_scope()):
         return code.inception_v3(images, classes, is_training=False, create_aux_logits=False, **arguments)
 
 
 def _resnet(version: str, images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    slim, code = import_slim(), import_net(version)
+    slim = import_slim()
+    code = import_net(version)
     with slim.arg_scope(code.resnet_arg_scope()):
         return getattr(code, f"{version}_{arguments['layers']}")(images, classes, is_training=False)
 

@@ -216,7 +216,8 @@ def _stack(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
-    axis, count = int(operation.params["axis"]), len(operation.outputs)
+    axis = int(operation.params["axis"])
+    count = len(operation.outputs)
     inputs = [writer.full(operation.source), writer.whole(*[1] * count)]
     rows = writer.several("Split", inputs, count, axis=axis)
     return [writer.node("Squeeze", row, writer.whole(axis)) for row in rows]
@@ -239,11 +240,9 @@ def _split(writer: Writer, operation: JaxEquation) -> list[str]:
 
 def _slice(writer: Writer, operation: JaxEquation) -> str | None:
     params, sizes = operation.params, writer.shape(operation.source)
-    starts, ends, steps = (
-        params["start_indices"],
-        params["limit_indices"],
-        params["strides"] or [1] * len(sizes),
-    )
+    starts = params["start_indices"]
+    ends = params["limit_indices"]
+    steps = params["strides"] or [1] * len(sizes)
     cut = [
         (axis, start, end, step)
         for axis, (start, end, step, size) in enumerate(zip(starts, ends, steps, sizes, strict=True))

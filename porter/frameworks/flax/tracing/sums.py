@@ -101,13 +101,15 @@ def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
 def _of_groups(writer: Writer, apart: JaxEquation, root: str) -> str | None:
     """x - mean over the root, without a scale."""
     source, mean = apart.inputs
-    rank, total = len(writer.shape(source)), writer.giving(root, "rsqrt")
+    rank = len(writer.shape(source))
+    total = writer.giving(root, "rsqrt")
     added = total and writer.giving(total.source, "add")
     cells = _mean_of(writer, mean)
     epsilon: Any = writer.constant(added.inputs[1]) if added else None
     if cells is None or added is None or cells != _variance_of(writer, added.source) or is_open(epsilon):
         return None
-    made, groups = writer.made.get(cells[0]), writer.shape(cells[0])[-2]
+    made = writer.made.get(cells[0])
+    groups = writer.shape(cells[0])[-2]
     if (
         made is None
         or made.name != "reshape"
@@ -143,7 +145,8 @@ def is_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool
 
 def softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """exp(x - m) divided by its sums along an axis, of which each has one m."""
-    raised, total = writer.made.get(operation.source), writer.giving(operation.inputs[1], "reduce_sum")
+    raised = writer.made.get(operation.source)
+    total = writer.giving(operation.inputs[1], "reduce_sum")
     found = _less(writer, raised, total)
     if found is None or raised is None:
         return None
@@ -172,7 +175,8 @@ def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None)
         or len(total.params["axes"]) != 1
     ):
         return None
-    axis, apart = int(total.params["axes"][0]), writer.made.get(raised.source)
+    axis = int(total.params["axes"][0])
+    apart = writer.made.get(raised.source)
     if apart is None or apart.name != "sub" or writer.shape(apart.inputs[1])[axis : axis + 1] != (1,):
         return None
     return apart.source, axis

@@ -228,7 +228,8 @@ class Writer:
         Args:
             before: of the value that a Reshape takes.
         """
-        parts, free = list[int | str](), bool(before)
+        parts = list[int | str]()
+        free = bool(before)
         for place, size in enumerate(sizes):
             if not isinstance(size, PerTrace):
                 parts.append(size)

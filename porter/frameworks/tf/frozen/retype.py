@@ -251,7 +251,8 @@ def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any
 
 
 def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
-    constant, value = type(like)(name=name, op="Const"), tensorflow.make_tensor_proto(array)
+    constant = type(like)(name=name, op="Const")
+    value = tensorflow.make_tensor_proto(array)
     constant.attr["dtype"].type = value.dtype
     constant.attr["value"].tensor.CopyFrom(value)
     return constant

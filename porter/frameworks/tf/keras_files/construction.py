@@ -69,10 +69,8 @@ def _bounded(tensors: int, where: str) -> Iterator[None]:
         return property(found)
 
     asked = ("variable_dtype", "compute_dtype")
-    policy, before = (
-        type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked}),
-        keras.config.dtype_policy(),
-    )
+    policy = type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked})
+    before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy("float32"))
     try:
         yield

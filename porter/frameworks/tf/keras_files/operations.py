@@ -40,7 +40,8 @@ def is_operated(operation: str) -> bool:
 
 def activate(name: str, value: Any, settings: Settings, keras_version: int) -> Any:
     """The value of an activation; `settings` as for the operation of this name."""
-    ops, alpha = import_keras().ops, settings.get("alpha")
+    ops = import_keras().ops
+    alpha = settings.get("alpha")
     match name:
         case "hard_sigmoid" if keras_version < 3:
             return ops.clip(value * _of(value, 0.2) + 0.5, 0, 1)
@@ -185,7 +186,8 @@ def _response_norm(operands: list[Any], settings: Settings) -> Any:
 
 
 def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
-    keras, block = import_keras(), int(settings["block_size"])
+    keras = import_keras()
+    block = int(settings["block_size"])
     layer = keras.layers.Lambda(
         lambda x: import_tensorflow().nn.depth_to_space(x, block), dtype=operands[0].dtype
     )

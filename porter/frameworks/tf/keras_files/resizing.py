@@ -63,7 +63,8 @@ def with_aspect(arguments: JsonObject, value: Any) -> Any:
     crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
     if not crops and not pads:
         return value
-    size, target = np.array(value.shape[1:3]), np.array([arguments["height"], arguments["width"]])
+    size = np.array(value.shape[1:3])
+    target = np.array([arguments["height"], arguments["width"]])
     even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
     if crops:
         kept = np.maximum(np.minimum(size, even), 1)

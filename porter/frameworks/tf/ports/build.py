@@ -45,7 +45,8 @@ def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
     Raises:
         GraphError, NotInstalled: as `build`.
     """
-    keras, caller = import_keras(), _Caller(statement)
+    keras = import_keras()
+    caller = _Caller(statement)
     for call in statement.calls:
         caller.call(call)
     values = {path: caller.results[symbol.call] for path, symbol in statement.values.items()}
@@ -84,10 +85,8 @@ class _Caller:
             for variable, array in weights.items()
             if not self._begins_with(made, call, variable, array)
         }
-        arguments, options = (
-            self._filled(call.arguments),
-            {key: self._filled(value) for key, value in call.options.items()},
-        )
+        arguments = self._filled(call.arguments)
+        options = {key: self._filled(value) for key, value in call.options.items()}
         self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))
         for variable, array in late.items():
             held = getattr(made, variable)

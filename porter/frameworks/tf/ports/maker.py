@@ -68,10 +68,8 @@ class CallMaker:
     def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> CallValue:
         """The value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
         operation = OPERATIONS[function]
-        operands, rest = (
-            [_plain(each) for each in arguments[: operation.operands]],
-            arguments[operation.operands :],
-        )
+        operands = [_plain(each) for each in arguments[: operation.operands]]
+        rest = arguments[operation.operands :]
         stated = {**dict(zip(operation.parameters, rest, strict=False)), **options}
         config = {key: value for key, value in stated.items() if key in operation.parameters}
         called = {**operation.options, **{key: value for key, value in stated.items() if key not in config}}

@@ -57,7 +57,8 @@ def state_model(
     }
     weights: dict[str, NamedArrays] = {}
     for node in graph.nodes:
-        inputs, of_map = [values[path] for path in node.inputs], is_map(graph.open_shapes[node.source])
+        inputs = [values[path] for path in node.inputs]
+        of_map = is_map(graph.open_shapes[node.source])
         said = KerasNode(maker, node.op, names[node.path], inputs, of_map)
         if type(node.op) in spellings:
             held = _arrays(graph, node, tensors.get(node.path, {}), dtype)

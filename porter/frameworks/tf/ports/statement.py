@@ -119,7 +119,9 @@ class Statement:
         visit of a search from the outputs, inputs from first to last. A call is as deep as the deepest call
         of its layer that the search left after it (keras/src/ops/function.py, `map_graph`).
         """
-        visits, depths, deepest = list(self._visits), dict.fromkeys(self._visits, 0), dict[str, int]()
+        visits = list(self._visits)
+        depths = dict.fromkeys(self._visits, 0)
+        deepest = dict[str, int]()
         ended = in_order(
             (self.values[path].call for path in self.outputs), lambda place: self.calls[place].inputs
         )
