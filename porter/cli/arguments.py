@@ -85,13 +85,14 @@ _READ: Mapping[Option, Callable[[Any], Any]] = {
 def _parameter(option: Option, default: object) -> inspect.Parameter:
     """An option as Typer takes it: a parameter with an annotation."""
     usual, required = isinstance(default, option.kind), option.required
+    unless_given = default if usual else None
     help = f"{option.help}: {_DESTINATIONS}" if option == TO else option.help
     info = typer.Argument if option.flag is None else typer.Option
     kind: Any = GenericAlias(list, option.kind) if option.many else option.kind
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if required else default if usual else None,
+        default=inspect.Parameter.empty if required else unless_given,
         annotation=Annotated[
             kind if usual or required else kind | None,
             info(*([option.flag] if option.flag else ()), metavar=option.metavar, help=help),

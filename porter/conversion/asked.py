@@ -127,7 +127,8 @@ def _source(
         return type(subject).__name__, wishes, lambda: open_source(place, wishes, recipes=recipes)
     file = expect_file(fspath(subject), recipes)
     hub = repository_of(file)
-    name = hub.name if hub is not None else file.name if file.is_dir() else file.stem
+    own = file.name if file.is_dir() else file.stem
+    name = own if hub is None else hub.name
 
     def as_itself() -> Opened:
         place = find(file) if weights is None else find_pair(file, weights)

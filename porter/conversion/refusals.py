@@ -34,9 +34,8 @@ def under_own_names(
     """
     if not errors:
         return []
-    taps, names = (
-        (opened.fitted.fit.taps if opened.fitted else {}, opened.facts.names) if opened else ({}, {})
-    )
+    taps = opened.fitted.fit.taps if opened and opened.fitted else {}
+    names = opened.facts.names if opened else {}
     nodes = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
     after = downstream(
         [each.path for each in graph.nodes],
@@ -45,11 +44,8 @@ def under_own_names(
     )
     read = [path for node in nodes for path in node.inputs]
     before = {taps[path]: None for path in (*read, *graph.outputs) if path not in after and path in taps}
-    cut = (
-        f", or end the file's graph before {'it' if len(nodes) == 1 else 'them'}: {OUTPUTS([*before])}"
-        if before
-        else ""
-    )
+    them = "it" if len(nodes) == 1 else "them"
+    cut = f", or end the file's graph before {them}: {OUTPUTS([*before])}" if before else ""
     able = [name for name in _MOST_ABLE if _says_all(name, graph, size)]
     elsewhere = f"{' and '.join(able)} can say all of it: {TO(able[-1])}" if able else "no destination can"
     next = elsewhere + cut

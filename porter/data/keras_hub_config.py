@@ -51,8 +51,6 @@ def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
 
 def _three(given: Any, usual: float) -> list[float]:
     """A number for each channel."""
-    return (
-        [usual] * 3
-        if given is None
-        else [float(value) for value in (given if isinstance(given, list) else [given] * 3)]
-    )
+    if given is None:
+        return [usual] * 3
+    return [float(value) for value in (given if isinstance(given, list) else [given] * 3)]

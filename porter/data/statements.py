@@ -129,13 +129,9 @@ def _value(name: str, value: Any) -> Any:
             return tuple(numbers * 3 if len(numbers) == 1 else numbers)
         return _NUMBERS[name](value) if name in _NUMBERS else str(value)
     except (TypeError, ValueError, OverflowError):
-        what = (
-            f"one number or three, as {name}=0.5,0.4,0.3"
-            if name in _TRIPLES
-            else "a whole number"
-            if _NUMBERS[name] is int
-            else "a number"
-        )
+        what = f"one number or three, as {name}=0.5,0.4,0.3"
+        if name not in _TRIPLES:
+            what = "a whole number" if _NUMBERS[name] is int else "a number"
         raise ProtocolError(f"'{name}' must be {what}, got '{value}'") from None
 
 

@@ -93,8 +93,11 @@ def write_predictions(
             rank,
         ]
         for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
-            label = record.label_of(row) if row >= 0 else None
-            cells += [row, escaped(label.name) if label else "", f"{share:.6g}"] if row >= 0 else ["", "", ""]
+            if row < 0:
+                cells += ["", "", ""]
+                continue
+            label = record.label_of(row)
+            cells += [row, escaped(label.name) if label else "", f"{share:.6g}"]
         table.writerow(cells)
     for failure in failed:
         table.writerow([failure.name])

@@ -167,7 +167,7 @@ def save_model(
         UsageError: as ModelsInMemory.save.
     """
     held = model if isinstance(model, Held) else Held(model, example)
-    fed = held.example
-    given = () if fed is None else tuple(fed) if isinstance(fed, tuple | list) else (fed,)
+    fed = () if held.example is None else held.example
+    given = tuple(fed) if isinstance(fed, tuple | list) else (fed,)
     models = cast(ModelsInMemory, import_module(_IN_MEMORY[str(_framework_of(held.model))]))
     return models.save(held.model, folder, given, size)

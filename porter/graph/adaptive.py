@@ -26,11 +26,9 @@ def alike(found: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """The size and the step of windows that have the same; None for others."""
     sizes = {end - start for start, end in found}
     steps = {after[0] - before[0] for before, after in pairwise(found)}
-    return (
-        (sizes.pop(), steps.pop() if steps else 1)
-        if len(sizes) == 1 and len(steps) < 2 and steps != {0}
-        else None
-    )
+    if len(sizes) != 1 or len(steps) > 1 or steps == {0}:
+        return None
+    return sizes.pop(), steps.pop() if steps else 1
 
 
 def pooled(parts: Parts, op: AdaptivePool) -> None:

@@ -55,13 +55,9 @@ def parse_size(given: AnySize) -> Size:
     """`224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
     if given == "any":
         return ANY
-    text = (
-        given
-        if isinstance(given, str)
-        else "x".join(map(str, given))
-        if isinstance(given, Sequence)
-        else str(given)
-    )
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        given = "x".join(map(str, given))
+    text = str(given)
     sides = text.lower().split("x")
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])

@@ -53,7 +53,9 @@ class SourceFile(Strict):
     @property
     def given(self) -> str:
         """The file, as a command gives it; in place of a port or of a model in memory, a word for it."""
-        return PORT if self.format == "port" else MODEL if IN_MEMORY in self.notes else self.file
+        if self.format == "port":
+            return PORT
+        return MODEL if IN_MEMORY in self.notes else self.file
 
     @property
     def to_give(self) -> str | None:

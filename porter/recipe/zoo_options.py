@@ -107,13 +107,9 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
             )
         return value
     kind = type(default)
-    read = (
-        _read(value, kind)
-        if isinstance(value, str)
-        else float(value)
-        if kind is float and type(value) is int
-        else value
-    )
+    read: Value = _read(value, kind) if isinstance(value, str) else value
+    if kind is float and type(read) is int:
+        read = float(read)
     if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
         own = written(default)
         raise UsageError(

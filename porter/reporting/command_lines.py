@@ -24,7 +24,9 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
     of_graph = record.zoo is None
     ops = [node["op"] for node in record.graph["nodes"]]
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
-    own_weights = record.source.file if whose is not None else None if of_graph else record.source.to_give
+    own_weights = None if of_graph else record.source.to_give
+    if whose is not None:
+        own_weights = record.source.file
     return CONVERT.line(
         subject=whose.file if whose is not None else record.variant or record.source.given,
         source=record.zoo if whose is None else None,

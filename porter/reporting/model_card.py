@@ -73,13 +73,9 @@ def front_matter(contents: Contents) -> dict[str, Any]:
     """What the Hub reads, with nothing that is not known."""
     record = contents.record
     licence = re.sub(r"\s+", "-", (record.licence or "").lower())
-    licences = (
-        {}
-        if not licence
-        else {"license": licence}
-        if _is_known(licence)
-        else {"license": "other", "license_name": licence}
-    )
+    licences = {"license": licence} if licence else {}
+    if licence and not _is_known(licence):
+        licences = {"license": "other", "license_name": licence}
     classifies = record.output == "logits" and record.classes > 0 and record.input.channels == 3
     tag = {"pipeline_tag": "image-classification"} if classifies else {}
     trained_on = (

@@ -79,13 +79,14 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     recorded = publisher is not None or checkpoint.graph is not None
     opened = of_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
     protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, usual), fit.scaling)
+    states_protocol = "recipe" if publisher is None else "published"
     labels = zoo.labels if fit.own_head else None
     return replace(
         opened,
         facts=opened.stating(
             options={**fit.options, "classes": fit.classes},
             preprocess=protocol,
-            protocol_by=None if protocol is None else "recipe" if publisher is None else "published",
+            protocol_by=None if protocol is None else states_protocol,
             labels=labels.name if labels else None,
             class_names=labels.names if labels else (),
             origin=origin,

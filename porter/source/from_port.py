@@ -82,7 +82,9 @@ def expect_as_made(port: StoredPort, wishes: Wishes) -> None:
         )
     taken_off = port.record.activation if wishes.keep_activation else None
     if wishes.map or wishes.outputs or taken_off:
-        option = str(MAP) if wishes.map else str(OUTPUTS) if wishes.outputs else str(KEEP_ACTIVATION)
+        option = str(OUTPUTS if wishes.outputs else KEEP_ACTIVATION)
+        if wishes.map:
+            option = str(MAP)
         reason = (
             f"the port was made without the {taken_off} of its source"
             if taken_off

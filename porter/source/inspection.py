@@ -260,7 +260,8 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
         problem = f"{error.message} ({error.next})" if error.next else error.message
         return Inspection(checkpoint, problem=problem)
     to = other_than(opened.framework)
-    typed = None if size is None else size_text(PROBE if size == ANY and not _any_size(opened, to) else size)
+    known = PROBE if size == ANY and not _any_size(opened, to) else size
+    typed = None if known is None else size_text(known)
     return Inspection(
         checkpoint,
         classes=opened.facts.classes or None,

@@ -112,13 +112,9 @@ def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
         listed = json.loads(names or "[]")
         if not isinstance(listed, list):
             raise UsageError("'porter.class_names' is not a list of names")
-        labels = (
-            labels_of(name, listed, "porter.class_names")
-            if name and listed
-            else Labels(name)
-            if name in LABEL_MAPS
-            else None
-        )
+        labels = Labels(name) if name in LABEL_MAPS else None
+        if name and listed:
+            labels = labels_of(name, listed, "porter.class_names")
         return PhotoFacts(read_preprocess(protocol) if protocol else None, labels, "file"), ()
     except (PorterError, ValueError, RecursionError) as error:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)

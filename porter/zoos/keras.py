@@ -120,7 +120,9 @@ def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str
         raise UsageError(
             f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}"
         ) from None
-    return _scaled_again(model) if again else _unnested(model) if name.startswith(_NESTED) else model
+    if again:
+        return _scaled_again(model)
+    return _unnested(model) if name.startswith(_NESTED) else model
 
 
 def _unnested(model: Any) -> Any:

@@ -252,7 +252,10 @@ def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer
     for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
         first, *rest = layer.name.split(separator)
         ends = _HEADS.match(first) or (len(rest) == 1 and _HEADS.match(rest[0]))
-        (heads if ends else single if len(rest) < 2 else groups).append(layer)
+        if ends:
+            heads.append(layer)
+        else:
+            (groups if len(rest) > 1 else single).append(layer)
     stem: list[WeightsLayer] = []
     for layer in sorted(single, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
         reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
@@ -263,11 +266,9 @@ def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """A key that compares numbers by their size, and has `preact` first."""
-    return (
-        [(-2, name)]
-        if name.startswith("pre")
-        else [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
-    )
+    if name.startswith("pre"):
+        return [(-2, name)]
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
 
 
 def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:

@@ -78,4 +78,7 @@ def _number(value: float) -> str:
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     base, _, exponent = repr(value).partition("e")
-    return base if not exponent else f"{base if '.' in base else f'{base}.0'}e{int(exponent):+d}"
+    if not exponent:
+        return base
+    mantissa = base if "." in base else f"{base}.0"
+    return f"{mantissa}e{int(exponent):+d}"

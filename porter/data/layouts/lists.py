@@ -75,8 +75,12 @@ def labelled(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
 
     def with_label(candidate: PhotoCandidate) -> PhotoCandidate:
         label = known[given[candidate.key].label]
-        said = f"its class '{escaped(given[candidate.key].label[:40])}' is no class of the port"
-        why = candidate.why if candidate.place is None else said if label is None else ""
+        if candidate.place is None:
+            why = candidate.why
+        elif label is None:
+            why = f"its class '{escaped(given[candidate.key].label[:40])}' is no class of the port"
+        else:
+            why = ""
         return candidate._replace(labels=() if label is None else (label,), why=why)
 
     listed = [with_label(each) for each in found.candidates if each.key in given]

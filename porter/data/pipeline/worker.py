@@ -25,7 +25,11 @@ def job(places: Sequence[Place], path: Path) -> dict[str, Any]:
 
 
 def _place(fields: dict[str, Any]) -> Place:
-    kind = Cell if "row" in fields else Sealed if "record" in fields else Bytes
+    kind: type[Place] = Bytes
+    if "row" in fields:
+        kind = Cell
+    elif "record" in fields:
+        kind = Sealed
     return kind(**{**fields, "path": Path(fields["path"])})
 
 

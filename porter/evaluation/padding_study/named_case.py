@@ -105,7 +105,9 @@ def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]
     }
     known = {site: number for site, number in numbers.items() if number is not None}
     same = len(known) == len(sites) and len(set(known.values())) == 1
-    return {"them" if len(sites) > 1 else "it": known[sites[0]]} if same else known
+    if not same:
+        return known
+    return {"them" if len(sites) > 1 else "it": known[sites[0]]}
 
 
 def _too_few(photos: int, decisive: Mapping[str, int]) -> str:

@@ -211,7 +211,9 @@ def _put(root: nnx.Module, place: Place, layer: nnx.Module) -> None:
     """Sets a layer at its place, in rows and modules that are made on the way."""
     around: Any = root
     for name, below in zip(place, (*place[1:], None), strict=True):
-        new = layer if below is None else nnx.List() if isinstance(below, int) else nnx.Module()
+        new = layer
+        if below is not None:
+            new = nnx.List() if isinstance(below, int) else nnx.Module()
         if isinstance(name, int):
             if name == len(around):
                 around.append(new)

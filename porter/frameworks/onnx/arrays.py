@@ -16,7 +16,8 @@ def rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
     parts = moves.parts(node.maker.shapes[source])
     turned = moves.order != tuple(sorted(moves.order))
     split, joined = any(len(axis) != 1 for axis in moves.split), any(len(axis) != 1 for axis in moves.joined)
-    last = "joined" if joined else "turned" if turned else "split"
+    unjoined = "turned" if turned else "split"
+    last = "joined" if joined else unjoined
 
     def name(step: str) -> str:
         return node.path if step == last else node.part(step)

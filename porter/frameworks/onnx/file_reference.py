@@ -196,10 +196,9 @@ class OnnxRunner:
         """The number type of each input."""
         named = import_onnx().helper.tensor_dtype_to_np_dtype
         stated = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
-        return [
-            self.dtype if self.dtype not in HALVES else named(kind if kind in FLOATS else _FLOAT)
-            for kind in stated
-        ]
+        if self.dtype not in HALVES:
+            return [self.dtype] * len(stated)
+        return [named(kind if kind in FLOATS else _FLOAT) for kind in stated]
 
     @cached_property
     def _model(self) -> ModelParts:

@@ -203,10 +203,8 @@ def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
 def _crop(node: OnnxSpelled[ops.Crop]) -> None:
     cells = node.op.cuts.values()
     steps = [each.step or 1 for each in node.op.cuts.values()]
-    ends = [
-        _END * (1 if step > 0 else -1) if each.stop is None else each.stop
-        for each, step in zip(cells, steps, strict=True)
-    ]
+    furthest = [_END if step > 0 else -_END for step in steps]
+    ends = [end if each.stop is None else each.stop for each, end in zip(cells, furthest, strict=True)]
     starts = [each.start for each in cells]
     axes = [1 + axis for axis in node.op.cuts]
     node.maker.cut(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())

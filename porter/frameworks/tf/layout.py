@@ -314,13 +314,9 @@ def counted_layers(
     names: dict[str, str] = {}
     for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
         layer, half = halves.get(path, (path, ""))
-        kind = (
-            "SeparableConv2D"
-            if half
-            else "Conv2D"
-            if path in convolutions
-            else keras_class(graph, graph.by_path[path])
-        )
+        kind = "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
+        if half:
+            kind = "SeparableConv2D"
         if kind is None:
             continue
         if layer not in counted:

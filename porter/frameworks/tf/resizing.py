@@ -56,7 +56,8 @@ class _Axis:
         n, i, m = self._cells(value, like)
         more = do("subtract", m, n) if grows else do("subtract", n, m)
         before = more if side == "start" else do("floor", do("multiply", more, self._number(0.5)))
-        cells = i if side == "end" else do("subtract" if grows else "add", i, before)
+        shift = "subtract" if grows else "add"
+        cells = i if side == "end" else do(shift, i, before)
         found = self._taken(value, cells, n)
         if not grows:
             return found
@@ -140,7 +141,8 @@ class _Axis:
         if isinstance(op, ResizeLike):
             m = like.shape[self.axis]
         else:
-            m = op.size[self.axis - 1] if op.size else None if n is None or scale is None else int(n * scale)
+            scaled = None if n is None or scale is None else int(n * scale)
+            m = op.size[self.axis - 1] if op.size else scaled
         count = self.do("sum", self._ones(value)) if n is None else self._number(n)
         if m is not None:
             return count, np.arange(m, dtype=self.kind), self._number(m)

@@ -347,4 +347,6 @@ def _distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
         return float("inf")
     apart = (wanted[finite] - got[finite]).norm()
     size = wanted[finite].norm()
-    return float(apart / size) if size else float("inf" if apart else 0)
+    if size:
+        return float(apart / size)
+    return float("inf" if apart else 0)

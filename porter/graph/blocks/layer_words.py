@@ -132,7 +132,9 @@ def local_name(text: str) -> str:
     first, _, after = word.partition("_")
     if first.isdigit() and after:
         word = f"{after}_{first}" if after[-1].isdigit() else f"{after}{first}"
-    return f"unit{word}" if word[:1].isdigit() else f"{word}_" if iskeyword(word) else word
+    if word[:1].isdigit():
+        return f"unit{word}"
+    return f"{word}_" if iskeyword(word) else word
 
 
 def without_number(word: str) -> str:

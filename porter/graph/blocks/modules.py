@@ -146,11 +146,7 @@ def _leaves(nodes: Sequence[_NodeParts]) -> Iterator[Leaf]:
     numbers: Counter[str] = Counter()
     for placed, own, word in zip(nodes, named, computed, strict=True):
         numbers[word] += not own
-        name = (
-            layer_words.local_name(placed.parts[0])
-            if own
-            else f"{word}{numbers[word]}"
-            if counts[word] > 1
-            else word
-        )
+        name = f"{word}{numbers[word]}" if counts[word] > 1 else word
+        if own:
+            name = layer_words.local_name(placed.parts[0])
         yield Leaf(name, placed.node)

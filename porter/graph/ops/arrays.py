@@ -94,9 +94,9 @@ def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
     """The names and the sizes of the parts of one axis; None if a part cannot be read."""
     group, word = match.groups()
     found = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
-    return (
-        tuple((each[1], int(each[2]) if each[2] else None) for each in found if each) if all(found) else None
-    )
+    if not all(found):
+        return None
+    return tuple((each[1], int(each[2]) if each[2] else None) for each in found if each)
 
 
 Pattern = Annotated[

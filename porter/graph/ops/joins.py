@@ -55,7 +55,9 @@ def stretched(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None
     if len({len(shape) for shape in shapes}) != 1:
         return None
     axes = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]
-    return [known_size(wide) if wide else 1 for wide in axes] if all(map(alike, axes)) else None
+    if not all(map(alike, axes)):
+        return None
+    return [known_size(wide) if wide else 1 for wide in axes]
 
 
 def alike(sizes: Sequence[int | None]) -> bool:

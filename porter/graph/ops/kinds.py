@@ -117,11 +117,10 @@ def _window(value: object) -> Window | None:
 
 def _convention(value: object) -> Convention | None:
     entry = _entry(value, {"rule", "pads", "fill", "average", "rounding"})
-    return (
-        None
-        if entry is None
-        else Convention(**{**entry, "fill": LOWEST if entry["fill"] == "-inf" else entry["fill"]})
-    )
+    if entry is None:
+        return None
+    fill = LOWEST if entry["fill"] == "-inf" else entry["fill"]
+    return Convention(**{**entry, "fill": fill})
 
 
 def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:

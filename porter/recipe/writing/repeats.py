@@ -60,9 +60,9 @@ def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line
     if len(ends) == len(row):
         yield from row
         return
-    path = (
-        stem if len(ends) == 1 and first == 1 else f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
-    )
+    path = f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
+    if len(ends) == 1 and first == 1:
+        path = stem
     for start, end in zip([0, *ends], ends, strict=False):
         usual = _usual(values, start, end)
         step = {

@@ -307,7 +307,9 @@ def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
 
 
 def _units(op: object) -> int | None:
-    return op.units if isinstance(op, ops.Dense) else op.filters if isinstance(op, ops.Conv) else None
+    if isinstance(op, ops.Dense):
+        return op.units
+    return op.filters if isinstance(op, ops.Conv) else None
 
 
 def _trunk_end(aligned: Alignment, end: End) -> tuple[str, str]:

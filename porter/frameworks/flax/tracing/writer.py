@@ -123,11 +123,8 @@ class Writer:
     ) -> list[str]:
         """Adds a node of several outputs. Returns their names."""
         self._count += 1
-        names = (
-            [output]
-            if output
-            else [f"{kind}_{self._count}" + (f"_{place}" if place else "") for place in range(count)]
-        )
+        first = output or f"{kind}_{self._count}"
+        names = [first, *(f"{first}_{number}" for number in range(1, count))]
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names
 

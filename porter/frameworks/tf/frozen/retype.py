@@ -218,7 +218,9 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
     """As keras.ops compute it, to the size of a map of ones; TensorFlow's own give float32."""
     half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
     inside = half and node.op == "ResizeBicubic"
-    coordinates: Any = "align_corners" if ends else "half_pixel" if half else "asymmetric"
+    coordinates: Any = "half_pixel" if half else "asymmetric"
+    if ends:
+        coordinates = "align_corners"
     op = ResizeLike(
         "linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside
     )

@@ -398,12 +398,12 @@ class _Builder:
         if operation in ("get_item", "take"):
             return [values.get(place, one) for place, one in enumerate(operands)]
         like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
-        return [
-            values[place]
-            if place in values
-            else self._constant(one, like if isinstance(one, int | float) else None)
+        constants = {
+            place: self._constant(one, like if isinstance(one, int | float) else None)
             for place, one in enumerate(operands)
-        ]
+            if place not in values
+        }
+        return [value for _, value in sorted({**values, **constants}.items())]
 
     def _constant(self, value: Any, dtype: Dtype | None = None) -> Any:
         """Numbers in a type, or in that of the model."""
@@ -500,7 +500,8 @@ def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
     """Before and behind each axis of N x H x W x C."""
     is_conv, found = kind == "Conv2D", [[0, 0]]
     for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
-        before = cells // 2 if is_conv else cells - 2 if cells > 2 and cells % 2 == 1 else cells - 1
+        behind = 2 if cells > 2 and cells % 2 == 1 else 1
+        before = cells // 2 if is_conv else cells - behind
         found.append([before, cells - 1 - before])
     return [*found, [0, 0]]
 

@@ -46,7 +46,7 @@ def _merged(first: Shape, second: Shape) -> Shape:
     """As keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`: open beside any other
     size is open.
     """
-    return tuple(None if None in (a, b) else b if a == 1 else a for a, b in zip(first, second, strict=True))
+    return tuple(None if a is None or b is None else max(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _stretched(first: Shape, second: Shape) -> Shape:
