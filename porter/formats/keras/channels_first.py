@@ -160,16 +160,16 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
     rank, axis = max(ranks, default=0), arguments.get("axis", -1)
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
         raise _Mixed
-    if kind in _WINDOWED and rank == 4:
-        return {**arguments, "data_format": CHANNELS_LAST}, 4
-    if kind in _WHOLE and rank == 4:
-        return {**arguments, "data_format": CHANNELS_LAST}, 4 if arguments.get("keepdims") else 2
-    if kind == "Flatten":
-        return {**arguments, "data_format": CHANNELS_LAST}, 2
-    if kind in ("BatchNormalization", "Concatenate", "Softmax") and (
-        rank == 2 or (isinstance(axis, int) and axis in _AXES)
-    ):
+    if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_WHOLE)):
+        return {**arguments, "data_format": CHANNELS_LAST}, 4 if _gives_map(kind, arguments) else 2
+    is_along = rank == 2 or (isinstance(axis, int) and axis in _AXES)
+    if is_along and kind in ("BatchNormalization", "Concatenate", "Softmax"):
         return {**arguments, "axis": _AXES[axis] if rank == 4 else axis}, rank
     if kind in _OF_EACH_NUMBER or (kind == "Dense" and rank == 2):
         return arguments, rank
     raise _Mixed
+
+
+def _gives_map(kind: str, arguments: JsonObject) -> bool:
+    """Whether a layer of a map gives one."""
+    return kind in _WINDOWED or (kind in _WHOLE and bool(arguments.get("keepdims")))

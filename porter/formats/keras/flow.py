@@ -119,7 +119,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
-        outputs, names = _in_order(model, _flatten(calls, model, (), inputs, None))
+        outputs, names = _in_order(model, _flatten(calls, model, _Caller(), inputs))
         version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
         types = _type_of(model, image), halves_in(model["config"])
         return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
@@ -252,20 +252,33 @@ class _CallRecorder:
             raise ValueError(f"its models are called more than {MOST_NODES} times")
 
 
+@dataclass(frozen=True)
+class _Caller:
+    """Where a call stands.
+
+    Attributes:
+        path: the models that it is in, and what is called.
+        round: how many calls of it come before.
+        training: whether it is one of training; None where nothing says so.
+    """
+
+    path: LayerPath = ()
+    round: int = 0
+    training: bool | None = None
+
+    def within(self, name: str, round: int) -> _Caller:
+        return replace(self, path=(*self.path, name), round=round)
+
+
 def _flatten(
-    calls: _CallRecorder,
-    model: JsonObject,
-    path: LayerPath,
-    inputs: Sequence[Result],
-    training: bool | None,
-    round: int = 0,
+    calls: _CallRecorder, model: JsonObject, caller: _Caller, inputs: Sequence[Result]
 ) -> list[Result]:
-    """The results of a model's call, of which `round` come before it."""
+    """The results of a model's call."""
     calls.enter()
-    if len(path) > _MOST_DEPTH:
+    if len(caller.path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
-        return _flatten_sequential(calls, model, path, inputs, training, round)
+        return _flatten_sequential(calls, model, caller, inputs)
     config, layers = model["config"], {layer_name(layer): layer for layer in _layers(model)}
     nodes = {
         name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
@@ -275,8 +288,9 @@ def _flatten(
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Result]] = {}
     for place, name in enumerate(starts):
+        path = (*caller.path, name)
         known[name, 0] = [
-            inputs[place] if place < len(inputs) else calls.add(_input_layer((*path, name), round))
+            inputs[place] if place < len(inputs) else calls.add(_input_layer(path, caller.round))
         ]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
@@ -287,60 +301,42 @@ def _flatten(
         given = nodes[name][index].replaced(
             lambda reference: _pick(known[resolve.key(reference)], reference.output)
         )
-        known[name, index] = _call(
-            calls, layers[name], (*path, name), given, round * len(nodes[name]) + index, training
-        )
+        called = caller.within(name, caller.round * len(nodes[name]) + index)
+        known[name, index] = _call(calls, layers[name], called, given)
     return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
-    calls: _CallRecorder,
-    model: JsonObject,
-    path: LayerPath,
-    inputs: Sequence[Result],
-    training: bool | None,
-    round: int,
+    calls: _CallRecorder, model: JsonObject, caller: _Caller, inputs: Sequence[Result]
 ) -> list[Result]:
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            values = _call(
-                calls, layer, (*path, layer_name(layer)), Inbound((values[0],), {}), round, training
-            )
+            called = caller.within(layer_name(layer), caller.round)
+            values = _call(calls, layer, called, Inbound((values[0],), {}))
     return values
 
 
-def _call(
-    calls: _CallRecorder,
-    layer: JsonObject,
-    path: LayerPath,
-    given: Inbound,
-    index: int,
-    training: bool | None,
-) -> list[Result]:
-    fixed = given.keywords.get("training")
-    training = fixed if isinstance(fixed, bool) else training
+def _call(calls: _CallRecorder, layer: JsonObject, caller: _Caller, given: Inbound) -> list[Result]:
+    training = given.keywords.get("training")
+    if isinstance(training, bool):
+        caller = replace(caller, training=training)
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS:
-        return _flatten(calls, layer, path, _fed(layer, given), training, index)
+        return _flatten(calls, layer, caller, _fed(layer, given))
     if is_foreign(layer):
-        return [
-            calls.add(
-                LayerCall(
-                    path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training
-                )
-            )
-        ]
-    if (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and training):
-        return _call(calls, inner, (*path, layer_name(inner)), given, index, training)
-    kind, arguments = modern(kind, config)
-    if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
-        arguments = {**DEFAULTS.get(kind, {}), **arguments}
-    if is_operation(layer):
-        kind, arguments = operation(kind, arguments)
-    return [calls.add(LayerCall(path, kind, arguments, given, index, training))]
+        kind, arguments = f"{kind} of {layer.get('module') or 'the user'}", config
+    elif (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and caller.training):
+        return _call(calls, inner, caller.within(layer_name(inner), caller.round), given)
+    else:
+        kind, arguments = modern(kind, config)
+        if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
+            arguments = {**DEFAULTS.get(kind, {}), **arguments}
+        if is_operation(layer):
+            kind, arguments = operation(kind, arguments)
+    return [calls.add(LayerCall(caller.path, kind, arguments, given, caller.round, caller.training))]
 
 
 def _fed(model: JsonObject, given: Inbound) -> list[Result]:

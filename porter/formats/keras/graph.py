@@ -97,8 +97,10 @@ def read_graph(
     calls = name_calls(flow, tensors)
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
 
+    model = _Model(flow, calls, tensors, where)
+
     def read(size: Size) -> FileGraph:
-        return _graph(flow, calls, ends, replace(image, size=size), tensors, where)
+        return model.graph(replace(image, size=size), ends)
 
     graph = read(image.size) if image.shape else for_images(image.size, read)
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
@@ -168,68 +170,78 @@ def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[Referenc
     return [known[name] for name in outputs]
 
 
-def _graph(
-    flow: Flow,
-    calls: list[NamedCall],
-    ends: Sequence[Reference],
-    image: GraphInput,
-    tensors: NamedArrays,
-    where: str,
-) -> FileGraph:
-    """The graph for an image that ends at `ends`."""
+@dataclass(frozen=True)
+class _Model:
+    """A model's calls under their names, and the file's tensors.
 
-    def tap(source: Reference) -> str | None:
-        return None if source[1] else before.get(source[0], source[0])
+    Attributes:
+        where: the file, for messages.
+    """
 
-    before = {named.name: before_activation(named) for named in calls}
-    layers, stored = dict[str, KerasLayer](), _StoredArrays({}, set())
-    live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    budget = most_bytes(sum(array.nbytes for array in tensors.values()))
-    flow_of = Dataflow(
-        layers,
-        live,
-        Arrays(stored.arrays),
-        lambda layer: "",
-        budget=budget,
-        tensors_of=lambda layer: layer.tensors,
-    )
-    further = {named.name: beside for named in calls if (beside := _further_image(flow, named)) is not None}
-    walk = begin(flow_of, image, stored.arrays, tap, further)
-    given = {SOURCE.call: _IMAGE}
-    for place, named in enumerate(calls):
-        for layer in _layers(named, given, tensors, flow.keras):
-            if layer.name in layers:
-                raise FileError(
-                    f"two layers have the name '{layer.name}'", where=where, next="save the model again"
-                )
-            layers[layer.name] = layer
-            given[place] = layer.name, 0
-            try:
-                own, added = stored.add(layer)
-            except _DAMAGED as error:
-                raise _unreadable(layer, error, where) from None
-            for name, numbers in own.items():
-                walk.flow.hold(name, numbers)
-            layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
-            if (array := stored.is_array(layer)) is not None:
-                given[place] = array, 0
-                live.discard(layer.name)
-                break
+    flow: Flow
+    calls: Sequence[NamedCall]
+    tensors: NamedArrays
+    where: str
 
-    def read(walk: Walk, layer: KerasLayer) -> Outputs:
+    def graph(self, image: GraphInput, ends: Sequence[Reference]) -> FileGraph:
+        """The graph for an image that ends at these values."""
+        calls = self.calls
+        before = {named.name: before_activation(named) for named in calls}
+        layers, stored = dict[str, KerasLayer](), _StoredArrays({}, set())
+        live = {_IMAGE[0], *(named.name for named in calls), *map(fused_name, calls)}
+        flow = Dataflow(
+            layers,
+            live,
+            Arrays(stored.arrays),
+            lambda layer: "",
+            budget=most_bytes(sum(array.nbytes for array in self.tensors.values())),
+            tensors_of=lambda layer: layer.tensors,
+        )
+        images = {named.name: _further_image(self.flow, named) for named in calls}
+        further = {name: beside for name, beside in images.items() if beside is not None}
+
+        def tap(source: Reference) -> str | None:
+            return None if source[1] else before.get(source[0], source[0])
+
+        walk = begin(flow, image, stored.arrays, tap, further)
+        arrays = self._add_layers(walk, layers, stored)
+        live -= arrays
+        read_nodes(walk, lambda op: self._read, settled=True)
+        found = walk.finish(walk.ends(ends), ends)
+        used = {stored.name for node in found.nodes for stored in node.tensors.values()}
+        evaluated = {name: array for name, array in flow.evaluated.items() if name in used}
+        return replace(found, evaluated=evaluated)
+
+    def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
+        """Adds the layers of all calls; gives the names of those that are stored arrays and nothing else."""
+        given, arrays = {SOURCE.call: _IMAGE}, set[str]()
+        for place, named in enumerate(self.calls):
+            for layer in _layers(named, given, self.tensors, self.flow.keras):
+                if layer.name in layers:
+                    message = f"two layers have the name '{layer.name}'"
+                    raise FileError(message, where=self.where, next="save the model again")
+                layers[layer.name] = layer
+                given[place] = layer.name, 0
+                try:
+                    own, added = stored.add(layer)
+                except _DAMAGED as error:
+                    raise _unreadable(layer, error, self.where) from None
+                for name, numbers in own.items():
+                    walk.flow.hold(name, numbers)
+                layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
+                if (array := stored.is_array(layer)) is not None:
+                    given[place] = array, 0
+                    arrays.add(layer.name)
+                    break
+        return arrays
+
+    def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
         try:
             return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None
-            raise _unreadable(layer, error, where) from None
-
-    read_nodes(walk, lambda op: read, settled=True)
-    found = walk.finish(walk.ends(ends), ends)
-    used = {stored.name for node in found.nodes for stored in node.tensors.values()}
-    return replace(
-        found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used}
-    )
+            raise _unreadable(layer, error, self.where) from None
 
 
 def _further_image(flow: Flow, named: NamedCall) -> GraphInput | None:

@@ -214,13 +214,15 @@ class Hdf5Bytes:
         (datatype,), (dataspace,), (layout,) = (
             messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
         )
-        what = (self.data, _shape(dataspace), datatype[0] & 15, _number(datatype))
-        if _EXTERNAL_FILES in messages or layout.startswith(_VIRTUAL):
-            return values_at(None, *what, lack=ELSEWHERE)
+        lack = ELSEWHERE if _EXTERNAL_FILES in messages or layout.startswith(_VIRTUAL) else None
+        values = DatasetValues(_shape(dataspace), _number(datatype), 0, self.data, lack)
+        kind = datatype[0] & 15
+        if lack is not None:
+            return values_at(None, values, kind)
         if not layout.startswith(_TOGETHER):
             raise UnknownPart("values in chunks")
         start, length = struct.unpack_from("<QQ", layout, 2)
-        found = values_at(None if start == _NOWHERE else start, *what)
+        found = values_at(None if start == _NOWHERE else start, values, kind)
         if length < found.nbytes:
             raise ValueError(f"a dataset declares {found.nbytes} bytes, and its data has {length}")
         return found
@@ -236,25 +238,26 @@ def _shape(message: bytes) -> tuple[int, ...]:
 def _number(message: bytes) -> np.dtype[np.generic] | None:
     """The numpy type of numbers; None for other types."""
     kind, flags, (size,) = message[0] & 15, message[1], struct.unpack_from("<I", message, 4)
-    order = ">" if flags & 1 else "<"
-    if kind == _FIXED and size in (1, 2, 4, 8) and struct.unpack_from("<HH", message, 8) == (0, 8 * size):
-        return np.dtype(f"{order}{'i' if flags & 8 else 'u'}{size}")
-    if kind == _FLOAT:
-        offset, precision, *parts = struct.unpack_from("<HHBBBBI", message, 8)
-        if flags & 64 == 0 and (offset, precision) == (0, 8 * size) and _FLOATS.get(size) == tuple(parts):
-            return np.dtype(f"{order}f{size}")
-    if kind in (_FIXED, _FLOAT):
-        raise UnknownPart("numbers that no processor has")
+    if kind == _ENUM and message[8] & 15 == _FIXED:
+        return np.dtype(bool) if _are_truths(message) else _number(message[8:])
     # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py,
     # H5IOStore.__setitem__).
     if kind == _OPAQUE and size == 2:
         return storage_type("bfloat16")
-    if kind == _ENUM and message[8] & 15 == _FIXED:
-        truths = (
-            b"FALSE\0" in message and b"TRUE\0" in message and struct.unpack_from("<H", message, 1) == (2,)
-        )
-        return np.dtype(bool) if truths and size == 1 else _number(message[8:])
-    return None
+    if kind not in (_FIXED, _FLOAT):
+        return None
+    offset, precision, *parts = struct.unpack_from("<HHBBBBI" if kind == _FLOAT else "<HH", message, 8)
+    is_known = size in (1, 2, 4, 8) if kind == _FIXED else _FLOATS.get(size) == (*parts,) and flags & 64 == 0
+    if not is_known or (offset, precision) != (0, 8 * size):
+        raise UnknownPart("numbers that no processor has")
+    letter = "f" if kind == _FLOAT else "i" if flags & 8 else "u"
+    return np.dtype(f"{'>' if flags & 1 else '<'}{letter}{size}")
+
+
+def _are_truths(message: bytes) -> bool:
+    """Whether an enumeration has two values of one byte, which are called false and true."""
+    sizes = struct.unpack_from("<H", message, 1) + struct.unpack_from("<I", message, 4)
+    return b"FALSE\0" in message and b"TRUE\0" in message and sizes == (2, 1)
 
 
 def _aligned(size: int) -> int:

@@ -62,7 +62,7 @@ def _object(
     values: list[Any] | None,
 ) -> Object:
     from porter.base.dtypes import storage_type
-    from porter.formats.keras.hdf5_objects import Object, Texts, values_at
+    from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
     def name(said: str) -> str:
         return said.encode(_BYTES).decode("utf-8", "surrogateescape")
@@ -71,7 +71,8 @@ def _object(
     if values is not None:
         start, is_written, shape, kind, stated, lack = values
         dtype = storage_type("bfloat16") if stated and kind == _OPAQUE else stated and np.dtype(stated)
-        found = values_at(start, written if is_written else data, tuple(shape), kind, dtype, lack)
+        content = written if is_written else data
+        found = values_at(start, DatasetValues(tuple(shape), dtype, 0, content, lack), kind)
     return Object(
         {name(link): address for link, address in links.items()},
         {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,34 +56,27 @@ class DatasetValues:
         return math.prod(self.shape) * self.dtype.itemsize if self.dtype is not None else 0
 
 
-def values_at(
-    start: int | None,
-    data: bytes | mmap.mmap,
-    shape: tuple[int, ...],
-    kind: int,
-    dtype: np.dtype[np.generic] | None,
-    lack: str | None = None,
-) -> DatasetValues:
-    """A dataset's values.
+def values_at(start: int | None, values: DatasetValues, kind: int) -> DatasetValues:
+    """A dataset's values, of which all is known but where they begin.
 
     Args:
-        start: where they begin; None if they were never written.
+        start: None if they were never written.
         kind: HDF5's class of their type.
 
     Raises:
         ValueError: they are not in the data.
     """
-    if dtype is None and lack is None:
+    lack = values.lack
+    if values.dtype is None and lack is None:
         words = _CLASSES[kind] if kind < len(_CLASSES) else f"values of class {kind}"
         lack = f"holds {words}, expected numbers"
-    found = DatasetValues(shape, dtype, start or 0, data, lack)
-    if lack is not None or found.nbytes == 0:
-        return DatasetValues(shape, dtype, 0, data, lack)
+    if lack is not None or values.nbytes == 0:
+        return replace(values, lack=lack)
     if start is None:
-        return DatasetValues(shape, dtype, 0, data, _NEVER_WRITTEN)
-    if start + found.nbytes > len(data):
-        raise ValueError(f"{found.nbytes} bytes of values at byte {start} are not in the file")
-    return found
+        return replace(values, lack=_NEVER_WRITTEN)
+    if start + values.nbytes > len(values.data):
+        raise ValueError(f"{values.nbytes} bytes of values at byte {start} are not in the file")
+    return replace(values, start=start)
 
 
 @dataclass(frozen=True)

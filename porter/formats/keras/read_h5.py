@@ -104,12 +104,14 @@ class _Held:
 def _read(file: hdf5.Hdf5) -> _Held:
     whole = hdf5.has_child(file.root, "model_weights")
     group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
-    backend = hdf5.text_attribute(file, group, "backend")
     names = hdf5.names_attribute(file, group, "layer_names")
     if hdf5.has_child(group, "top_level_model_weights"):
         names += ("top_level_model_weights",)
     config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
-    stated = {"keras_version": hdf5.text_attribute(file, file.root, "keras_version"), "backend": backend}
+    stated = {
+        "keras_version": hdf5.text_attribute(file, file.root, "keras_version"),
+        "backend": hdf5.text_attribute(file, group, "backend"),
+    }
     inside: Mapping[str, Collection[str]] = {}
     if config is not None:
         from porter.formats.keras.flow import names_within  # most files hold only weights
@@ -121,8 +123,23 @@ def _read(file: hdf5.Hdf5) -> _Held:
         for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
     ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    notes = ["read under 'model_weights'"] if whole else []
-    if config is not None and _FILTERS_FIRST.search(config):
+    tensors, kernels = _with_kernels_of_today(file, tensors, config or "", stated)
+    notes = [*(["read under 'model_weights'"] if whole else []), *kernels]
+    if hdf5.has_child(file.root, "optimizer_weights"):
+        notes.append("ignored the optimiser's state")
+    return _Held(tensors, tuple(notes), names, config, stated)
+
+
+def _with_kernels_of_today(
+    file: hdf5.Hdf5, tensors: NamedArrays, config: str, stated: Mapping[str, str | None]
+) -> tuple[NamedArrays, list[str]]:
+    """The tensors with kernels as Keras stores them today, and notes on those that it stored otherwise.
+
+    Args:
+        config: of a whole model; empty of mere weights.
+    """
+    notes, backend = list[str](), stated["backend"]
+    if _FILTERS_FIRST.search(config):
         if backend is None:
             raise file.refuse(_UNSTATED, _STATE)
         tensors = {
@@ -131,7 +148,7 @@ def _read(file: hdf5.Hdf5) -> _Held:
         notes.append(
             "its kernels had their filters first, as Keras 1 stored them beside maps with channels first"
         )
-    elif config is not None and backend is None and (stated["keras_version"] or "").startswith("1."):
+    elif config and backend is None and (stated["keras_version"] or "").startswith("1."):
         notes.append(
             "nothing says whether Keras 1 ran it on Theano, which pads and turns kernels otherwise: read "
             "as TensorFlow's"
@@ -142,9 +159,7 @@ def _read(file: hdf5.Hdf5) -> _Held:
             "its kernels are turned around, because Keras on Theano stored them for convolutions, not "
             "correlations"
         )
-    if hdf5.has_child(file.root, "optimizer_weights"):
-        notes.append("ignored the optimiser's state")
-    return _Held(tensors, tuple(notes), names, config, stated)
+    return tensors, notes
 
 
 def _turned(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:

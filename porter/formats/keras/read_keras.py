@@ -8,7 +8,7 @@ ones first (keras/src/layers/layer.py, save_own_variables).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,38 +100,39 @@ class _LayerVariables:
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
     stored = _all_stored(file)
-    names = {path: layer.name for path, layer in stored.items() if layer.name} | {
-        path: layer.name for path, layer in described.items()
-    }
+    named = (*stored.items(), *described.items())
+    names = {path: layer.name for path, layer in named if layer.name}
     ranks = {path: rank for rank, path in enumerate(described)}
-    holders = sorted(
-        (layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks)
-    )
-    counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
+    holders = [layer for layer in stored.values() if layer.numbered]
+    holders.sort(key=lambda layer: _order(layer.path, ranks))
+    counted = any(layer.path and names.keys().isdisjoint(_steps(layer.path)) for layer in holders)
     notes = [f"ignored {what}" for name, what in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
+        names = {}
     layers, guessed = [], []
     for layer in holders:
-        levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [
-            layer.name or "model"
-        ]
         variables, is_guess = _variables(file, layer, described.get(layer.path))
         guessed += ["/".join(layer.path)] if is_guess else []
-        layers.append(Holder(levels[-1], "/".join(levels), variables))
+        layers.append(_holder(layer, names, variables))
     if guessed:
         read = "read as beta, moving_mean, moving_variance (scale=False)"
         notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
-    # A group's name is its layer's class.
-    scaling = [
-        layer.path[-1] if counted else names.get(layer.path, layer.path[-1])
-        for layer in stored.values()
-        if layer.path and is_scaling(layer.path[-1])
-    ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    return Checkpoint(
-        file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling)
-    )
+    scaling = () if described else _scaling(stored, names)
+    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=scaling)
+
+
+def _holder(
+    layer: _LayerVariables, names: Mapping[LayerPath, str], variables: Mapping[str, hdf5.Hdf5Node]
+) -> Holder:
+    levels = [names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
+    return Holder(levels[-1], "/".join(levels), variables)
+
+
+def _scaling(paths: Iterable[LayerPath], names: Mapping[LayerPath, str]) -> tuple[str, ...]:
+    """The names of layers that scale the input. A group's name is its layer's class."""
+    return tuple(names.get(path, path[-1]) for path in paths if path and is_scaling(path[-1]))
 
 
 def _steps(path: LayerPath) -> list[LayerPath]:

@@ -6,7 +6,7 @@ Numbers of calls and of outputs are not compared. Constants are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,17 +39,20 @@ def misread(flow: Flow, definition: str | bytes) -> str | None:
     """Where a flow and the names in the config disagree, in words; None if they agree."""
     levels = dict(_levels(read_json(definition), ()))
     for call in flow.calls:
-        sources = [flow.calls[each.call] for each in results_in(call.given) if each.call >= 0]
-        sources = [source for source in sources if source.kind != _INPUT]
+        sources = [source for source in _calls(flow, results_in(call.given)) if source.kind != _INPUT]
         for depth in range(len(call.path) if call.kind != _INPUT else 0):
             if (wrong := _misread(call, sources, depth, levels)) is not None:
                 return wrong
-    ends = [flow.calls[each.call] for each in flow.outputs if each.call >= 0]
-    found = [end.path[0] for end in ends if end.kind != _INPUT]
-    wanted = levels[()].ends
+    ends = _calls(flow, flow.outputs)
+    found, wanted = [end.path[0] for end in ends if end.kind != _INPUT], levels[()].ends
     if (sorted(found) != sorted(wanted)) if flow.names else (found != [*wanted]):
         return f"the model gives {found}, and its config names {[*wanted]}"
     return next(filter(None, (_not_an_end(end, 0, levels) for end in ends)), None)
+
+
+def _calls(flow: Flow, results: Iterable[Result]) -> list[LayerCall]:
+    """The calls that give these results."""
+    return [flow.calls[each.call] for each in results if each.call >= 0]
 
 
 def turned_otherwise(turned: Flow, stated: Flow) -> str | None:
@@ -156,13 +159,17 @@ def _levels(model: JsonObject, path: LayerPath) -> Iterator[tuple[LayerPath, _Le
         reads = {name: [names[max(place - 1, 0) : place]] for place, name in enumerate(names)}
         yield path, _Level(reads, dict.fromkeys(names, (_ALONE,)), names[-1:])
     else:
-        nodes = {name: named[name].get("inbound_nodes") or () for name in names}
-        reads = {name: [_names_in(node, names) for node in every] for name, every in nodes.items()}
-        given = {name: [*map(_given, every)] for name, every in nodes.items()}
-        yield path, _Level(reads, given, _names_in(config["output_layers"], names))
+        yield path, _functional(config, named, names)
     for name in names:
         if named[name]["class_name"] in MODELS and "config" in named[name]:
             yield from _levels(named[name], (*path, name))
+
+
+def _functional(config: JsonObject, named: Mapping[str, JsonObject], names: Sequence[str]) -> _Level:
+    nodes = {name: named[name].get("inbound_nodes") or () for name in names}
+    reads = {name: [_names_in(node, names) for node in every] for name, every in nodes.items()}
+    given = {name: [*map(_given, every)] for name, every in nodes.items()}
+    return _Level(reads, given, _names_in(config["output_layers"], names))
 
 
 def _name(layer: JsonObject) -> str:

@@ -5,7 +5,7 @@ pruning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -48,34 +48,39 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
     Raises:
         FileError: the tensors of one do not fit each other.
     """
-    parts: dict[str, dict[str, str]] = {}
-    for name in checkpoint.tensors:
-        found = _PART.fullmatch(name)
-        if found is not None:
-            module, new, part, old, mark = found.groups()
-            parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
-    formed = {
-        weight: form for weight, names in parts.items() for form in _FORMS if {*form.parts} == names.keys()
-    }
-    owners = {
-        name: weight
-        for weight in formed.keys() - checkpoint.tensors.keys()
-        for name in parts[weight].values()
-    }
+    forms = _forms(checkpoint.tensors)
+    owners = {name: weight for weight, (_, names) in forms.items() for name in names}
     tensors, made = dict[str, Array](), dict[str, list[str]]()
     for name, array in checkpoint.tensors.items():
-        weight = owners.get(name, name)
         if name not in owners:
             tensors[name] = array
-        elif weight not in tensors:
-            stored = [checkpoint.tensors[parts[weight][part]] for part in formed[weight].parts]
-            tensors[weight] = _computed(weight, formed[weight], stored, checkpoint.path)
-            made.setdefault(formed[weight].what, []).append(weight)
+        elif owners[name] not in tensors:
+            weight = owners[name]
+            form, names = forms[weight]
+            stored = [checkpoint.tensors[each] for each in names]
+            tensors[weight] = _computed(weight, form, stored, checkpoint.path)
+            made.setdefault(form.what, []).append(weight)
     notes = [
         f"'{names[0]}'{f' and {len(names) - 1} more' if names[1:] else ''} computed by {what}"
         for what, names in made.items()
     ]
     return replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes)) if made else checkpoint
+
+
+def _forms(stored: Collection[str]) -> dict[str, tuple[_Form, list[str]]]:
+    """The form of each weight that is computed, and the names of the tensors that it is computed from."""
+    parts: dict[str, dict[str, str]] = {}
+    for name in stored:
+        found = _PART.fullmatch(name)
+        if found is not None:
+            module, new, part, old, mark = found.groups()
+            parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
+    return {
+        weight: (form, [names[part] for part in form.parts])
+        for weight, names in parts.items()
+        for form in _FORMS
+        if {*form.parts} == names.keys() and weight not in stored
+    }
 
 
 def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Array:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.pickled import Made, Maker, PickledGlobal, Vocabulary, mapping
@@ -88,28 +89,18 @@ class Storage(Made):
         return item_bytes(self.dtype)
 
 
+@dataclass(eq=False)
 class TorchTensor(Made):
     """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what
     it is.
     """
 
-    def __init__(
-        self,
-        storage: Storage | None,
-        offset: int = 0,
-        shape: tuple[int, ...] = (),
-        strides: tuple[int, ...] = (),
-        dtype: str = "",
-        kind: str = "",
-    ) -> None:
-        self.storage, self.offset, self.shape, self.strides, self.dtype, self.kind = (
-            storage,
-            offset,
-            shape,
-            strides,
-            dtype,
-            kind,
-        )
+    storage: Storage | None
+    offset: int = 0
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    dtype: str = ""
+    kind: str = ""
 
 
 def item_bytes(dtype: str) -> int:

@@ -77,7 +77,7 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         traced: as `traced_sizes` gives them.
         graph: what the program computes.
     """
-    symbols = _symbols(program, image)
+    symbols, ranges = _symbols(program, image), program["range_constraints"]
     try:
         code = program.get("guards_code") or []
         length = len("".join(code))
@@ -88,7 +88,7 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         steps = 0
         for axis, symbol in symbols.items():
             side, least = traced[2 + axis], _least(graph, axis, (traced[2], traced[3]))
-            if not _is_from(least, program["range_constraints"].get(symbol) or {}):
+            if not _is_from(least, ranges.get(symbol) or {}):
                 return False
             sizes = [
                 [*traced[: 2 + axis], size, *traced[3 + axis :]]
