@@ -53,24 +53,36 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
 
 
 def _blob(data: memoryview, name: str) -> Array:
-    sizes, legacy, parts = list[int](), dict[int, int](), list[Array]()
-    for number, value in fields(data):
-        if isinstance(value, int):
-            legacy |= {number: value} if number in _LEGACY else {}
-        elif number == _SHAPE:
-            stated = (size for part, axis in fields(value) if part == _DIM for size in _varints(axis))
-            sizes = list(islice(stated, _MOST_AXES + 1))
-        elif number in (_FLOATS, _DOUBLES) and len(value) % (width := 4 if number == _FLOATS else 8) == 0:
-            parts.append(np.frombuffer(value, f"<f{width}"))
-        if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
-            raise ValueError(f"a blob of '{name}' has too many parts")
-    shape = tuple(sizes) if sizes or not legacy else tuple(legacy.get(number, 0) for number in _LEGACY)
+    shape, parts = _shape_and_parts(data, name)
     held = sum(part.size for part in parts)
     if held != math.prod(shape):
         raise ValueError(
             f"a blob of '{name}' has {held} numbers, not those of {'x'.join(map(str, shape)) or 'one'}"
         )
     return (np.concatenate(parts) if len(parts) != 1 else parts[0]).reshape(shape)
+
+
+def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list[Array]]:
+    """The sizes of a blob, and its numbers in the parts that they are stored in."""
+    sizes, legacy, parts = list[int](), dict[int, int](), list[Array]()
+    for number, value in fields(data):
+        if isinstance(value, int):
+            legacy |= {number: value} if number in _LEGACY else {}
+        elif number == _SHAPE:
+            sizes = list(islice(_sizes(value), _MOST_AXES + 1))
+        elif number in (_FLOATS, _DOUBLES) and len(value) % (width := 4 if number == _FLOATS else 8) == 0:
+            parts.append(np.frombuffer(value, f"<f{width}"))
+        if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
+            raise ValueError(f"a blob of '{name}' has too many parts")
+    if not sizes and legacy:
+        sizes = [legacy.get(number, 0) for number in _LEGACY]
+    return tuple(sizes), parts
+
+
+def _sizes(shape: memoryview) -> Iterator[int]:
+    for number, axis in fields(shape):
+        if number == _DIM:
+            yield from _varints(axis)
 
 
 def _varints(stated: int | memoryview) -> Iterator[int]:

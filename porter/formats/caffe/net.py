@@ -97,26 +97,26 @@ def read_net(text: str) -> Net:
     reader = _Layers(images, {name: (IMAGE, 0) for name, _ in images})
     for layer in stated:
         reader.read(layer)
-    read = {source for layer in reader.layers for source in layer.inputs}
-    given = [(layer.name, place) for layer in reader.layers for place in range(layer.gives)]
     problem, dims = _only_image([dims for _, dims in images])
-    sizes = [size if size and size > 0 else None for size in (dims if len(dims) == 4 else (None,) * 4)]
+    _, channels, *size = [size if size and size > 0 else None for size in dims] or [None] * 4
     return Net(
         layers=tuple(reader.layers),
-        channels=sizes[1],
-        size=(sizes[2], sizes[3]),
-        ends=tuple(each for each in given if each not in read),
+        channels=channels,
+        size=(size[0], size[1]),
+        ends=reader.ends,
         problem=problem,
         passed=tuple(reader.passed),
     )
 
 
 def _only_image(images: Sequence[Sequence[int | None]]) -> tuple[str | None, Sequence[int | None]]:
-    """Why a net takes no image, in words, and the sizes of its image."""
+    """Why a net takes no image, in words, and the four sizes of its image, if it states them."""
     if len(images) != 1:
         return f"one image is expected as its only input, found {len(images)}", ()
     (dims,) = images
-    return (None if len(dims) in (0, 4) else f"an image of rank 4 is expected, got {len(dims)}"), dims
+    if len(dims) in (0, 4):
+        return None, dims
+    return f"an image of rank 4 is expected, got {len(dims)}", ()
 
 
 @dataclass
@@ -135,6 +135,13 @@ class _Layers:
     names: set[str] = field(default_factory=lambda: {IMAGE})
     passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
 
+    @property
+    def ends(self) -> tuple[Reference, ...]:
+        """The values that nothing reads."""
+        read = {source for layer in self.layers for source in layer.inputs}
+        given = ((layer.name, index) for layer in self.layers for index in range(layer.gives))
+        return tuple(each for each in given if each not in read)
+
     def read(self, layer: TextMessage) -> None:
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
@@ -152,10 +159,14 @@ class _Layers:
                 rate = layer.part("dropout_param").number("dropout_ratio", 0.5)
                 self.passed.append((LeftOut(layer.word("name") or op, op, rate), values[0]))
         else:
-            name = own_name(layer.word("name") or op.lower(), len(self.layers), self.names)
-            blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
-            self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))
-            self.known |= {top: (name, place) for place, top in enumerate(tops)}
+            self._add(op, layer, values)
+
+    def _add(self, op: str, layer: TextMessage, values: tuple[Reference, ...]) -> None:
+        name = own_name(layer.word("name") or op.lower(), len(self.layers), self.names)
+        tops = layer.words("top")
+        blobs = tuple((f"{name}/{index}", 0) for index in range(_blobs(op, layer)))
+        self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))
+        self.known |= {top: (name, index) for index, top in enumerate(tops)}
 
     def _take(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
         """What the net is given: of a data layer an image and labels, of an Input images."""

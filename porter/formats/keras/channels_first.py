@@ -161,7 +161,7 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
         raise _Mixed
     if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_WHOLE)):
-        return {**arguments, "data_format": CHANNELS_LAST}, 4 if _gives_map(kind, arguments) else 2
+        return {**arguments, "data_format": CHANNELS_LAST}, _rank_of_maps(kind, arguments)
     is_along = rank == 2 or (isinstance(axis, int) and axis in _AXES)
     if is_along and kind in ("BatchNormalization", "Concatenate", "Softmax"):
         return {**arguments, "axis": _AXES[axis] if rank == 4 else axis}, rank
@@ -170,6 +170,6 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
     raise _Mixed
 
 
-def _gives_map(kind: str, arguments: JsonObject) -> bool:
-    """Whether a layer of a map gives one."""
-    return kind in _WINDOWED or (kind in _WHOLE and bool(arguments.get("keepdims")))
+def _rank_of_maps(kind: str, arguments: JsonObject) -> int:
+    """The rank of what a layer makes of a map."""
+    return 4 if kind in _WINDOWED or (kind in _WHOLE and arguments.get("keepdims")) else 2

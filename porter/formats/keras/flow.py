@@ -53,7 +53,7 @@ class LayerCall:
         arguments: its config.
         given: the arguments of the call, with `Result` for each tensor.
         call_index: how many calls of the same layer come before it.
-        training: the value that its caller fixed, or None.
+        training: the value that its place fixed, or None.
     """
 
     path: LayerPath
@@ -119,7 +119,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
-        outputs, names = _in_order(model, _flatten(calls, model, _Caller(), inputs))
+        outputs, names = _in_order(model, _flatten(calls, model, _CallPlace(), inputs))
         version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
         types = _type_of(model, image), halves_in(model["config"])
         return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
@@ -253,7 +253,7 @@ class _CallRecorder:
 
 
 @dataclass(frozen=True)
-class _Caller:
+class _CallPlace:
     """Where a call stands.
 
     Attributes:
@@ -266,19 +266,19 @@ class _Caller:
     round: int = 0
     training: bool | None = None
 
-    def within(self, name: str, round: int) -> _Caller:
+    def within(self, name: str, round: int) -> _CallPlace:
         return replace(self, path=(*self.path, name), round=round)
 
 
 def _flatten(
-    calls: _CallRecorder, model: JsonObject, caller: _Caller, inputs: Sequence[Result]
+    calls: _CallRecorder, model: JsonObject, place: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
     """The results of a model's call."""
     calls.enter()
-    if len(caller.path) > _MOST_DEPTH:
+    if len(place.path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
-        return _flatten_sequential(calls, model, caller, inputs)
+        return _flatten_sequential(calls, model, place, inputs)
     config, layers = model["config"], {layer_name(layer): layer for layer in _layers(model)}
     nodes = {
         name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
@@ -287,10 +287,10 @@ def _flatten(
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Result]] = {}
-    for place, name in enumerate(starts):
-        path = (*caller.path, name)
+    for index, name in enumerate(starts):
+        path = (*place.path, name)
         known[name, 0] = [
-            inputs[place] if place < len(inputs) else calls.add(_input_layer(path, caller.round))
+            inputs[index] if index < len(inputs) else calls.add(_input_layer(path, place.round))
         ]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
@@ -301,42 +301,42 @@ def _flatten(
         given = nodes[name][index].replaced(
             lambda reference: _pick(known[resolve.key(reference)], reference.output)
         )
-        called = caller.within(name, caller.round * len(nodes[name]) + index)
+        called = place.within(name, place.round * len(nodes[name]) + index)
         known[name, index] = _call(calls, layers[name], called, given)
     return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
-    calls: _CallRecorder, model: JsonObject, caller: _Caller, inputs: Sequence[Result]
+    calls: _CallRecorder, model: JsonObject, place: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            called = caller.within(layer_name(layer), caller.round)
+            called = place.within(layer_name(layer), place.round)
             values = _call(calls, layer, called, Inbound((values[0],), {}))
     return values
 
 
-def _call(calls: _CallRecorder, layer: JsonObject, caller: _Caller, given: Inbound) -> list[Result]:
+def _call(calls: _CallRecorder, layer: JsonObject, place: _CallPlace, given: Inbound) -> list[Result]:
     training = given.keywords.get("training")
     if isinstance(training, bool):
-        caller = replace(caller, training=training)
+        place = replace(place, training=training)
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS:
-        return _flatten(calls, layer, caller, _fed(layer, given))
+        return _flatten(calls, layer, place, _fed(layer, given))
     if is_foreign(layer):
         kind, arguments = f"{kind} of {layer.get('module') or 'the user'}", config
-    elif (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and caller.training):
-        return _call(calls, inner, caller.within(layer_name(inner), caller.round), given)
+    elif (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and place.training):
+        return _call(calls, inner, place.within(layer_name(inner), place.round), given)
     else:
         kind, arguments = modern(kind, config)
         if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
             arguments = {**DEFAULTS.get(kind, {}), **arguments}
         if is_operation(layer):
             kind, arguments = operation(kind, arguments)
-    return [calls.add(LayerCall(caller.path, kind, arguments, given, caller.round, caller.training))]
+    return [calls.add(LayerCall(place.path, kind, arguments, given, place.round, place.training))]
 
 
 def _fed(model: JsonObject, given: Inbound) -> list[Result]:

@@ -100,8 +100,7 @@ class _LayerVariables:
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
     stored = _all_stored(file)
-    named = (*stored.items(), *described.items())
-    names = {path: layer.name for path, layer in named if layer.name}
+    names = _names(stored, described)
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = [layer for layer in stored.values() if layer.numbered]
     holders.sort(key=lambda layer: _order(layer.path, ranks))
@@ -121,6 +120,14 @@ def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
     scaling = () if described else _scaling(stored, names)
     return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=scaling)
+
+
+def _names(
+    stored: Mapping[LayerPath, _LayerVariables], described: Mapping[LayerPath, Described]
+) -> dict[LayerPath, str]:
+    """The layers' own names, as far as the file or its config says them."""
+    names = {path: layer.name for path, layer in stored.items() if layer.name}
+    return names | {path: layer.name for path, layer in described.items()}
 
 
 def _holder(

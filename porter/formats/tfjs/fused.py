@@ -51,19 +51,27 @@ def _parts(node: Any, kind: Any) -> Iterator[Any]:
         if name in node.attr:
             made.attr[name].CopyFrom(node.attr[name])
     yield made
-    for place, step in enumerate(steps, 1):
-        name, before = node.name if place == len(steps) else f"{node.name}/{step}", made.name
-        if step == "Prelu":
-            yield from _slopes(kind(name=name, attr={"T": node.attr["T"]}), before, further.pop(0), kind)
-            made = kind(name=name)
-            continue
-        if step not in (*_OF_ONE, "BiasAdd"):
-            raise ValueError(f"'{node.name}' fuses {step}, which porter does not read")
-        made = kind(name=name, op=step, input=[before, further.pop(0)] if step == "BiasAdd" else [before])
-        made.attr["T"].type = node.attr["T"].type or _FLOAT
-        if step == "LeakyRelu":
-            made.attr["alpha"].CopyFrom(node.attr["leakyrelu_alpha"])
-        yield made
+    before = made.name
+    for count, step in enumerate(steps, 1):
+        name = node.name if count == len(steps) else f"{node.name}/{step}"
+        taken = [before, *([further.pop(0)] if step in ("BiasAdd", "Prelu") else [])]
+        yield from _step(node, step, kind(name=name, input=taken, attr={"T": node.attr["T"]}))
+        before = name
+
+
+def _step(node: Any, step: str, made: Any) -> Iterator[Any]:
+    """What replaces a step that a node fuses; `made` has its name and its inputs."""
+    if step == "Prelu":
+        value, alpha = made.input
+        yield from _slopes(made, value, alpha, type(made))
+        return
+    if step not in (*_OF_ONE, "BiasAdd"):
+        raise ValueError(f"'{node.name}' fuses {step}, which porter does not read")
+    made.op = step
+    made.attr["T"].type = node.attr["T"].type or _FLOAT
+    if step == "LeakyRelu":
+        made.attr["alpha"].CopyFrom(node.attr["leakyrelu_alpha"])
+    yield made
 
 
 def _slopes(node: Any, value: str, alpha: str, kind: Any) -> Iterator[Any]:

@@ -51,30 +51,32 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
         data = b"".join(map(shard, paths))
         place, budget = 0, most_bytes(len(data))
         for weight in group["weights"]:
-            name, shape = str(weight["name"]), tuple(int(size) for size in weight["shape"])
-            held = weight.get("quantization") or {}
-            kind = _KINDS.get(held.get("dtype") or weight["dtype"])
-            if (
-                kind is None
-                or len(shape) > _MOST_AXES
-                or min(shape, default=0) < 0
-                or len(tensors) > MOST_NODES
-            ):
-                raise ValueError(
-                    f"the weight '{name}' is {weight['dtype']} of shape {shape}, which porter does not read"
-                )
-            count = math.prod(shape)
-            if name in tensors or place + count * np.dtype(kind).itemsize > len(data):
-                raise ValueError(
-                    f"the weight '{name}' {'stands twice' if name in tensors else 'ends behind its shards'}"
-                )
-            array = np.frombuffer(data, kind, count, place).reshape(shape)
+            name, held = str(weight["name"]), weight.get("quantization") or {}
+            if len(tensors) > MOST_NODES:
+                raise ValueError(f"it has more than {MOST_NODES} weights")
+            if name in tensors:
+                raise ValueError(f"the weight '{name}' stands twice")
+            array = _stored(weight, data, place)
             place += array.nbytes
-            budget -= 4 * count if held else 0
+            budget -= 4 * array.size if held else 0
             if budget < 0:
                 raise ValueError("its weights unpack to more than its shards can hold")
             tensors[name] = _real(array, held, str(weight["dtype"])) if held else array
     return tensors
+
+
+def _stored(weight: dict[str, Any], data: bytes, place: int) -> Array:
+    """A tensor that begins at a place of its group's bytes, in the type that it is stored in."""
+    shape = tuple(int(size) for size in weight["shape"])
+    kind = _KINDS.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
+    if kind is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0:
+        raise ValueError(
+            f"the weight '{weight['name']}' is {weight['dtype']} of shape {shape}, which porter does not read"
+        )
+    count = math.prod(shape)
+    if place + count * np.dtype(kind).itemsize > len(data):
+        raise ValueError(f"the weight '{weight['name']}' ends behind its shards")
+    return np.frombuffer(data, kind, count, place).reshape(shape)
 
 
 def _real(array: Array, held: dict[str, Any], dtype: str) -> Array:

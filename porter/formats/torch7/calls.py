@@ -4,7 +4,7 @@ them for the reader, only the objects of the file: a mistake there would be on b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,8 +15,11 @@ from porter.formats.torch7.objects import Thing, names_of_outputs
 
 Given: TypeAlias = "str | tuple[Given, ...]"
 """The name of a value, or a table of them."""
+_Part: TypeAlias = tuple[Thing, tuple[str, ...]]
+"""A module in a container, and its place in the containers that it is in."""
 INPUT = "image"
 _ARRAYS = ("weight", "bias", "running_mean", "running_var", "running_std")
+_THROUGH = ("Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise")
 _NAMES = ("model", "net", "network", "module")
 
 
@@ -48,35 +51,35 @@ class _ModuleCalls:
         parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
         match kind:
             case "DataParallel" | "DataParallelTable":  # the others are copies of the first one
-                for part, inner in parts[:1]:
-                    given = self.forward(part, inner, given)
-                return given
+                return self._in_turn(parts[:1], given)
             case "Sequential" | "Inception" | "NoBackprop" | "Decorator":
-                for part, inner in parts:
-                    given = self.forward(part, inner, given)
-                return given
+                return self._in_turn(parts, given)
             case "ConcatTable":
-                return tuple(self.forward(part, inner, given) for part, inner in parts)
+                return self._each(parts, (given,) * len(parts))
             case "Concat" | "DepthConcat":
-                given = tuple(self.forward(part, inner, given) for part, inner in parts)
+                given = self._each(parts, (given,) * len(parts))
             case "ParallelTable" if isinstance(given, tuple):
-                return tuple(self.forward(*each, one) for each, one in zip(parts, given, strict=True))
+                return self._each(parts, given)
             case "MapTable" if isinstance(given, tuple):
-                return tuple(
-                    self.forward(part, (*place, str(number)), one)
-                    for part, _ in parts[:1]
-                    for number, one in enumerate(given, 1)
-                )
+                numbers = map(str, range(1, len(given) + 1))
+                copies = [(part, (*place, number)) for part, _ in parts[:1] for number in numbers]
+                return self._each(copies, given[: len(copies)])
             case "SelectTable" if isinstance(given, tuple):
                 index = fields.whole("index", 1)
                 return ((), *given)[index] if index > 0 else given[index]
             case "FlattenTable":
                 return tuple(_leaves(given))
-            case "Dropout" | "SpatialDropout" if fields.get("v2") or not fields.get("p"):
-                return given
-            case "Identity" | "Copy" | "Contiguous" | "GradientReversal" | "TotalVariation" | "WhiteNoise":
+            case _ if _passes(kind, fields):
                 return given
         return self._called(kind, "/".join(place) or kind, fields, given)
+
+    def _in_turn(self, parts: Sequence[_Part], given: Given) -> Given:
+        for part, place in parts:
+            given = self.forward(part, place, given)
+        return given
+
+    def _each(self, parts: Sequence[_Part], given: Sequence[Given]) -> tuple[Given, ...]:
+        return tuple(self.forward(*part, one) for part, one in zip(parts, given, strict=True))
 
     def _called(self, kind: str, name: str, fields: ModuleFields, given: Given) -> str:
         held = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
@@ -103,6 +106,13 @@ def _module(found: Any) -> Thing:
     things = {key: each for key, each in found.items() if isinstance(each, Thing)}
     usual = [things[name] for name in _NAMES if name in things]
     return [*usual, *things.values()][0]
+
+
+def _passes(kind: str, fields: ModuleFields) -> bool:
+    """Whether a module gives what it takes."""
+    if kind in ("Dropout", "SpatialDropout"):
+        return bool(fields.get("v2") or not fields.get("p"))
+    return kind in _THROUGH
 
 
 def _numbered(table: Any) -> Iterator[tuple[int, Thing]]:

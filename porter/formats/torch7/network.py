@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,14 +158,14 @@ class _NetworkReader:
         if op == "SelectTable" and isinstance(value, list):
             index = int(fields.get("index", 1))
             return value[index - 1 if index > 0 else index]
-        if op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p")):
-            rate = fields.get("p")
-            layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
-            self.passed.extend((layer, each) for each in _flat(value))
+        if _is_passed(op, fields):
+            self._leave_out(op, fields.get("p"), path, value)
             return value
-        if op in _THROUGH:
-            return value
-        return self._add(path, op, value if isinstance(value, list) else [value], fields)
+        return value if op in _THROUGH else self._add(path, op, value, fields)
+
+    def _leave_out(self, op: str, rate: Any, path: str, value: Flow) -> None:
+        layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
+        self.passed.extend((layer, each) for each in _flat(value))
 
     def _table(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
         """What modules give one beside the other: each of the whole value, or each of its own."""
@@ -175,7 +175,7 @@ class _NetworkReader:
         elif isinstance(value, list) and modules:
             given, modules = value, modules[:1] * len(value) if op == "MapTable" else modules
         else:
-            return self._add(path, op, value if isinstance(value, list) else [value], fields)
+            return self._add(path, op, value, fields)
         if len(modules) != len(given):
             raise ValueError(f"module {path}: {len(modules)} modules of {len(given)} values")
         values: list[Flow] = [
@@ -184,7 +184,7 @@ class _NetworkReader:
         ]
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
-    def _add(self, path: str, op: str, values: Sequence[Flow], fields: Table) -> Reference:
+    def _add(self, path: str, op: str, value: Flow, fields: Table) -> Reference:
         name, held = path or op, dict[str, str]()
         for role in _HELD:
             array = fields.get(role)
@@ -192,8 +192,13 @@ class _NetworkReader:
                 held[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 self.tensors[held[role]] = array
         own = {str(key): each for key, each in fields.items()}
-        self.layers.append(Torch7Layer(name, op, tuple(_flat(list(values))), own, StatedFields(held)))
+        self.layers.append(Torch7Layer(name, op, tuple(_flat(value)), own, StatedFields(held)))
         return name, 0
+
+
+def _is_passed(op: str, fields: Table) -> bool:
+    """Whether a module is a dropout that scales nothing in evaluation."""
+    return op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p"))
 
 
 def _modules(fields: Table) -> list[Any]:
