@@ -521,8 +521,8 @@ def _kinds(values: Any) -> dict[str, Any]:
 
 def _options_of(values: Any) -> dict[str, Option]:
     """The options of a command by the names of their fields. An example is given in Python only."""
-    found = {name: kind.__metadata__[0] for name, kind in _kinds(values).items()}
-    return {name: option for name, option in found.items() if option is not None}
+    options = {name: kind.__metadata__[0] for name, kind in _kinds(values).items()}
+    return {name: option for name, option in options.items() if option is not None}
 
 
 def _shown(kind: Any) -> str:

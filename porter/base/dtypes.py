@@ -82,13 +82,13 @@ def cast(array: Array, dtype: Dtype, name: str, allow_overflow: bool = False) ->
     if not is_floating(array) or array.dtype == storage_type(dtype):
         return array
     with np.errstate(over="ignore"):
-        found = array.astype(storage_type(dtype))
-    if not allow_overflow and array.dtype.itemsize > found.dtype.itemsize:
-        lost = int(np.count_nonzero(np.isfinite(array) & ~np.isfinite(found)))
+        rounded = array.astype(storage_type(dtype))
+    if not allow_overflow and array.dtype.itemsize > rounded.dtype.itemsize:
+        lost = int(np.count_nonzero(np.isfinite(array) & ~np.isfinite(rounded)))
         if lost:
             raise OverflowsError(
                 f"{lost} of {array.size} values do not fit into {dtype}",
                 where=name,
                 next=f"choose {DTYPE('bfloat16')} or float32, or let them be infinite: {ALLOW_OVERFLOW()}",
             )
-    return found
+    return rounded

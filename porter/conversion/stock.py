@@ -110,8 +110,8 @@ def as_stock(
 
 def norms_epsilon(graph: Graph) -> float | None:
     """The epsilon of all batch norms, if they have one in common."""
-    found = {node.op.epsilon for node in graph.nodes if isinstance(node.op, ops.BatchNorm)}
-    return found.pop() if len(found) == 1 else None
+    epsilons = {node.op.epsilon for node in graph.nodes if isinstance(node.op, ops.BatchNorm)}
+    return epsilons.pop() if len(epsilons) == 1 else None
 
 
 def stock_arrays(

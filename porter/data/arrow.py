@@ -94,8 +94,8 @@ def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:
     edges = offsets[photos.offset : photos.offset + len(photos) + 1].tolist()
     there = photos.is_valid().to_pylist()
     named = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
-    for place, (path, label) in enumerate(named):
+    for index, (path, label) in enumerate(named):
         if max(len(text) for text in (path, label, "") if isinstance(text, str)) > _MAX_NAME:
             raise ValueError(f"a label or a file name has more than {_MAX_NAME:,} characters")
-        start, end = edges[place], edges[place + 1]
-        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if there[place] else None)
+        start, end = edges[index], edges[index + 1]
+        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if there[index] else None)

@@ -163,17 +163,17 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
     """The class of each name among a port's own labels, which may stand in any order: the one of this name,
     otherwise the only one whose name is as `_plain`.
     """
-    found = {name: _row_of(name, labels) for name in names}
+    rows = {name: _row_of(name, labels) for name in names}
     if len(set(labels.names)) < len(labels.names):
         raise UsageError(
             f"{labels.name} has one name for two classes",
             where=where,
             next=f"give each line of {labels.name} its own name",
         )
-    if strange := [name for name, row in found.items() if row is None]:
+    if strange := [name for name, row in rows.items() if row is None]:
         said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"
         raise UsageError(said, where=where, next=f"name the classes as {labels.name} does")
-    return tuple(row for name in names if (row := found[name]) is not None)
+    return tuple(row for name in names if (row := rows[name]) is not None)
 
 
 def _row_of(name: str, labels: Labels) -> int | None:

@@ -30,8 +30,8 @@ def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
             f"simplejpeg, which the protocol's jpeg=fast needs, cannot be imported: {error}",
             next=install("data"),
         ) from None
-    found: Callable[..., NDArray[np.uint8]] = decode_jpeg
-    return found
+    decoder: Callable[..., NDArray[np.uint8]] = decode_jpeg
+    return decoder
 
 
 def is_jpeg(image: ImageFile) -> bool:

@@ -113,10 +113,10 @@ def read_table(path: Path) -> ParquetTable:
 
 def _values(column: Any, path: Path) -> list[Any]:
     """A column's values. A text that many rows share is one object, as in the file."""
-    found: list[Any] = []
+    values: list[Any] = []
     for chunk in column.chunks:
         if not hasattr(chunk, "dictionary"):
-            found += chunk.to_pylist()
+            values += chunk.to_pylist()
             continue
         shared = chunk.dictionary.to_pylist()
         if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
@@ -124,8 +124,8 @@ def _values(column: Any, path: Path) -> list[Any]:
                 f"a label or file name has {longest:,} characters, and porter reads at most {_MAX_NAME:,}",
                 where=path,
             )
-        found += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
-    return found
+        values += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
+    return values
 
 
 def read_cell(path: Path, row_group: int, row: int) -> bytes:

@@ -47,16 +47,16 @@ def row_groups(path: Path) -> list[list[ColumnChunk]]:
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, 2)
         footer = _Compact(file.read(length))
-    found: list[list[ColumnChunk]] = []
+    groups: list[list[ColumnChunk]] = []
     for _ in footer.within(_ROW_GROUPS):
-        found.append([])
+        groups.append([])
         for _ in footer.within(_COLUMNS):
             for number, kind in footer.fields():
                 if number == _META_DATA and kind == _STRUCT:
-                    found[-1].append(footer.column())
+                    groups[-1].append(footer.column())
                 else:
                     footer.skip(kind)
-    return found
+    return groups
 
 
 def unpacked_bytes(path: Path, chunks: Iterable[ColumnChunk]) -> int:
@@ -99,14 +99,14 @@ class _Compact:
         return self.data[self.at - 1]
 
     def varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while (byte := self.byte()) > 127 and shift < _WIDEST:
-            found, shift = found | (byte & 127) << shift, shift + 7
-        return found | (byte & 127) << shift
+            number, shift = number | (byte & 127) << shift, shift + 7
+        return number | (byte & 127) << shift
 
     def whole(self) -> int:
-        found = self.varint()
-        return found >> 1 ^ -(found & 1)
+        number = self.varint()
+        return number >> 1 ^ -(number & 1)
 
     def text(self) -> str:
         length = self.varint()

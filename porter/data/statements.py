@@ -76,10 +76,10 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return dict(_pairs(text))
     try:
-        found: dict[str, Any] = json.loads(text)
+        parsed: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"this is no JSON: {error}", where=PREPROCESS, next=_next()) from None
-    return found
+    return parsed
 
 
 def _is_there(text: str) -> bool:

@@ -213,8 +213,8 @@ def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
     """A number of up to 64 bits, and where it ends."""
     file.seek(at)
     value = 0
-    for place, byte in enumerate(file.read(min(10, end - at))):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(file.read(min(10, end - at))):
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value & (1 << 64) - 1, at + place + 1
+            return value & (1 << 64) - 1, at + index + 1
     raise _Broken(f"byte {at:,} begins no number")

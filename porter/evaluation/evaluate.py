@@ -150,8 +150,8 @@ def _measured(
         parts = gather(here.measured)
     kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
     results = []
-    for place, entrant in enumerate(entrants):
-        shares = [part[place] for part in parts if place in part]
+    for index, entrant in enumerate(entrants):
+        shares = [part[index] for part in parts if index in part]
         if len(shares) < len(parts):
             continue  # Ctrl-C came first
         measured = merged(shares)

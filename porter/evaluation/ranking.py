@@ -60,8 +60,8 @@ def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
     """
     left = scores.copy()
     rows = np.arange(len(scores))
-    found = []
+    columns = []
     for _ in range(min(TOP, scores.shape[1])):  # several times as fast as sorting all classes
-        found.append(left.argmax(axis=1))  # the first of equal ones
-        left[rows, found[-1]] = -np.inf
-    return np.stack(found, axis=1).astype(np.int32)
+        columns.append(left.argmax(axis=1))  # the first of equal ones
+        left[rows, columns[-1]] = -np.inf
+    return np.stack(columns, axis=1).astype(np.int32)

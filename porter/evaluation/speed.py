@@ -92,12 +92,12 @@ def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: 
     Raises:
         UsageError: the model does not run in fp32 either.
     """
-    found = [_tried(make, run, pixels) for run in _plain_runs(device)]
-    if not any(each.refused is None for each in found):
-        raise UsageError(f"the model does not run: {found[0].refused}", where=FAST, next="leave it out")
-    best = max((each for each in found if each.refused is None), key=lambda each: each.per_second)
-    found.append(_tried(make, replace(best.run, compiled=True), pixels))
-    return tuple(sorted(found, key=lambda each: (each.refused is not None, -each.per_second)))
+    tried = [_tried(make, run, pixels) for run in _plain_runs(device)]
+    if not any(each.refused is None for each in tried):
+        raise UsageError(f"the model does not run: {tried[0].refused}", where=FAST, next="leave it out")
+    best = max((each for each in tried if each.refused is None), key=lambda each: each.per_second)
+    tried.append(_tried(make, replace(best.run, compiled=True), pixels))
+    return tuple(sorted(tried, key=lambda each: (each.refused is not None, -each.per_second)))
 
 
 def _plain_runs(device: str) -> Iterator[Run]:

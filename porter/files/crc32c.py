@@ -101,4 +101,4 @@ def _of_rows() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
     for _ in range(_ROW - 1):
         rows.append(values[rows[-1] & 255] ^ rows[-1] >> 8)
     table = np.stack(rows[::-1])
-    return table, tuple(table[place].tolist() for place in range(4))
+    return table, tuple(table[index].tolist() for index in range(4))

@@ -81,12 +81,12 @@ def recover_folder(target: Path) -> None:
 def _resolved(target: Path) -> Path:
     """The path without links."""
     try:
-        found = target.resolve()
+        resolved = target.resolve()
     except RuntimeError:  # before Python 3.13, which gives such a link itself
-        found = target
-    if found.is_symlink():
+        resolved = target
+    if resolved.is_symlink():
         raise FileError("links point to each other here", where=target, next="give a folder")
-    return found
+    return resolved
 
 
 def _beside(target: Path, role: str) -> Path:

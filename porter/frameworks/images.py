@@ -109,11 +109,11 @@ def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> l
     """
     rows, columns = batch.shape[2:]
     first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
-    found = [first, *beside(batch, graph)]
+    arrays = [first, *beside(batch, graph)]
     of_maps = map(is_map, input_shapes(graph, (rows, columns)).values())
     return [
         each.transpose(0, 2, 3, 1) if channels_last and of_map else each
-        for each, of_map in zip(found, of_maps, strict=True)
+        for each, of_map in zip(arrays, of_maps, strict=True)
     ]
 
 
@@ -125,24 +125,24 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
     range, and no two have the same.
     """
     count, channels, rows, columns = batch.shape
-    found = []
-    for place, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
+    arrays = []
+    for index, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
         if path == INPUT:
             continue
-        turned = np.roll(batch[:, :, ::-1, ::-1], place, axis=(1, 2))
+        turned = np.roll(batch[:, :, ::-1, ::-1], index, axis=(1, 2))
         if is_map(shape):
             cells = (
                 np.arange(size or 0) * own // (size or 1)
                 for own, size in zip(batch.shape[2:], shape[1:], strict=True)
             )
             of = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
-            found.append(turned[of])
+            arrays.append(turned[of])
         else:
             numbers = turned.reshape(count, -1)
             wanted = math.prod(size or 0 for size in shape)
             step = max(numbers.shape[1] // wanted, 1)
-            found.append(numbers[:, np.arange(wanted) * step % numbers.shape[1]].reshape(count, *shape))
-    return found
+            arrays.append(numbers[:, np.arange(wanted) * step % numbers.shape[1]].reshape(count, *shape))
+    return arrays
 
 
 def in_parts(images: Array, at_once: int | None) -> list[Array]:

@@ -15,9 +15,9 @@ def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> lis
         steps: what each step reads and makes.
         kept: values that stay.
     """
-    found = [dict.fromkeys(values) for values in steps]
-    last = {value: place for place, values in enumerate(found) for value in values}
+    uses = [dict.fromkeys(values) for values in steps]
+    last = {value: index for index, values in enumerate(uses) for value in values}
     return [
-        [value for value in values if last[value] == place and value not in kept]
-        for place, values in enumerate(found)
+        [value for value in values if last[value] == index and value not in kept]
+        for index, values in enumerate(uses)
     ]

@@ -19,7 +19,7 @@ MOST_WINDOWS = 64
 
 def windows(size: int, count: int) -> list[tuple[int, int]]:
     """The first cell of each of `count` windows along `size` cells, and the cell behind its last one."""
-    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+    return [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
 
 
 def alike(found: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
@@ -63,7 +63,7 @@ def _along(
 ) -> list[str]:
     """The windows along one axis, each as a map with zeros in the places of the others."""
     found, size = [], lines[-1][1]
-    for place, (start, end) in enumerate(lines):
+    for index, (start, end) in enumerate(lines):
         cells = (
             parts.add("cells", CropMap(_pads(axis, start, size - end)), source)
             if (start, end) != (0, size)
@@ -71,7 +71,7 @@ def _along(
         )
         window = Window((end - start, 1) if axis == 0 else (1, end - start))
         mine = parts.add("window", _pool(op, window), cells)
-        found.append(parts.add("placed", PadMap(_pads(axis, place, len(lines) - 1 - place)), mine))
+        found.append(parts.add("placed", PadMap(_pads(axis, index, len(lines) - 1 - index)), mine))
     return found
 
 

@@ -82,14 +82,14 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
     Args:
         ignoring: attributes that do not change what a trained network computes.
     """
-    sites = {found.path: found for found in site_differences(one, other, (None, None))}
-    found: dict[tuple[str, str | None, str | None], list[str]] = {}
+    sites = {differing.path: differing for differing in site_differences(one, other, (None, None))}
+    differing: dict[tuple[str, str | None, str | None], list[str]] = {}
     for path in dict.fromkeys((*one.by_path, *other.by_path)):
         for what, mine, theirs in _of_step(one, other, path, sites.get(path), ignoring):
-            found.setdefault((what, mine, theirs), []).append(path)
+            differing.setdefault((what, mine, theirs), []).append(path)
     if one.outputs != other.outputs:
-        found["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
-    return tuple(Difference(*key, tuple(paths)) for key, paths in found.items())
+        differing["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
+    return tuple(Difference(*key, tuple(paths)) for key, paths in differing.items())
 
 
 def _of_step(

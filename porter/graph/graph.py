@@ -146,10 +146,10 @@ class Graph:
     @cached_property
     def calls(self) -> Mapping[str, tuple[Node, ...]]:
         """The nodes that take the tensors of each holder, itself among them, by its path."""
-        found: dict[str, list[Node]] = {}
+        calls: dict[str, list[Node]] = {}
         for node in self.nodes:
-            found.setdefault(node.holder, []).append(node)
-        return {path: tuple(nodes) for path, nodes in found.items()}
+            calls.setdefault(node.holder, []).append(node)
+        return {path: tuple(nodes) for path, nodes in calls.items()}
 
     @cached_property
     def shapes_kept(self) -> dict[Size, Mapping[str, Shape]]:
@@ -313,8 +313,8 @@ def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
     array.
     """
     channels = channels_of(graph)
-    found = {node.path: node.op.tensors(channels[node.source]) for node in graph.nodes}
-    return {path: tensors for path, tensors in found.items() if tensors}
+    by_path = {node.path: node.op.tensors(channels[node.source]) for node in graph.nodes}
+    return {path: tensors for path, tensors in by_path.items() if tensors}
 
 
 def head_of(graph: Graph) -> Node:
@@ -339,11 +339,11 @@ def with_classes(graph: Graph, classes: int) -> Graph:
 
 def nonnegative_paths(graph: Graph) -> frozenset[str]:
     """Paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
-    found: set[str] = set()
+    nonnegative: set[str] = set()
     for node in graph.nodes:
-        if node.op.nonnegative([path in found for path in node.inputs]):
-            found.add(node.path)
-    return frozenset(found)
+        if node.op.nonnegative([path in nonnegative for path in node.inputs]):
+            nonnegative.add(node.path)
+    return frozenset(nonnegative)
 
 
 def is_depthwise(graph: Graph, node: Node) -> bool:

@@ -10,11 +10,11 @@ from porter.graph.graph import INPUT
 
 def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
     """What the source has behind a node, by its path, for the code of a port."""
-    found: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for layer in left_out:
         if layer.after is not None:
-            found.setdefault(layer.after, []).append(layer.words)
-    return {path: _note(path, words) for path, words in found.items()}
+            notes.setdefault(layer.after, []).append(layer.words)
+    return {path: _note(path, words) for path, words in notes.items()}
 
 
 def _note(path: str, words: list[str]) -> str:

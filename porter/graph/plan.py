@@ -71,8 +71,8 @@ class Plan:
 
     def origin(self, path: str) -> str:
         """The path of the node of `graph` that one of `lowered` belongs to."""
-        found = (origin for origin, parts in self.parts.items() if any(part.path == path for part in parts))
-        return next(found, path)
+        origins = (origin for origin, parts in self.parts.items() if any(part.path == path for part in parts))
+        return next(origins, path)
 
 
 def taken_shapes(plan: Plan) -> dict[str, Shape]:

@@ -16,23 +16,23 @@ Inputs = Callable[[str], Iterable[str]]
 
 def upstream(starts: Iterable[str], inputs: Inputs) -> set[str]:
     """`starts`, and all that they are computed from."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(starts)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += inputs(name)
-    return found
+    return reached
 
 
 def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> set[str]:
     """`sources`, and all that is computed from them, for names of which each comes after its inputs."""
-    found = set(sources)
+    reached = set(sources)
     for name in order:
-        if not found.isdisjoint(inputs(name)):
-            found.add(name)
-    return found
+        if not reached.isdisjoint(inputs(name)):
+            reached.add(name)
+    return reached
 
 
 def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) -> list[_Name]:

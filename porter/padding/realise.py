@@ -56,15 +56,17 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
         _refuse_undefined(site, axis, n)
     if site.kind == "avg_pool" and _is_dilated(site, capabilities):
         raise PaddingError("the destination has no dilated average pool")
-    found = _smallest(site, (None, None), capabilities, nonnegative)
-    if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
-        found = _smallest(site, size, capabilities, nonnegative) or found
-    elif None not in size and found is not None and found.subsample and site.kind != "conv":
+    realisation = _smallest(site, (None, None), capabilities, nonnegative)
+    if None not in size and (
+        realisation is None or (realisation.front is not None and realisation.front.rule != "explicit")
+    ):
+        realisation = _smallest(site, size, capabilities, nonnegative) or realisation
+    elif None not in size and realisation is not None and realisation.subsample and site.kind != "conv":
         here = _smallest(site, size, capabilities, nonnegative)
-        found = here if here is not None and here.kind == "native" else found
-    if found is None:
+        realisation = here if here is not None and here.kind == "native" else realisation
+    if realisation is None:
         raise _no_exact_form(site, size, capabilities)
-    return found
+    return realisation
 
 
 def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
@@ -206,7 +208,7 @@ def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[R
     alike = rows, rows, columns, columns
     skipped = less(alike, pads)
     if site.kind == "conv":
-        whole = all(cells % window.dilation[place // 2] == 0 for place, cells in enumerate(skipped))
+        whole = all(cells % window.dilation[index // 2] == 0 for index, cells in enumerate(skipped))
         yield from [Realisation(Convention.stated(alike), skipped=skipped)] * whole
     elif all(
         cells <= _widest(side, capabilities)

@@ -84,18 +84,18 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
 @lru_cache(maxsize=256)  # a command looks for several names, each in all recipes
 def _found(path: Path, text: str, with_zoos: bool) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
     """The words of the sections that declare something, and what is wrong with the text."""
-    found: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
+    names: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
     try:
         for section, word, mark in _words(path, text):
-            if section in found:
-                found[section][word] = mark
-            elif (found["architecture"] or found["extends"]) and found["variants"] and not with_zoos:
+            if section in names:
+                names[section][word] = mark
+            elif (names["architecture"] or names["extends"]) and names["variants"] and not with_zoos:
                 break
     except RecipeError as error:
-        return found, error
-    if found["architecture"] or found["extends"]:
-        return found, None
-    return found, RecipeError("the key 'architecture' is missing", where=Mark(path, 1, 1))
+        return names, error
+    if names["architecture"] or names["extends"]:
+        return names, None
+    return names, RecipeError("the key 'architecture' is missing", where=Mark(path, 1, 1))
 
 
 def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:

@@ -44,11 +44,11 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
                 where=folder,
                 next=f"give {what} a folder of recipes",
             )
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for folder in (given, named, _of_user(), WORKING, recipes_folder()):
         if folder is not None and folder.is_dir():
-            found.setdefault(folder.resolve(), folder)
-    return tuple(found.values())
+            folders.setdefault(folder.resolve(), folder)
+    return tuple(folders.values())
 
 
 def _of_user() -> Path | None:
@@ -142,10 +142,10 @@ def _copied(path: Path, own: Path) -> bool:
 
 def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
     """The recipes in a folder; those that extend others come first."""
-    found: list[Declared] = []
+    recipes: list[Declared] = []
     for path in sorted(folder.glob("*.yaml")):
-        found.append(_apart(declared(path, with_zoos), found, "", _OTHER))
-    return sorted(found, key=lambda recipe: recipe.extends is None)
+        recipes.append(_apart(declared(path, with_zoos), recipes, "", _OTHER))
+    return sorted(recipes, key=lambda recipe: recipe.extends is None)
 
 
 def _extended(

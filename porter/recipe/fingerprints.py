@@ -124,8 +124,8 @@ def beside_recipes(file: Path, parsed: Callable[[Any], T]) -> T | None:
     if not file.is_file():
         return None
     status = file.stat()
-    found: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parsed)
-    return found
+    content: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parsed)
+    return content
 
 
 @lru_cache(maxsize=2)
@@ -151,8 +151,8 @@ def _fingerprint(values: Mapping[str, Any]) -> Fingerprint:
 
 def digest(folder: Path) -> str:
     """The SHA-256 of all recipes and zoos in a folder, whatever ends their lines."""
-    found = sha256()
+    running = sha256()
     for file in (*sorted(folder.glob("*.yaml")), *sorted((folder / ZOOS).glob("*.yaml"))):
         text = file.read_bytes().replace(b"\r\n", b"\n")
-        found.update(f"{file.name} {len(text)}\n".encode() + text)
-    return found.hexdigest()
+        running.update(f"{file.name} {len(text)}\n".encode() + text)
+    return running.hexdigest()

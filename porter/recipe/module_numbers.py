@@ -47,11 +47,11 @@ class Places:
         """The numbers of the scopes around a node's line, and of the node, by line."""
         if not self._tables:
             return {}
-        found = {}
+        numbers = {}
         for line, table, one in _lines(rule, path, captured):
             counted = self._counted[table]
-            found[line] = counted.setdefault(one, len(counted))
-        return found
+            numbers[line] = counted.setdefault(one, len(counted))
+        return numbers
 
 
 def _root(rule: NameRule) -> int:

@@ -110,7 +110,7 @@ def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
     """The convention that a rule's value states, over the graph's own."""
     if not isinstance(value, dict):
         return _with_amount(value, default)
-    found = _with_amount(value["pad"], default) if "pad" in value else default
+    convention = _with_amount(value["pad"], default) if "pad" in value else default
     for key in value:
         if kind not in _KINDS.get(key, ()):
             raise RecipeError(
@@ -118,12 +118,12 @@ def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
                 next=hint(key, [key for key, kinds in _KINDS.items() if kind in kinds]),
             )
     if "fill" in value:
-        found = replace(found, fill=_fill(value["fill"]))
+        convention = replace(convention, fill=_fill(value["fill"]))
     if "average" in value:
-        found = replace(found, average=_choice("average", value["average"], get_args(Average)))
+        convention = replace(convention, average=_choice("average", value["average"], get_args(Average)))
     if "rounding" in value:
-        found = replace(found, rounding=_choice("rounding", value["rounding"], get_args(Rounding)))
-    return found
+        convention = replace(convention, rounding=_choice("rounding", value["rounding"], get_args(Rounding)))
+    return convention
 
 
 def _with_amount(value: Any, default: Convention) -> Convention:

@@ -58,8 +58,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
     """The captures of `pattern` in `path`, or None if it does not match."""
-    found = compile_pattern(pattern).fullmatch(path)
-    return None if found is None else captures(found)
+    match = compile_pattern(pattern).fullmatch(path)
+    return None if match is None else captures(match)
 
 
 def captures(found: re.Match[str]) -> dict[str, int | str]:

@@ -84,7 +84,7 @@ def read_weights(
         RecipeError: with its place.
     """
     usual = read_protocol(source, (*zoo, "protocol"), section.protocol, protocols)
-    faults, found = Faults(), {}
+    faults, weights = Faults(), {}
     for variant, values in section.weights.items():
         here = (*zoo, "weights", variant)
         with faults.kept():
@@ -93,9 +93,9 @@ def read_weights(
             preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
             labels = read_label_map(source, (*here, "labels"), row.labels)
             accuracy = _accuracy(source, here, row, section, preprocess or usual)
-            found[variant] = Weights(_file(source, here, row, section), accuracy, preprocess, labels)
+            weights[variant] = Weights(_file(source, here, row, section), accuracy, preprocess, labels)
     faults.expect_none()
-    return found
+    return weights
 
 
 def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:

@@ -97,11 +97,11 @@ class Source:
 
     def where(self, location: Location, *, key: bool = False) -> str:
         """`file:line:column` of a value, or of its key; otherwise of the nearest value around it."""
-        found = self.mark(location, key=key) or self.mark(location)
-        while location and not found:
+        mark = self.mark(location, key=key) or self.mark(location)
+        while location and not mark:
             location = location[:-1]
-            found = self.mark(location)
-        return str(found or Mark(self.path, 1, 1))
+            mark = self.mark(location)
+        return str(mark or Mark(self.path, 1, 1))
 
     def at(self, location: Location, *, key: bool = False) -> _Place:
         """Gives this place to the RecipeErrors of the block that have none."""

@@ -71,11 +71,11 @@ class Attributes:
                 return default_convention(value, _SITES[self.operation])
             except RecipeError as error:
                 raise error.at(self.written(key)) from None
-        found = kind.convert(value)
-        if found is None:
+        converted = kind.convert(value)
+        if converted is None:
             counted = isinstance(value, float) and kind in (COUNT, MULTIPLIER)
             raise self._refused(key, kind.words, "write int(...) or round8(...)" if counted else None)
-        return found
+        return converted
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
         if isinstance(self.values[key], str) and self.values[key] in self.variables:

@@ -54,11 +54,11 @@ def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
     folder = recipes_folder()
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
         return None
-    found = beside_recipes(folder / FILE, _parsed)
+    twins = beside_recipes(folder / FILE, _parsed)
     return (
         None
-        if found is None
-        else found.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
+        if twins is None
+        else twins.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
     )
 
 

@@ -195,8 +195,8 @@ class Unrolling:
         location = (*step.location, "from")
         names = self._value(step.inputs, location, here.variables)
         return tuple(
-            self._output_of(name, here, (*location, place))
-            for place, name in enumerate(names if isinstance(names, tuple) else (names,))
+            self._output_of(name, here, (*location, index))
+            for index, name in enumerate(names if isinstance(names, tuple) else (names,))
         )
 
     def _branch(self, steps: Sequence[RecipeStep], here: _Here) -> str:
@@ -245,7 +245,7 @@ class Unrolling:
         if isinstance(value, dict):
             return {key: self._value(item, (*location, key), variables) for key, item in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._value(item, (*location, place), variables) for place, item in enumerate(value))
+            return tuple(self._value(item, (*location, index), variables) for index, item in enumerate(value))
         if not is_expression(value):
             return value
         with self.source.at(location):
@@ -329,16 +329,16 @@ class Unrolling:
         """The parameters of a block: what the step gives, otherwise the defaults, which may read earlier
         ones.
         """
-        found: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         for name, default in block.parameters.items():
             if name in arguments:
-                found[name] = arguments[name]
+                parameters[name] = arguments[name]
             elif default is None:
                 raise RecipeError(f"'{block.name}' needs '{name}'", where=self.source.where(step.location))
             else:
                 with self.source.at(block.place(name)):
-                    found[name] = evaluate(default, {**variables, **found})
-            if isinstance(found[name], dict):
+                    parameters[name] = evaluate(default, {**variables, **parameters})
+            if isinstance(parameters[name], dict):
                 where = self.source.where((*step.location, name))
                 raise RecipeError(f"'{name}' must be a number, a word or a list, not a mapping", where=where)
-        return found
+        return parameters

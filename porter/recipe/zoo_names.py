@@ -57,8 +57,8 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
             next=hint(generation, zoo.generations),
         )
     older = () if generation is None else zoo.generations[generation].names
-    found, passed = _named(member, graph, (*older, *zoo.names))
-    lacking = [path for path in tensor_shapes(graph) if path not in found]
+    names, passed = _named(member, graph, (*older, *zoo.names))
+    lacking = [path for path in tensor_shapes(graph) if path not in names]
     if lacking and lacking[0] in passed:
         raise passed[lacking[0]]
     if lacking:
@@ -66,7 +66,7 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
             message = f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}"
             raise RecipeError(message, next=f"add a line, such as {lacking[0]}: NAME")
-    return found
+    return names
 
 
 def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> Mapping[str, str]:
@@ -130,8 +130,8 @@ def _rules(
         )
         with source.at((*here, "name")):
             placeholders(section.name)
-        for place, transform in enumerate(section.transforms):
-            one_of(source, (*here, "transforms", place), "transform", transform, TRANSFORMS)
+        for index, transform in enumerate(section.transforms):
+            one_of(source, (*here, "transforms", index), "transform", transform, TRANSFORMS)
         parts = () if section.name.startswith(WHOLE) else prefixes
         name = (*parts, ((*here, "name"), section.name))
         if section.computed is not None:
@@ -155,7 +155,7 @@ def _named(
         **recipe.parameters(variant),
         "variant": variant,
     }
-    found: dict[str, LayerName] = {}
+    names: dict[str, LayerName] = {}
     passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
@@ -163,7 +163,7 @@ def _named(
     _expect_matches(member, graph, rules)
     matching = [(rule, compile_pattern(rule.pattern).fullmatch) for rule in rules]
     for node in graph.nodes:
-        place = _place(node, found, layers)
+        place = _place(node, names, layers)
         places.count(node.path)
         for rule, matches in matching:
             match = matches(node.path)
@@ -221,9 +221,9 @@ def _named(
             counts[rule] += 1
             location = (*rule.location, "name")
             kinds = rule.tensor is not None, rule.adapted, rule.computed
-            found[node.path] = LayerName(name, rule.transforms, location, *kinds)
+            names[node.path] = LayerName(name, rule.transforms, location, *kinds)
             break
-    return found, passed
+    return names, passed
 
 
 def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: str) -> str:

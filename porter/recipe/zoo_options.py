@@ -24,7 +24,7 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
     Raises:
         UsageError: no such option, one that a caller cannot set, or a value of another type.
     """
-    found = {}
+    options_of_zoo = {}
     for name, value in given.items():
         if name not in recipe.options:
             raise UsageError(
@@ -35,8 +35,8 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
         if name not in _settable(recipe.options):
             reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
             raise UsageError(f"'{name}' cannot be set: {reason}", where=OPTION, next="leave it out")
-        found[name] = _valued(recipe, name, value)
-    return found
+        options_of_zoo[name] = _valued(recipe, name, value)
+    return options_of_zoo
 
 
 def with_options(member: Member, options: Mapping[str, Value]) -> Member:

@@ -277,8 +277,8 @@ class _ZooReader:
 
     def _only(self, here: Location, variants: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
-            one_of(self.source, (*here, place), "variant", variant, self.document.variants)
-            for place, variant in enumerate(variants)
+            one_of(self.source, (*here, index), "variant", variant, self.document.variants)
+            for index, variant in enumerate(variants)
         )
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -316,14 +316,16 @@ class _ZooReader:
         return IgnoreRule(pattern, section.reason, section.equals)
 
     def _overrides(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Override]:
-        found = {}
+        overrides = {}
         for variant, values in table.items():
             here = (*location, variant)
             one_of(self.source, here, "variant", variant, self.document.variants, key=True)
             section = parse_section(OverrideSection, self.source, here, values)
             options = self._options((*here, "options"), section.options)
-            found[variant] = Override(options, read_rules(self.source, (*here, "padding"), section.padding))
-        return found
+            overrides[variant] = Override(
+                options, read_rules(self.source, (*here, "padding"), section.padding)
+            )
+        return overrides
 
     @property
     def _known_options(self) -> tuple[str, ...]:

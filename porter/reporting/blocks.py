@@ -79,16 +79,16 @@ def blocks_of(record: Record) -> list[Box]:
             pads.get(node.path),
         )
 
-    found, before = [], None
+    blocks, before = [], None
     for name, nodes in parts.items():
         reads = dict.fromkeys(
             home[source] for node in nodes for source in node.inputs if home.get(source, name) != name
         )
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
-        found.append(Box(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
+        blocks.append(Box(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
         before = name
-    return found
+    return blocks
 
 
 def _outputs(graph: Graph, size: KnownSize) -> dict[str, str]:

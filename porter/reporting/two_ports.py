@@ -63,16 +63,16 @@ def _pads(contents: Contents) -> dict[str, str]:
 
 
 def _accuracies(contents: Contents) -> dict[str, str]:
-    found = contents.evaluation
-    if found is None:
+    measured = contents.evaluation
+    if measured is None:
         return {}
     figures = {
-        "top-1, %": f"{found.top1:.2f} ({found.ci95[0]:.2f} to {found.ci95[1]:.2f})",
-        "images": str(found.images),
+        "top-1, %": f"{measured.top1:.2f} ({measured.ci95[0]:.2f} to {measured.ci95[1]:.2f})",
+        "images": str(measured.images),
     }
-    figures |= {"top-5, %": f"{found.top5:.2f}"} if found.has_top5 else {}
+    figures |= {"top-5, %": f"{measured.top5:.2f}"} if measured.has_top5 else {}
     return {
         **figures,
-        "loss, nats": "" if found.loss is None else f"{found.loss:.4f}",
-        "protocol": found.protocol,
+        "loss, nats": "" if measured.loss is None else f"{measured.loss:.4f}",
+        "protocol": measured.protocol,
     }

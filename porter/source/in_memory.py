@@ -128,8 +128,8 @@ def digest_of_tensors(tensors: Mapping[str, Array]) -> str:
     """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the
     same bytes.
     """
-    found = sha256()
+    running = sha256()
     for name, array in sorted(tensors.items()):
-        found.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        running.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        running.update(np.ascontiguousarray(array).tobytes())
+    return running.hexdigest()

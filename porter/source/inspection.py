@@ -159,8 +159,8 @@ def inspect(asked: InspectOptions) -> Inspection:
     size = None if asked.input_size is None else parse_size(asked.input_size)
     checkpoint = read(place, size=size)
     ranked = rank(checkpoint, folder)
-    found = _of_file(checkpoint, ranked, folder, size)
-    return replace(found, matches=ranked.matches, left_out=tuple(map(str, ranked.faults)))
+    inspected = _of_file(checkpoint, ranked, folder, size)
+    return replace(inspected, matches=ranked.matches, left_out=tuple(map(str, ranked.faults)))
 
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:

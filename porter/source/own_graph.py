@@ -104,7 +104,7 @@ def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]
     of the same numbers, as norms that were never trained have them. Behind other calls of one layer they are
     calls.
     """
-    file, graph, found = checkpoint.graph, translated.graph, set[str]()
+    file, graph, alike = checkpoint.graph, translated.graph, set[str]()
     assert file is not None
     for node in graph.nodes if file.language not in _NAMED else ():
         if node.shares is None:
@@ -112,15 +112,15 @@ def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]
         before = [_layer_before(graph, each) for each in (node, graph.by_path[node.shares])]
         called = (
             None not in before
-            and len({each.path if each.path in found else each.holder for each in before if each}) == 1
+            and len({each.path if each.path in alike else each.holder for each in before if each}) == 1
         )
         arrays = [
             checkpoint.tensors[stored.name]
             for stored in file.by_name[translated.names[node.path]].tensors.values()
         ]
         if not called and all(np.all(array == array.flat[0]) for array in arrays):
-            found.add(node.path)
-    return found
+            alike.add(node.path)
+    return alike
 
 
 def _layer_before(graph: Graph, node: Node) -> Node | None:

@@ -176,7 +176,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
     keys = get_port_dialect(framework).port_keys(plan, layers)
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
-    found = dict[TensorKey, str]()
+    names_of_tensors = dict[TensorKey, str]()
     ignored = dict[str, str]()
     missing = list[str]()
     for (path, role), names in keys.items():
@@ -189,12 +189,14 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
             continue
         array = left.pop(name)
         if needed or role == "batches" or np.any(array != _NORMS[role][1]):
-            found[path, role] = name
+            names_of_tensors[path, role] = name
         else:
             ignored[name] = f"it is {_NORMS[role][1]}, and the port's graph has no {role} there"
     shared = {(path, role): (graph.by_path[path].holder, role) for path, role in keys}
-    found = {place: found[holder] for place, holder in shared.items() if holder in found}
-    return _Matched(framework, found, ignored, tuple(missing), tuple(left))
+    names_of_tensors = {
+        place: names_of_tensors[holder] for place, holder in shared.items() if holder in names_of_tensors
+    }
+    return _Matched(framework, names_of_tensors, ignored, tuple(missing), tuple(left))
 
 
 def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:

@@ -181,8 +181,8 @@ def get_implementation(reference: str) -> Implementation:
     """
     if reference not in _MODULES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(_MODULES)}")
-    found: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION
-    return found
+    implementation: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION
+    return implementation
 
 
 def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibrary]:

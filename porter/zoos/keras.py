@@ -244,14 +244,14 @@ def write_stock(
 def _by_counter(model: Any) -> dict[str, Any]:
     """Layers by class and place in `model.layers`, as `.weights.h5` names them."""
     counts: dict[str, int] = {}
-    found: dict[str, Any] = {}
+    by_counter: dict[str, Any] = {}
     for layer in model.layers:
         if layer.weights:
             kind = COUNTER_NAMES[type(layer).__name__]
             count = counts.get(kind, 0)
             counts[kind] = count + 1
-            found[kind + (f"_{count}" if count else "")] = layer
-    return found
+            by_counter[kind + (f"_{count}" if count else "")] = layer
+    return by_counter
 
 
 def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:

@@ -208,11 +208,13 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
     expect_usual(f"transformers' {kind}", options.keys() - named.keys())
-    found = {}
+    settings = {}
     for option, value in options.items():
         name, values = named[option]
-        found[name] = value if values is None else next(one for one, said in values.items() if said == value)
-    return found
+        settings[name] = (
+            value if values is None else next(one for one, said in values.items() if said == value)
+        )
+    return settings
 
 
 @contextmanager

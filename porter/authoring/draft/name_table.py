@@ -87,7 +87,7 @@ def _without(rule: _Rule, paths: Collection[str]) -> _Rule:
 
 def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]) -> dict[_Rule, list[str]]:
     """Gives the paths that each rule names wrongly."""
-    found: dict[_Rule, list[str]] = {}
+    wrong: dict[_Rule, list[str]] = {}
     counts: Counter[str] = Counter()
     for path in paths:
         for rule in table:
@@ -99,19 +99,19 @@ def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str
                     name = ""
                 counts[rule.pattern] += 1
                 if name != names[path]:
-                    found.setdefault(rule, []).append(path)
+                    wrong.setdefault(rule, []).append(path)
                 break
-    return found
+    return wrong
 
 
 def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
     """Sorts the rules in the order of the graph, but each before the rules that would match its paths too."""
-    places = {path: place for place, path in enumerate(paths)}
+    places = {path: index for index, path in enumerate(paths)}
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
         before = (
-            place
-            for place, other in enumerate(table)
+            index
+            for index, other in enumerate(table)
             if any(match_path(other.pattern, path) is not None for path in rule.paths)
         )
         table.insert(next(before, len(table)), rule)
@@ -143,12 +143,12 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
     named = {path: _COUNTED.findall(names[path]) for path in own}
     variables = _variables(own, numbers)
     texts: list[str] = []
-    for place, _ in enumerate(named[own[0]]):
-        if len({named[path][place] for path in own}) == 1:
-            texts.append(named[own[0]][place])
+    for index, _ in enumerate(named[own[0]]):
+        if len({named[path][index] for path in own}) == 1:
+            texts.append(named[own[0]][index])
             continue
-        values = {path: _value(named[path][place]) for path in own}
-        found = _expression(values, numbers, variables, letter=named[own[0]][place].isalpha())
+        values = {path: _value(named[path][index]) for path in own}
+        found = _expression(values, numbers, variables, letter=named[own[0]][index].isalpha())
         if found is None:
             return []
         text, own = found
@@ -163,14 +163,14 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
 
 def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
     """Gives each number in the paths its capture; the number itself where all paths share it."""
-    found: list[str] = []
-    for place, match in enumerate(_NUMBER.finditer(paths[0])):
-        values = {numbers[path][place] for path in paths}
+    variables: list[str] = []
+    for index, match in enumerate(_NUMBER.finditer(paths[0])):
+        values = {numbers[path][index] for path in paths}
         word = re.search(r"([a-z])[A-Za-z]*_?$", paths[0][: match.start()].rpartition("/")[2])
         letters = [*(word[1] if word else ""), *"ijklmnpq"]
-        letter = next(letter for letter in letters if f"{{{letter}}}" not in found)
-        found.append(f"{{{letter}}}" if len(values) > 1 else match[0])
-    return found
+        letter = next(letter for letter in letters if f"{{{letter}}}" not in variables)
+        variables.append(f"{{{letter}}}" if len(values) > 1 else match[0])
+    return variables
 
 
 def _value(text: str) -> int:
@@ -245,6 +245,6 @@ def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]
             if re.fullmatch(re.escape(stem) + r"\d+", names[path])
         }
         first = next(iter(numbers.values()), 0)
-        own = [path for place, (path, number) in enumerate(numbers.items()) if number == first + place]
+        own = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
         if len(own) > 3:
             yield _Rule(f"**/{word}", f"{stem}{{{_shifted('count', first)}}}", tuple(own))

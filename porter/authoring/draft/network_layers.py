@@ -277,7 +277,7 @@ def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Itera
     convolutions first and their norms then.
     """
     named = {layer.name: layer for layer in layers if not layer.is_norm}
-    places = {layer.name: place for place, layer in enumerate(layers)}
+    places = {layer.name: index for index, layer in enumerate(layers)}
     owners = {
         layer.name: owner for layer in layers if layer.is_norm and (owner := _owner(layer.name, named.keys()))
     }
@@ -309,14 +309,14 @@ def _owner(norm: str, names: Collection[str]) -> str | None:
     """The layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv,
     `conv1/BatchNorm` conv1.
     """
-    found = {
+    owners = {
         norm.rpartition("/")[0],
         norm.rpartition(".")[0],
         re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm),
     }
     for match in _NORM_WORDS.finditer(norm):
         for word in ("conv", "fc", "dense"):
-            found.add(norm[: match.start()] + word + norm[match.end() :])
+            owners.add(norm[: match.start()] + word + norm[match.end() :])
         bare = norm[: match.start()].rstrip("_") + norm[match.end() :]
-        found |= {bare, bare.lstrip("_")}
-    return next((name for name in sorted(found - {norm, ""}, key=len, reverse=True) if name in names), None)
+        owners |= {bare, bare.lstrip("_")}
+    return next((name for name in sorted(owners - {norm, ""}, key=len, reverse=True) if name in names), None)

@@ -99,7 +99,7 @@ def open_photos(
     if labels is not None and not labels.exists():
         raise FileError("there is no such file", where=labels, next="check the path")
     if labels is not None and labels.is_file() and is_list(labels):
-        found = labelled(_without_classes(path, classes, chosen_split), labels, classes)
+        photos = labelled(_without_classes(path, classes, chosen_split), labels, classes)
         labels_of_imagenet = None
     elif labels is not None and not classes.imagenet:
         raise UsageError(
@@ -108,23 +108,23 @@ def open_photos(
             next="leave it out, or give a list of photos with their classes",
         )
     else:
-        found, labels_of_imagenet = _find(path, classes, chosen_split), labels
-    validation = classes.imagenet and _is_validation(found.candidates)
+        photos, labels_of_imagenet = _find(path, classes, chosen_split), labels
+    validation = classes.imagenet and _is_validation(photos.candidates)
     if labels_of_imagenet is not None:
-        found = relabelled(found, read_label_file(labels_of_imagenet))
-    elif found.beside and not any(candidate.labels for candidate in found.candidates):
-        found = relabelled(found, devkit_beside(found))
-    if not any(candidate.labels and candidate.place for candidate in found.candidates):
-        reasons = sorted({candidate.why for candidate in found.candidates})
+        photos = relabelled(photos, read_label_file(labels_of_imagenet))
+    elif photos.beside and not any(candidate.labels for candidate in photos.candidates):
+        photos = relabelled(photos, devkit_beside(photos))
+    if not any(candidate.labels and candidate.place for candidate in photos.candidates):
+        reasons = sorted({candidate.why for candidate in photos.candidates})
         message = (
-            f"none of the {len(found.candidates):,} photos can be scored: "
+            f"none of the {len(photos.candidates):,} photos can be scored: "
             f"{listed(reasons) or 'the labels exclude them'}"
         )
-        raise FileError(message, where=found.path, next=_NEXT)
-    chosen = _spread(found.candidates, limit)
+        raise FileError(message, where=photos.path, next=_NEXT)
+    chosen = _spread(photos.candidates, limit)
     return PhotoSet(
-        path=found.path,
-        layout=found.layout,
+        path=photos.path,
+        layout=photos.layout,
         photos=tuple(
             Photo(each.name, each.labels, each.place)
             for each in chosen
@@ -133,9 +133,9 @@ def open_photos(
         failed=tuple(
             Failure(each.name, each.why) for each in chosen if each.place is None or not each.labels
         ),
-        excluded=found.excluded,
-        validation=validation and len(chosen) == len(found.candidates),
-        limit=limit if len(chosen) < len(found.candidates) else None,
+        excluded=photos.excluded,
+        validation=validation and len(chosen) == len(photos.candidates),
+        limit=limit if len(chosen) < len(photos.candidates) else None,
         labels=labels,
     )
 
@@ -221,12 +221,14 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     try:
         if not path.exists():
             raise FileError("there is no such file or folder", where=path, next=f"check the path; {_NEXT}")
-        found = _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
+        photos = (
+            _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
+        )
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=path) from None
-    if not found.candidates:
-        raise FileError("there are no photos", where=found.path, next=_NEXT)
-    return found
+    if not photos.candidates:
+        raise FileError("there are no photos", where=photos.path, next=_NEXT)
+    return photos
 
 
 def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
@@ -338,7 +340,7 @@ def _of_shards(
     """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left
     out.
     """
-    found = read(path, files, classes)
+    photos = read(path, files, classes)
     here = {file.name for file in files}
     whole = {
         f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
@@ -349,7 +351,7 @@ def _of_shards(
     missing = tuple(
         Failure(escaped(name), "this file of the data set is not there") for name in sorted(whole - here)
     )
-    return replace(found, excluded=(*found.excluded, *missing))
+    return replace(photos, excluded=(*photos.excluded, *missing))
 
 
 def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:

@@ -149,18 +149,18 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
     comma, and boxes that begin with its wnid.
     """
     lines = _read(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
-    found: dict[int, int] = {}
+    labels: dict[int, int] = {}
     for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
         photo, label = _on_line(line, number)
         if photo is None or label is None:
             raise FileError(
                 f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_takes()
             )
-        found[photo] = label
-    if len(found) != VALIDATION_IMAGES:
-        message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(found):,}"
+        labels[photo] = label
+    if len(labels) != VALIDATION_IMAGES:
+        message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(labels):,}"
         raise FileError(message, where=path, next=_takes())
-    return tuple((found[number],) for number in range(1, VALIDATION_IMAGES + 1))
+    return tuple((labels[number],) for number in range(1, VALIDATION_IMAGES + 1))
 
 
 def _on_line(line: str, number: int) -> tuple[int | None, int | None]:

@@ -80,18 +80,18 @@ def members(path: Path) -> list[TarMember]:
         raise FileError(message, where=path, next=f"{program} it first")
     try:
         with path.open("rb") as file:
-            found: dict[str, TarMember] = {}
+            by_name: dict[str, TarMember] = {}
             for count, member in enumerate(_members(file)):
                 if count == _MAX_MEMBERS:
                     message = f"the archive has more than {_MAX_MEMBERS:,} members"
                     raise FileError(message, where=path, next="put the photos into several archives")
-                found[member.name] = member
+                by_name[member.name] = member
             _require_end(file)
     except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(
             f"the archive cannot be read: {error}", where=path, next="check that it is complete"
         ) from None
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _members(file: io.BufferedReader) -> Iterator[TarMember]:
@@ -248,8 +248,8 @@ def _field(text: str) -> str | None:
         return None
     if not isinstance(fields, dict):
         return None
-    found = next((fields[name] for name in _FIELDS if name in fields), None)
-    return str(found) if isinstance(found, (int, str)) and not isinstance(found, bool) else None
+    label = next((fields[name] for name in _FIELDS if name in fields), None)
+    return str(label) if isinstance(label, (int, str)) and not isinstance(label, bool) else None
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -80,18 +80,18 @@ class Store:
         The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its
         worker, the photos are not the reason.
         """
-        found: list[Resized] = []
+        resized: list[Resized] = []
         fatal = 0
         for photo in photos:
             try:
                 self._workers.make([photo], part)
-                found += read_chunk(part).photos
+                resized += read_chunk(part).photos
             except WorkerEnded as again:
-                found.append(f"{again.message}, also with only this photo")
+                resized.append(f"{again.message}, also with only this photo")
                 fatal += 1
         if fatal == len(photos) > 1:
             raise ended
-        return Chunk(tuple(found), lasting=False)
+        return Chunk(tuple(resized), lasting=False)
 
 
 def open_folder(folder: Path) -> None:

@@ -131,7 +131,7 @@ def networks(
         "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart)
         for side in ("one", "other")
     )
-    found = [
+    networks_of_zoos = [
         ZooNetwork(
             zoo
             if zoo in whose or len(protocols) == 1
@@ -144,7 +144,7 @@ def networks(
         for zoo, graph, side in zip(zoos, (one, other), sides, strict=True)
         for protocol, whose in protocols.items()
     ]
-    return tuple(sorted(found, key=lambda each: each.name != each.zoo)), apart
+    return tuple(sorted(networks_of_zoos, key=lambda each: each.name != each.zoo)), apart
 
 
 def decide(

@@ -148,10 +148,10 @@ class Bench:
         return self._built
 
     def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:
-        found = scored.models[name]
-        self.failed |= {**found.failed, **scored.failed}
-        ten = self._ranks(found.ranks) if self.options.crops == 10 else None
-        return Outcome(self._ranks(found.centre), ten, seen.entropy, seen.log_loss, seen.mean_answer)
+        scores = scored.models[name]
+        self.failed |= {**scores.failed, **scored.failed}
+        ten = self._ranks(scores.ranks) if self.options.crops == 10 else None
+        return Outcome(self._ranks(scores.centre), ten, seen.entropy, seen.log_loss, seen.mean_answer)
 
     def _ranks(self, places: Ranks) -> Ranks:
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)

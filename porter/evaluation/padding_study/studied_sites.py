@@ -57,21 +57,21 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
 def _values(text: str) -> list[Any]:
     """The items of a list in YAML's flow style, which is how recipes are written."""
     try:
-        found = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
+        values = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
     except (yaml.YAMLError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not found:
+        values = None
+    if not isinstance(values, list) or not values:
         raise RecipeError(
             f"'{text}' is not a list of conventions", next="write them with commas between: same,1,[0,1,0,1]"
         )
-    return found
+    return values
 
 
 def _convention(value: Any, site: Site) -> Convention:
     stated = isinstance(value, dict) and "average" in value
     value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)
-    found = default_convention(value, site.kind)
-    return found if stated else replace(found, average=site.convention.average)
+    convention = default_convention(value, site.kind)
+    return convention if stated else replace(convention, average=site.convention.average)
 
 
 def _tuple(value: Any) -> Any:

@@ -75,22 +75,22 @@ class Caffe(NetDestination[CaffeMaker]):
     def arrays_in(self, data: bytes) -> NamedArrays:
         """The arrays of a .caffemodel by layer and number: `conv1/0`."""
         return {
-            f"{name}/{place}": array
+            f"{name}/{index}": array
             for name, blobs in read_blobs(data).items()
-            for place, array in enumerate(blobs)
+            for index, array in enumerate(blobs)
         }
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
         """The blobs that the source lacks, with the number that changes nothing: what divides a norm's
         statistics, a scale of 1.
         """
-        values, found = CaffeMaker.named(graph)[0], {}
+        values, fills = CaffeMaker.named(graph)[0], {}
         for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
             scaled = op.scale or op.center
-            found[f"{values[norm_name(path) if scaled else path]}/scale_factor"] = 1
+            fills[f"{values[norm_name(path) if scaled else path]}/scale_factor"] = 1
             if op.center and not op.scale:
-                found[f"{values[path]}/scale"] = 1
-        return found
+                fills[f"{values[path]}/scale"] = 1
+        return fills
 
 
 DESTINATION: Caffe = Caffe()

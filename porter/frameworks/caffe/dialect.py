@@ -23,8 +23,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
         scale = layer.replace("bn", "scale", 1)
         trained = [role for role in roles if role in ("gamma", "beta")]
         statistics = {"mean": (f"{layer}/0",), "variance": (f"{layer}/1",)}
-        return statistics | {role: (f"{scale}/{place}",) for place, role in enumerate(trained)}
-    return {role: (f"{layer}/{place}",) for place, role in enumerate(roles)}
+        return statistics | {role: (f"{scale}/{index}",) for index, role in enumerate(trained)}
+    return {role: (f"{layer}/{index}",) for index, role in enumerate(roles)}
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:

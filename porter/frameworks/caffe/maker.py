@@ -82,7 +82,7 @@ class CaffeMaker(Maker):
 
     def parts(self, name: str, source: str, axis: int, count: int) -> list[str]:
         """The single places along an axis, each a value."""
-        tops = [self.name(f"{name}_{place}") for place in range(count)]
+        tops = [self.name(f"{name}_{index}") for index in range(count)]
         self._append(
             "Slice",
             self.name(f"{name}_parts"),
@@ -106,7 +106,7 @@ class CaffeMaker(Maker):
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
-        held = {f"{name}/{place}": blob for place, blob in enumerate(blobs)}
+        held = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
         self.layers.append(
             WrittenLayer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held))
         )
@@ -120,7 +120,7 @@ class CaffeMaker(Maker):
         paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, Trained)]
         if not paths or len(self.graph.calls[paths[0]]) == 1:
             return []
-        return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{place}" }}' for place in range(len(blobs))]
+        return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{index}" }}' for index in range(len(blobs))]
 
     def trained(self, path: str, name: str, *roles: str) -> list[Trained]:
         """See porter.frameworks.spelled.Layers."""

@@ -106,7 +106,7 @@ def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
     """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer
     `a`.
     """
-    places = {part.name: place for place, part in enumerate(parts)}
+    places = {part.name: index for index, part in enumerate(parts)}
 
     def place(part: TemplatePart) -> tuple[int, int]:
         names = part.name.split(".")
@@ -120,12 +120,12 @@ def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
 
 def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
     """The arguments of a class, those with a default last."""
-    found = []
+    parameters = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
         usual = defaults and value in (0, 1) and 3 * count > len(values)
-        found.append(Parameter(name, values, literal(value) if usual else None))
-    return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
+        parameters.append(Parameter(name, values, literal(value) if usual else None))
+    return tuple(sorted(parameters, key=lambda parameter: parameter.default is not None))
 
 
 class _BodyWriter:
@@ -309,14 +309,14 @@ def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]
             (slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared
         )
         places.setdefault((layer.kind, shared), set()).add(place)
-    found: dict[str, dict[str, str]] = {}
+    norms: dict[str, dict[str, str]] = {}
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
         stated = {
             slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text
         }
         if len(where) > 1 and stated:
-            found[kind] = stated
-    return found
+            norms[kind] = stated
+    return norms
 
 
 def _norms(

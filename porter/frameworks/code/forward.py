@@ -198,8 +198,8 @@ class Forward:
         term = flat(pending.expression)
         if len(mine) != 1 or term is None:
             return None
-        found = self._expression(part, {**self.variables, mine[0]: term})
-        return found if self._returned(found) else None
+        expression = self._expression(part, {**self.variables, mine[0]: term})
+        return expression if self._returned(expression) else None
 
     def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
         if edge.other is None:

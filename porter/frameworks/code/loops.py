@@ -182,13 +182,13 @@ class PartRun:
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         best = [(row, len(list(group))) for row, group in groupby(values)]
-        found: tuple[Table, tuple[str, Value] | None] = (best, None)
-        for place, name in enumerate(varying):
-            usual = Counter(row[place] for row in values).most_common(1)[0][0]
-            rows = list(_rows_by_first(values, place, usual))
-            if name not in step.split() and len(rows) < len(found[0]):
-                found = rows, (name, usual)
-        return found
+        shortest: tuple[Table, tuple[str, Value] | None] = (best, None)
+        for index, name in enumerate(varying):
+            usual = Counter(row[index] for row in values).most_common(1)[0][0]
+            rows = list(_rows_by_first(values, index, usual))
+            if name not in step.split() and len(rows) < len(shortest[0]):
+                shortest = rows, (name, usual)
+        return shortest
 
 
 def find_runs(
@@ -198,7 +198,7 @@ def find_runs(
     shortest: int = SHORTEST,
 ) -> list[PartRun]:
     """The runs among the parts of a module that is used once; `outputs` are its outputs."""
-    found: list[PartRun] = []
+    runs: list[PartRun] = []
     for row in _rows(parts, classes, outputs):
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
@@ -206,12 +206,12 @@ def find_runs(
                 {name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row
             )
             parameters = tuple(parameter.name for parameter in classes[kind].parameters)
-            found.append(
+            runs.append(
                 PartRun(
                     kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters
                 )
             )
-    return found
+    return runs
 
 
 def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:

@@ -9,19 +9,19 @@ from importlib.resources import files
 
 def definitions(package: str, *names: str) -> dict[str, str]:
     """The classes and functions of modules of a package, by name, in their order. The modules are not run."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in names:
         text = files(package).joinpath(name).read_text(encoding="utf-8")
         lines = text.splitlines()  # ast.get_source_segment would split the text again for each
         nodes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-        found |= {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes}
-    return found
+        texts |= {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes}
+    return texts
 
 
 def needed(body: str, known: dict[str, str]) -> str:
     """The text of those of `known` that `body`, or another of them, calls or hands on."""
-    found: list[str] = []
+    names: list[str] = []
     for name, text in reversed(known.items()):
-        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *found])):
-            found.insert(0, text)
-    return "\n\n\n".join(found)
+        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *names])):
+            names.insert(0, text)
+    return "\n\n\n".join(names)

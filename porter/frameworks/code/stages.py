@@ -141,7 +141,7 @@ def _call(name: str, values: Mapping[str, Value], language: Language) -> Bracket
     """The first argument, or `channels` and the next, by its place, the others by name."""
     places = 2 if "channels" in values else 1
     given = (
-        Item(literal(value), key if place >= places else "")
-        for place, (key, value) in enumerate(values.items())
+        Item(literal(value), key if index >= places else "")
+        for index, (key, value) in enumerate(values.items())
     )
     return Bracketed(name, (*given, *language.passed_on))

@@ -111,10 +111,10 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
 
 def _again(parts: Mapping[int, Part], uses: int) -> str | None:
     """The part that `parts` are another call of, in each of the uses."""
-    found = {part.content.part if isinstance(part.content, Reuse) else None for part in parts.values()}
-    if found != {None} and (len(found) > 1 or len(parts) < uses):
+    called = {part.content.part if isinstance(part.content, Reuse) else None for part in parts.values()}
+    if called != {None} and (len(called) > 1 or len(parts) < uses):
         raise Unlike
-    return found.pop()
+    return called.pop()
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:

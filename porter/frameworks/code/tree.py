@@ -186,22 +186,22 @@ class _Nesting:
         groups: dict[str, list[LayerStep]] = {}
         for step in steps:
             groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
-        found: list[_PlacedPart] = []
+        placed: list[_PlacedPart] = []
         for name, members in groups.items():
             path = prefix + name
             itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
             for step in itself:
                 content = step.layer if step.shares is None else Reuse(step.shares)
-                found.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
+                placed.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
             module = None if itself or not inside else self._module(path, inside)
             if module is not None:
-                found.append(replace(module, name=name))
+                placed.append(replace(module, name=name))
             elif inside:
-                found += [
+                placed += [
                     replace(part, name=f"{name}.{part.name}") for part in self._placed(f"{path}/", inside)
                 ]
-        return sorted(found, key=lambda part: part.place)
+        return sorted(placed, key=lambda part: part.place)
 
     def _module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
         """The steps as one module; None if they read or give several values."""
@@ -335,7 +335,7 @@ def _is_numbered(parts: Sequence[Part]) -> bool:
     names = [part.name for part in parts]
     word = _word(parts[0].name)
     return _are_uses(parts) and any(
-        names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1)
+        names == [f"{word}{start + index}" for index in range(len(names))] for start in (0, 1)
     )
 
 

@@ -166,8 +166,8 @@ LANGUAGE = Language(
 def places(plan: Plan) -> dict[str, Place]:
     """Where the layer of each node stands, by the node's path, and so its variables' paths in nnx."""
     tree = make_tree(plan.lowered, SPELLINGS.steps(plan), LANGUAGE)
-    found = dict(_places(tree, "", ()))
-    return {node.path: found[node.holder] for node in plan.lowered.nodes if node.holder in found}
+    by_path = dict(_places(tree, "", ()))
+    return {node.path: by_path[node.holder] for node in plan.lowered.nodes if node.holder in by_path}
 
 
 def _places(body: Body, prefix: str, place: Place) -> Iterator[tuple[str, Place]]:

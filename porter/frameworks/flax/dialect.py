@@ -29,10 +29,10 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     """See porter.frameworks.dialects.PortDialect.port_keys."""
     from porter.frameworks.flax.code import places  # few files have these names
 
-    found = {path: "/".join(map(str, place)) for path, place in places(plan).items()}
+    keys = {path: "/".join(map(str, place)) for path, place in places(plan).items()}
     return {
         (node.path, role): names
         for node in plan.lowered.nodes
-        if node.path in found
-        for role, names in tensor_names(plan.lowered, node, found[node.path]).items()
+        if node.path in keys
+        for role, names in tensor_names(plan.lowered, node, keys[node.path]).items()
     }

@@ -253,5 +253,5 @@ _compiled_module = jax.jit(
 def _kind(name: str) -> Any:
     """A class or a function of Flax, of JAX or of layers.py."""
     root, *names = name.split(".")
-    found = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
-    return reduce(getattr, names, found)
+    owner = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
+    return reduce(getattr, names, owner)

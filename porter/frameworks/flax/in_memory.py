@@ -92,7 +92,7 @@ def _turned(traced: Traced, path: Path) -> frozenset[int]:
         with suppress(PorterError):  # told by whoever reads the file in the end
             graph = read_weights(path, with_md5=False).graph
     ends = [] if graph is None else [(graph, graph.by_name.get(name)) for name in graph.given.values()]
-    return frozenset(place for place, end in enumerate(ends) if _is_turned_map(*end))
+    return frozenset(index for index, end in enumerate(ends) if _is_turned_map(*end))
 
 
 def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
@@ -104,11 +104,11 @@ def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
 
 def _variables(model: nnx.Module) -> dict[str, Array]:
     """A module's parameters and statistics under the names that linen's checkpoints have for such."""
-    found = dict[str, Array]()
+    variables = dict[str, Array]()
     for path, variable in nnx.to_flat_state(nnx.state(model, nnx.Any(*_COLLECTIONS))):
         collection = next(name for kind, name in _COLLECTIONS.items() if isinstance(variable, kind))
-        found["/".join((collection, *map(str, path)))] = np.asarray(variable.get_value())
-    return found
+        variables["/".join((collection, *map(str, path)))] = np.asarray(variable.get_value())
+    return variables
 
 
 def _traced(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:

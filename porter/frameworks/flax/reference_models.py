@@ -91,7 +91,7 @@ def show(
 
     from_module = model.dtype == "float32" and not traced.rounding
     gives = model.untraced(given) if from_module else [values[name] for name in traced.outputs]
-    outputs = tuple(laid(value, place not in arrays) for place, value in enumerate(gives))
+    outputs = tuple(laid(value, index not in arrays) for index, value in enumerate(gives))
     shown = {path: laid(values[name], last) for path, (name, last) in program.layers.items()}
     return Shown(outputs, shown)
 

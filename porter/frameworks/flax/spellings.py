@@ -53,7 +53,7 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """Pads of the convolution over the map whose cells are a stride apart."""
     top, bottom, left, right = (
-        op.window.extent(place // 2) - 1 - cells for place, cells in enumerate(op.cut)
+        op.window.extent(index // 2) - 1 - cells for index, cells in enumerate(op.cut)
     )
     ends: dict[str, Value] = {
         "in_features": channels_in(shape),

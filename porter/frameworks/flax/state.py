@@ -35,14 +35,14 @@ def arrays_of(plan: Plan, tensors: Tensors) -> dict[str, Array]:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
     shapes = tensor_shapes(plan.lowered)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for node, role, key in variable_keys(plan):
         array, expected = tensors.get(node.holder, {}).get(role), shapes[node.path][role]
         if array is None or array.shape != expected:
             got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
-        found[key] = stored(plan.lowered, node, role, array)
-    return found
+        arrays[key] = stored(plan.lowered, node, role, array)
+    return arrays
 
 
 def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:

@@ -46,7 +46,7 @@ class SymbolMaker(Maker):
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         """See Maker. The symbol states the one size that it takes."""
-        variables = [place for place, node in enumerate(self.nodes) if node["op"] == "null"]
+        variables = [index for index, node in enumerate(self.nodes) if node["op"] == "null"]
         facts = {name: ["str", fact] for name, fact in (about or {}).items()}
         known: dict[str, Any] = {"arg_nodes": variables, "node_row_ptr": [*range(len(self.nodes) + 1)]}
         known |= {"heads": [[self.place(path), 0, 0] for path in self.graph.outputs]}

@@ -70,7 +70,7 @@ class NumpyModel:
         times = Counter(name for step in self.program.steps for name in step.outputs)
         further = self.takes.further_inputs if self.takes else ()
         images = {self.program.image, *(each.name for each in further)}
-        found = dict[str, Array]()
+        values = dict[str, Array]()
         for path, layer in fed.items():
             read = layer.reads
             if read is None or times[read] != 1 or times[layer.tap] != 1:  # another value may have the name
@@ -81,8 +81,8 @@ class NumpyModel:
                 value = layer.value.astype(self.dtype)
                 known = {read: value if read in self.arrays else self._own(value)}
                 with suppress(CannotRun, Contradiction):  # of another shape than in the network
-                    (found[path],) = self._computed(steps, known, (layer.tap,)).values()
-        return found
+                    (values[path],) = self._computed(steps, known, (layer.tap,)).values()
+        return values
 
     def _own(self, value: Array) -> Numbers:
         """A map N×C×H×W as the program has it."""
@@ -132,12 +132,12 @@ class NumpyModel:
     def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[OperatorCall]:
         """The steps that the values called `names` need beside those that are `known`."""
         needed = set(names)
-        found = list[OperatorCall]()
+        steps = list[OperatorCall]()
         for step in reversed(self.program.steps):
             if needed.intersection(step.outputs):
                 needed.update(set(step.inputs) - known)
-                found.insert(0, step)
-        return found
+                steps.insert(0, step)
+        return steps
 
     def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
         """The values of an operator."""

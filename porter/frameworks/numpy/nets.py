@@ -331,7 +331,7 @@ def _filled(held: Held, tensors: Tensors) -> Array:
 
 def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
     """The canonical tensors in those of a net's file."""
-    found = dict[str, dict[str, Array]]()
+    tensors = dict[str, dict[str, Array]]()
     for name, held in net.held.items():
         array = stored.get(name)
         if array is None or array.shape != held.shape:
@@ -348,8 +348,8 @@ def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
                 raise MappingError(
                     f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name
                 )
-        found.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
+        tensors.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
     return {
-        path: {role: found[net.graph.by_path[path].holder][role] for role in roles}
+        path: {role: tensors[net.graph.by_path[path].holder][role] for role in roles}
         for path, roles in net.tensors.items()
     }

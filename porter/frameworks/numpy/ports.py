@@ -45,8 +45,8 @@ class PortModel:
             UsageError: the batch does not fit the model's input.
         """
         outputs = self.plan.graph.outputs
-        found = run(self, as_maps(np.asarray(batch), self.plan.graph), outputs)
-        return found[outputs[0]] if len(outputs) == 1 else tuple(found[path] for path in outputs)
+        values = run(self, as_maps(np.asarray(batch), self.plan.graph), outputs)
+        return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
 
 def port_model(

@@ -86,7 +86,7 @@ def attention(node: OnnxSpelled[ops.Attention]) -> None:
     rank = len(node.maker.shapes[node.source])
     if len(parts) == 1:
         width = (node.maker.shapes[parts[0]][-1] or 0) // 3
-        bounds = [(width * place, width * (place + 1)) for place in range(3)]
+        bounds = [(width * index, width * (index + 1)) for index in range(3)]
         parts = [
             node.maker.cut(node.part("part"), node.source, (start,), (end,), (rank,)) for start, end in bounds
         ]

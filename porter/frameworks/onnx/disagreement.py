@@ -61,8 +61,8 @@ class Disagreement:
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
     """See porter.frameworks.Engine.disagreement."""
-    found = first_disagreement(checkpoint, batch)
-    return None if found is None else found.words
+    first = first_disagreement(checkpoint, batch)
+    return None if first is None else first.words
 
 
 def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:

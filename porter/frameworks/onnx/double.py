@@ -61,10 +61,10 @@ def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = Mappin
         given = {**dict(zip(names, batches, strict=False)), **tensors}
         try:
             with np.errstate(all="ignore"):  # a logarithm of what is below 0 is compared as it is
-                found: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given)
+                values: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given)
         except Exception as error:  # whatever its ops raise for inputs that do not fit
             raise _refusal(error) from None
-        return found
+        return values
 
     return run
 
@@ -145,11 +145,11 @@ def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
 def _rounded(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
     """What `_widened` gives, rounded to the narrowest type of the inputs."""
     kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
-    found = _widened(run, *inputs, **context)
+    outputs = _widened(run, *inputs, **context)
     if not kinds:
-        return found
+        return outputs
     kind = min(kinds, key=lambda each: each.itemsize)
     return tuple(
         each.astype(kind, copy=False) if isinstance(each, np.ndarray) and is_floating(each) else each
-        for each in found
+        for each in outputs
     )

@@ -26,7 +26,7 @@ def classifier(
     def logits(batch: Array) -> Array:
         if isinstance(model, OnnxRunner):
             return model(batch, (str(tap),))[str(tap)]
-        found = model(batch)
-        return found[0] if isinstance(found, tuple) else found
+        value = model(batch)
+        return value[0] if isinstance(value, tuple) else value
 
     return classifier_of(logits, protocol)

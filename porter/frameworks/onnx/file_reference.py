@@ -83,10 +83,10 @@ class OnnxRunner:
         if taps not in self._sessions:
             self._sessions[taps] = self._session(taps)
         parts = self._parts(batch)
-        found = [self._sessions[taps](*part) for part in parts]
+        outputs = [self._sessions[taps](*part) for part in parts]
         return {
-            tap: self._joined(parts, [values[place] for values in found])[: len(batch)]
-            for place, tap in enumerate(taps)
+            tap: self._joined(parts, [values[index] for values in outputs])[: len(batch)]
+            for index, tap in enumerate(taps)
         }
 
     def _session(self, taps: Sequence[str]) -> Session:
@@ -114,13 +114,13 @@ class OnnxRunner:
         of its own.
         """
         if WHOLE in self._stated:
-            found = np.stack(values)
+            joined = np.stack(values)
         else:
-            found = np.concatenate(values)
+            joined = np.concatenate(values)
             images = sum(len(part[0]) for part in parts)
-            more, rest = divmod(len(found), images)
-            found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
-        return found
+            more, rest = divmod(len(joined), images)
+            joined = joined if more < 2 or rest else joined.reshape(images, more, *joined.shape[1:])
+        return joined
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array, Array | None]]:
         """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it
@@ -147,14 +147,14 @@ class OnnxRunner:
 
     def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """See porter.frameworks.Engine.run_alone; by ONNX's reference implementation."""
-        found = dict[str, Array]()
+        values = dict[str, Array]()
         for path, layer in fed.items():
             if layer.reads is None:
                 continue
             with suppress(CannotRun):  # of another shape than in the network
                 value = run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
-                found |= {} if value is None else {path: value}
-        return found
+                values |= {} if value is None else {path: value}
+        return values
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
         """What each input is fed, in its layout and number type, as many images at a time as the model

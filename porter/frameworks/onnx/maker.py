@@ -66,9 +66,9 @@ class NodeMaker:
         return self._constant(name, np.asarray(numbers, np.float64).astype(self.dtype))
 
     def _constant(self, name: str, array: Array) -> str:
-        found = self.name(name)
-        self.constants[found] = array
-        return found
+        unique = self.name(name)
+        self.constants[unique] = array
+        return unique
 
     def filled(self, name: str, shape: str, number: float) -> str:
         """A value of a shape that is a value, with `number` everywhere."""
@@ -98,7 +98,7 @@ class NodeMaker:
 
     def _resize_all_axes(self, node: Any) -> None:
         """Makes a Resize of rows and columns one of all axes, for the same fault (HandleResize)."""
-        places = [place for place, attribute in enumerate(node.attribute) if attribute.name == "axes"]
+        places = [index for index, attribute in enumerate(node.attribute) if attribute.name == "axes"]
         if not places:
             return
         del node.attribute[places[0]]

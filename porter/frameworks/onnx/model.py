@@ -87,12 +87,12 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
 
 def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
     """The axes of each input behind its batch, with a letter for each open one."""
-    found = {path: known[path] for path in plan.lowered.inputs} | (
+    taken = {path: known[path] for path in plan.lowered.inputs} | (
         {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
     )
     return {
         path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
-        for path, shape in found.items()
+        for path, shape in taken.items()
     }
 
 
@@ -130,20 +130,22 @@ def _stored(
     wanted = tensor_shapes(plan.lowered)
     filled = fillings(plan.lowered, tensors)
     formed = stored_shapes(plan.lowered)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
         for role, name in roles.items():
             shape = formed[path][role]
             if name in filled:
-                found[name] = np.full(shape, filled[name], kind)
+                arrays[name] = np.full(shape, filled[name], kind)
                 continue
             array, expected = tensors.get(path, {}).get(role), wanted[path][role]
             if array is None or array.shape != expected:
                 got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
             with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
-                found[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(shape)
-    return found
+                arrays[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(
+                    shape
+                )
+    return arrays
 
 
 def state_place(tensor: Any, file: str, offset: int, size: int) -> None:

@@ -58,7 +58,7 @@ def own_operators(opset: int) -> list[type[Any]]:
     """Classes as ONNX's ReferenceEvaluator takes them, for models of an opset."""
     op_run: Any = import_module("onnx.reference.op_run").OpRun
     schema, error = import_onnx().defs.get_schema, import_onnx().defs.SchemaError
-    found = []
+    operators = []
     for name, (before, right) in _OWN.items():
         operator = before if opset < right else _LATER.get(name)
         if operator is not None:
@@ -66,10 +66,10 @@ def own_operators(opset: int) -> list[type[Any]]:
                 stated = schema(name, opset)
             except error:  # the opset lacks it
                 continue
-            found.append(
+            operators.append(
                 type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated})
             )
-    return [*found, _attention(opset)] if opset >= _ATTENTION else found
+    return [*operators, _attention(opset)] if opset >= _ATTENTION else operators
 
 
 def _attention(opset: int) -> type[Any]:
@@ -279,10 +279,10 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
 
 def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
     """The map resized along one axis after the other."""
-    for place, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
+    for index, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
             x = resize(
-                x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[place]), factor, rule
+                x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[index]), factor, rule
             )
     return x
 

@@ -96,12 +96,12 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     arrays = read_message(path, refuse).arrays
     wanted = tensor_shapes(plan.lowered)
     formed = stored_shapes(plan.lowered)
-    found = dict[str, dict[str, Array]]()
+    tensors = dict[str, dict[str, Array]]()
     for node_path, names in tensor_names(plan.lowered).items():
         for role in wanted.get(node_path, {}):
             name, shape = names[role], formed[node_path][role]
             if name not in arrays or arrays[name].shape != shape:
                 got = f"got {arrays[name].shape}" if name in arrays else "got none"
                 raise MappingError(f"expected a tensor of shape {shape}, {got}", where=name)
-            found.setdefault(node_path, {})[role] = arrays[name].reshape(wanted[node_path][role])
-    return found
+            tensors.setdefault(node_path, {})[role] = arrays[name].reshape(wanted[node_path][role])
+    return tensors

@@ -40,8 +40,8 @@ class OnnxModel:
             UsageError: a batch does not fit its input, or there are more or fewer.
         """
         expect_inputs(batches, self.plan.lowered, self.plan.only_size)
-        found = self._run(batches, ())
-        return found[0] if len(found) == 1 else tuple(found)
+        outputs = self._run(batches, ())
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
         """The values at paths of the graph. Outputs are those of the model as it is; a session that gives
@@ -54,10 +54,10 @@ class OnnxModel:
         # Only onnxruntime optimises.
         whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
         inner = tuple(dict.fromkeys(path for path in paths if path not in whole))
-        found = dict(zip(inner, self._values(batch, inner), strict=True)) if inner else {}
+        values = dict(zip(inner, self._values(batch, inner), strict=True)) if inner else {}
         if whole:
-            found |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
-        return {path: found[path] for path in paths}
+            values |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
+        return {path: values[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
         expect_fit(batch.shape, self.plan.lowered.channels, *(self.plan.only_size or (None, None)))

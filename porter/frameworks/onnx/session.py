@@ -47,9 +47,9 @@ def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Sessio
     def run(*batches: Array) -> list[Array]:
         assert len(held) == len(tensors), "the session reads their memory"
         try:
-            found: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))
+            outputs: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))
         except Exception as error:  # as above
             raise CannotRun(f"onnxruntime cannot run this model: {first_line(error)}") from None
-        return found
+        return outputs
 
     return run

@@ -60,7 +60,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, reduced: bool, tap:
                 specs[0] = tensorflow.TensorSpec((None, *size), given[0].dtype)
                 with quiet_logger(tensorflow):
                     compiled[size] = tensorflow.function(run).get_concrete_function(*specs)
-            found: Array = compiled[size](*given).numpy()
-        return lambda: found.reshape(len(found), -1)
+            logits: Array = compiled[size](*given).numpy()
+        return lambda: logits.reshape(len(logits), -1)
 
     return classify

@@ -284,8 +284,8 @@ def pad_name(layer: str) -> str:
     `conv1_conv`, `pool1_pool`, `block_1_depthwise` and `conv_dw_2` have `conv1_pad`, `pool1_pad`,
     `block_1_pad` and `conv_pad_2`.
     """
-    name, found = re.subn(r"_(conv|pool|depthwise|dw)(_\d+)?$", r"_pad\2", layer)
-    return name if found else f"{layer}_pad"
+    name, count = re.subn(r"_(conv|pool|depthwise|dw)(_\d+)?$", r"_pad\2", layer)
+    return name if count else f"{layer}_pad"
 
 
 def counted_layers(
@@ -344,12 +344,12 @@ def _has_pad_layer(node: Node) -> bool:
 
 def _visits(graph: Graph) -> list[str]:
     """Paths in the order of their first visit by a depth-first search from the output."""
-    found: dict[str, None] = {}
+    visited: dict[str, None] = {}
     waiting = [graph.output]
     while waiting:
         path = waiting.pop()
-        if path in found or path not in graph.by_path:
+        if path in visited or path not in graph.by_path:
             continue
-        found[path] = None
+        visited[path] = None
         waiting += reversed(graph.by_path[path].inputs)
-    return list(found)
+    return list(visited)

@@ -51,14 +51,14 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
 
 def _by_class(layers: Collection[str]) -> _Numbered:
     """Prefix to class to (number, name without the prefix)."""
-    found: _Numbered = defaultdict(lambda: defaultdict(list))
+    by_class: _Numbered = defaultdict(lambda: defaultdict(list))
     for layer in layers:
         parts = _NUMBERED.fullmatch(layer)
         if parts is not None:
-            found[parts["prefix"]][parts["kind"]].append(
+            by_class[parts["prefix"]][parts["kind"]].append(
                 (int(parts["number"] or 0), layer.removeprefix(parts["prefix"]))
             )
-    return found
+    return by_class
 
 
 def first_names(model: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _automatic_number(layer: Any) -> int | None:
     """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that
     someone chose.
     """
-    found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
-    if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
+    match = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
+    if match is None or match[1].replace("_", "") != type(layer).__name__.lower():
         return None
-    return int(found[2] or 0)
+    return int(match[2] or 0)

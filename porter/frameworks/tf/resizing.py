@@ -58,12 +58,12 @@ class _Axis:
         before = more if side == "start" else do("floor", do("multiply", more, self._number(0.5)))
         shift = "subtract" if grows else "add"
         cells = i if side == "end" else do(shift, i, before)
-        found = self._taken(value, cells, n)
+        rest = self._taken(value, cells, n)
         if not grows:
-            return found
+            return rest
         beyond = do("subtract", cells, self._within(cells, n))
         own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
-        return self.do("where", own, found, self.do("zeros_like", found))
+        return self.do("where", own, rest, self.do("zeros_like", rest))
 
     def _within(self, cells: Any, n: Any) -> Any:
         """Cells of a map of n; keras.ops.clip takes no values for its bounds."""

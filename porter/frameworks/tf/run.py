@@ -85,7 +85,7 @@ class Runner:
     def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """See porter.frameworks.Engine.run_alone."""
         tensorflow = import_tensorflow()
-        found = dict[str, Array]()
+        values = dict[str, Array]()
         with tensorflow.device(tensorflow_device(self._device)), quiet_logger(tensorflow):
             for path, layer in fed.items():
                 if layer.reads is None or (order := self._between(layer.reads, layer.tap)) is None:
@@ -100,8 +100,8 @@ class Runner:
                 except (tensorflow.errors.OpError, ValueError):  # of another shape than in the network
                     continue
                 array = np.asarray(known[id(self.values[layer.tap])])
-                found[path] = array if layer.tap in self._arrays else channels_first(array)
-        return found
+                values[path] = array if layer.tap in self._arrays else channels_first(array)
+        return values
 
     def _between(self, reads: str, tap: str) -> list[Any] | None:
         """Keras's nodes from one value to another; None if they read a third one too."""
@@ -137,8 +137,8 @@ class Runner:
         tapped.input_spec = None  # `expect_fit` checks the size
 
         def call(batches: list[Any]) -> dict[str, Any]:
-            found: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
-            return found
+            values: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
+            return values
 
         grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
@@ -233,9 +233,9 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
         UsageError: the batch does not fit the model's input.
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
-    found = {path: layer for path, layer in taps.items() if layer in runner.values}
-    results = runner(batch, tuple(dict.fromkeys(found.values())))
-    return {path: results[layer] for path, layer in found.items()}
+    shown = {path: layer for path, layer in taps.items() if layer in runner.values}
+    results = runner(batch, tuple(dict.fromkeys(shown.values())))
+    return {path: results[layer] for path, layer in shown.items()}
 
 
 def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:

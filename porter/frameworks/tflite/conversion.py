@@ -133,7 +133,7 @@ def input_names(graph: Graph) -> list[str]:
 
 def output_names(graph: Graph) -> list[str]:
     """What the signature calls the graph's outputs, in their order."""
-    return [f"output_{place}" for place in range(len(graph.outputs))] if graph.further else ["output"]
+    return [f"output_{index}" for index in range(len(graph.outputs))] if graph.further else ["output"]
 
 
 def _with_constants(tensorflow: Any, model: Any) -> Any:

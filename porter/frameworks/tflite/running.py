@@ -78,8 +78,8 @@ class LiteModel:
         arrays = [np.asarray(batch) for batch in batches]
         for batch, shape in zip(arrays, shapes.values(), strict=True):
             expect_axes(batch.shape, (*shape[1:], shape[0]) if is_map(shape) else shape)
-        found = self._outputs(arrays)
-        return found[0] if len(found) == 1 else tuple(found)
+        outputs = self._outputs(arrays)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
         """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as
@@ -91,15 +91,15 @@ class LiteModel:
         graph = self.plan.lowered
         expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
         given = as_taken(batch, graph, channels_last=True)
-        found: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
-        if any(path not in found for path in paths):
+        known: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
+        if any(path not in known for path in paths):
             _run(self._keeping, input_names(graph), given)
-            found = {path: self._keeping.get_tensor(place) for path, place in self._kept.items()} | found
+            known = {path: self._keeping.get_tensor(place) for path, place in self._kept.items()} | known
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         return {
             path: np.moveaxis(value, -1, 1) if path in maps else value
             for path in paths
-            if (value := found.get(path)) is not None
+            if (value := known.get(path)) is not None
         }
 
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
@@ -121,7 +121,7 @@ class LiteModel:
         operations of Keras that it is made of, the last one first; those of layers that have more, and of
         values that it names anew, are not found.
         """
-        found = dict[str, int]()
+        kept = dict[str, int]()
         layers, graph = layer_names(self.plan.lowered, {}), self.plan.lowered
         changed = {node.source for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
         nodes = {
@@ -137,8 +137,8 @@ class LiteModel:
             layer, operation = match.groups()
             path = nodes.get((layer, operation)) or nodes.get((layer, operation.rstrip("0123456789")))
             if path is not None:
-                found[path] = detail["index"]
-        return found
+                kept[path] = detail["index"]
+        return kept
 
 
 def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:

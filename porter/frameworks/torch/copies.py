@@ -231,9 +231,9 @@ class _Watch:
     def __call__(self, *given: Any, **named: Any) -> Any:
         tensors = list(tensors_in((given, named)))
         before = [each._version for each in tensors]
-        found = self.hook(*given, **named)
-        self.changes |= found is not None or before != [each._version for each in tensors]
-        return found
+        output = self.hook(*given, **named)
+        self.changes |= output is not None or before != [each._version for each in tensors]
+        return output
 
 
 def _watch(module: nn.Module, hook: Hook) -> _Watch:
@@ -325,10 +325,10 @@ def _apart(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str |
     """How what a module gives and what a copy of it gives differ, in words; None where they do not."""
     if len(wanted) != len(got):
         return f"{len(wanted)} tensors, and the copy {len(got)}"
-    for place, (one, other) in enumerate(zip(wanted, got, strict=True)):
+    for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             kinds = ("x".join(map(str, each.shape)) for each in (one, other))
-            return f"output {place} is {'{} {}, and in the copy {} {}'}".format(
+            return f"output {index} is {'{} {}, and in the copy {} {}'}".format(
                 *(part for kind, each in zip(kinds, (one, other), strict=True) for part in (kind, each.dtype))
             )
         if torch.equal(one, other):
@@ -336,7 +336,7 @@ def _apart(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str |
         limit = _HALF_ROUNDING if one.dtype in _HALF else _ROUNDING
         distance = _distance(one.double(), other.double())
         if not distance <= limit:
-            return f"output {place} is {distance:.1e} away from the copy's (relative L2)"
+            return f"output {index} is {distance:.1e} away from the copy's (relative L2)"
     return None
 
 

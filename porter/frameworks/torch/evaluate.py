@@ -147,8 +147,8 @@ def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
     def wait() -> Array:
         if copied is not None:
             copied.synchronize()
-        found: Array = host.numpy()
-        return found
+        logits: Array = host.numpy()
+        return logits
 
     return wait
 

@@ -120,7 +120,7 @@ class ExportedModule(nn.Module):
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
         stored = {name: [value] for name, value in shared.items()}
         known = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
-        found = images
+        outputs = images
         for node, function in self._nodes:
             copies: dict[Any, torch.Tensor] = {}
             for values in known:
@@ -133,20 +133,20 @@ class ExportedModule(nn.Module):
                 if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
             for tap, place in self._shown.get(node.name, ()):
-                found = self._show(tap, [values[node.name][place] for values in known], len(images))
+                outputs = self._show(tap, [values[node.name][place] for values in known], len(images))
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]
         for tap, (name, place) in self._given.items():
-            found = self._show(tap, [values[name][place] for values in known], len(images))
-        return found
+            outputs = self._show(tap, [values[name][place] for values in known], len(images))
+        return outputs
 
     def _show(self, tap: str, parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
         """A value, put together of its parts, as what a submodule gives."""
-        found: torch.Tensor = self.get_submodule(tap)(
+        value: torch.Tensor = self.get_submodule(tap)(
             (parts[0] if len(parts) == 1 else torch.cat([*parts]))[:count]
         )
-        return found
+        return value
 
     def alone(self, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
         """What the program gives at a tap for the value that is read there; None if it needs another one."""

@@ -112,8 +112,8 @@ class GraphModule(nn.Module):
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
             for source in finished:
                 del values[source]
-        found = tuple(values[path] for path in self._plan.lowered.outputs)
-        return found if len(found) > 1 else found[0]
+        outputs = tuple(values[path] for path in self._plan.lowered.outputs)
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
         """The input, if it has the shape that the model takes."""

@@ -101,9 +101,9 @@ def _run_as_it_is(
 ) -> tuple[Array, ...]:
     """See Saved.itself."""
     count = len(batches[0])
-    parts = zip(*(in_parts(batches[order.index(place)], at_once) for place in range(len(order))), strict=True)
-    found = [given_as_it_is(model, [as_tensor(each) for each in part]) for part in parts]
-    return tuple(to_array(torch.cat(each)[:count]) for each in zip(*found, strict=True))
+    parts = zip(*(in_parts(batches[order.index(index)], at_once) for index in range(len(order))), strict=True)
+    outputs = [given_as_it_is(model, [as_tensor(each) for each in part]) for part in parts]
+    return tuple(to_array(torch.cat(each)[:count]) for each in zip(*outputs, strict=True))
 
 
 def _calls(program: Path, module: nn.Module) -> dict[str, str]:
@@ -163,12 +163,15 @@ def _candidates(
     image of 3 channels, of 1, or of those that a convolution takes.
     """
     like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
-    found = (
+    candidates = (
         _of_example(name, example) if example else _of_program(module, size) or _of_size(module, name, size)
     )
-    in_types = [[each.to(like) if each.is_floating_point() else each for each in found] for found in found]
+    in_types = [
+        [each.to(like) if each.is_floating_point() else each for each in candidates]
+        for candidates in candidates
+    ]
     telling = [[_telling(each) for each in images] for images in in_types]
-    return [*telling, *in_types, *found]
+    return [*telling, *in_types, *candidates]
 
 
 def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
@@ -279,7 +282,7 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
         own: Callable[..., Any] = module.forward
         module.forward = lambda *images: own(*images)
         module.register_forward_pre_hook(
-            lambda _, images: tuple(images[order.index(place)] for place in range(len(order))), prepend=True
+            lambda _, images: tuple(images[order.index(index)] for index in range(len(order))), prepend=True
         )
     if as_tensors:
         module.register_forward_hook(lambda _, __, returned: _apart(tensors_in(returned)))
@@ -289,11 +292,11 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
 def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The tensors, of which one that is given again is a value of its own: a graph gives each value once."""
     known = set[int]()
-    found = list[torch.Tensor]()
+    tensors = list[torch.Tensor]()
     for each in returned:
-        found.append(each * 1 if id(each) in known else each)
+        tensors.append(each * 1 if id(each) in known else each)
         known.add(id(each))
-    return tuple(found)
+    return tuple(tensors)
 
 
 def _exported(

@@ -22,8 +22,8 @@ def join_processes(
     distributed.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=timeout_s))
 
     def gather(own: Any) -> list[Any]:
-        found: list[Any] = [None] * world
-        distributed.all_gather_object(found, own)
-        return found
+        gathered: list[Any] = [None] * world
+        distributed.all_gather_object(gathered, own)
+        return gathered
 
     return gather, distributed.destroy_process_group

@@ -44,7 +44,7 @@ def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[s
 
 def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
     """See porter.frameworks.Engine."""
-    found = dict[str, Array]()
+    values = dict[str, Array]()
     with torch.inference_mode(), _one_thread(), _computing_in(torch.float64, model):
         for path, layer in fed.items():
             value = to_tensor(layer.value)
@@ -54,8 +54,8 @@ def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
             except (RuntimeError, TypeError):  # it takes maps of other channels, or further values
                 continue
             if given is not None:
-                found[path] = to_array(given)
-    return found
+                values[path] = to_array(given)
+    return values
 
 
 def _alone(model: nn.Module, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
@@ -148,8 +148,8 @@ def leaves_in(returned: Any) -> Iterator[Any]:
 
 def to_array(value: torch.Tensor) -> Array:
     """The values in numpy; bfloat16, which it lacks, as float32."""
-    found: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
-    return found
+    array: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
+    return array
 
 
 @contextmanager

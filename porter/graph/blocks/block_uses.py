@@ -162,7 +162,7 @@ def _fits(group: Group, parts: Sequence[Part], kind: _Kind, wanted: float) -> bo
     """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of
     another's name.
     """
-    places = {part: place for place, part in enumerate(kind.parts)}
+    places = {part: index for index, part in enumerate(kind.parts)}
     order = [places[part] for part in parts if part in places]
     names = {name for name, _ in kind.parts}
     if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
@@ -238,14 +238,14 @@ def _flow(group: Group) -> object:
         for member in group.members
         for node in ((member.node,) if isinstance(member, Leaf) else member.nodes())
     }
-    found = []
+    flow = []
     for member in group.members:
         nodes = (member.node,) if isinstance(member, Leaf) else tuple(member.nodes())
         within = {node.path for node in nodes}
-        found.append(
+        flow.append(
             tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within)
         )
-    return tuple(found)
+    return tuple(flow)
 
 
 def _name(kind: _Kind, taken: set[str]) -> str:

@@ -43,8 +43,10 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
     )
     placed = list(_placed(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in placed))
-    found = renamed(with_own_tensors(ordered), {node.path: path for path, node in placed})
-    return Found(replace(found, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed})
+    graph_of_blocks = renamed(with_own_tensors(ordered), {node.path: path for path, node in placed})
+    return Found(
+        replace(graph_of_blocks, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed}
+    )
 
 
 def _by_names(graph: Graph, names: Mapping[str, str]) -> Group:

@@ -108,20 +108,20 @@ def rest(name: str, depth: int) -> str:
 
 def common(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """The parts that all names begin with."""
-    found: list[str] = []
+    shared: list[str] = []
     for parts in zip(*names, strict=False):
         if len(set(parts)) > 1:
             break
-        found.append(parts[0])
-    return tuple(found)
+        shared.append(parts[0])
+    return tuple(shared)
 
 
 def numbered(label: str) -> tuple[str, int | None]:
     """A part without its number, and the number; one letter counts as one: a is 1."""
     if re.fullmatch(r"[a-z]", label):
         return "", ord(label) - ord("a") + 1
-    found = re.fullmatch(r"(.*?)(\d+)", label)
-    return (found[1], int(found[2])) if found else (label, None)
+    match = re.fullmatch(r"(.*?)(\d+)", label)
+    return (match[1], int(match[2])) if match else (label, None)
 
 
 def local_name(text: str) -> str:

@@ -62,25 +62,25 @@ class _Modules:
 
     def members(self, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:
         """The members of a group: modules within it, and nodes of its own."""
-        found: list[Leaf | Group] = []
+        members: list[Leaf | Group] = []
         for label, run in groupby(
             nodes, key=lambda placed: placed.parts[0] if len(placed.parts) > 1 else None
         ):
             own = list(run)
             if label is None:
-                found += _leaves(own)
+                members += _leaves(own)
                 continue
-            found += self._module(label, [replace(one, parts=one.parts[1:]) for one in own])
+            members += self._module(label, [replace(one, parts=one.parts[1:]) for one in own])
         stages = {
             layer_words.numbered(member.name)[0]
-            for member in found
+            for member in members
             if isinstance(member, Group) and member.stage
         }
         return [
             replace(member, stage=True)
             if isinstance(member, Group) and layer_words.numbered(member.name)[0] in stages
             else member
-            for member in found
+            for member in members
         ]
 
     def _module(self, label: str, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:

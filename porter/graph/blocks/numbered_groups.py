@@ -81,7 +81,7 @@ def _counted(names: list[str]) -> list[str]:
     pairs = [layer_words.numbered(name) for name in names]
     stem, last = pairs[-1]
     first = (last or 0) - len(names) + 1
-    usual = all(pair == (stem, first + place) for place, pair in enumerate(pairs) if place)
+    usual = all(pair == (stem, first + index) for index, pair in enumerate(pairs) if index)
     if (
         last is None
         or first < 0
@@ -89,4 +89,4 @@ def _counted(names: list[str]) -> list[str]:
         or (pairs[0] != (stem, first) and (len(names) < 2 or pairs[0][1] is not None))
     ):
         return names
-    return [f"{stem.rstrip('_') or 'unit'}{first + place}" for place in range(len(names))]
+    return [f"{stem.rstrip('_') or 'unit'}{first + index}" for index in range(len(names))]

@@ -100,23 +100,23 @@ class _Outline:
 
     def _boundaries(self, nodes: Sequence[Node]) -> list[int]:
         """The places after which only the node before them is read."""
-        places = {node.path: place for place, node in enumerate(nodes)}
+        places = {node.path: index for index, node in enumerate(nodes)}
         last: dict[str, int] = {}
         inside: Counter[str] = Counter()
-        for place, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             for source in dict.fromkeys(node.inputs):
-                last[source] = place
+                last[source] = index
                 inside[source] += 1
         last.update((path, len(nodes)) for path in places if self.readers[path] > inside[path])
-        found, furthest = [], -1
-        for place, node in enumerate(nodes):
-            before = [last.get(nodes[place - 1].path, place)] if place else []
+        boundaries, furthest = [], -1
+        for index, node in enumerate(nodes):
+            before = [last.get(nodes[index - 1].path, index)] if index else []
             furthest = max(
                 furthest, *before, *(last[source] for source in node.inputs if source not in places), -1
             )
-            if furthest <= place:
-                found.append(place)
-        return found if found[-1:] == [len(nodes) - 1] else [*found, len(nodes) - 1]
+            if furthest <= index:
+                boundaries.append(index)
+        return boundaries if boundaries[-1:] == [len(nodes) - 1] else [*boundaries, len(nodes) - 1]
 
     def _runs(self, nodes: Sequence[Node], depth: int) -> list[_Run]:
         """Neighbours with the same label are one; an activation or a norm without a name of its own belongs
@@ -143,18 +143,18 @@ class _Outline:
         known = [
             self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth
         ]
-        found = (
+        labels = (
             known[0]
             if len(set(known)) == 1
             else (self.labels.get(nodes[-1].path, ())[depth : depth + 1] or (None,))[0]
         )
-        return found if 2 * known.count(found or "") >= len(known) else None
+        return labels if 2 * known.count(labels or "") >= len(known) else None
 
     def _grouped(self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()) -> list[Leaf | Group]:
         """The runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group around
         them has.
         """
-        found: list[Leaf | Group] = []
+        grouped: list[Leaf | Group] = []
         single: list[Node] = []
         runs = self._runs(nodes, depth)
         lengths: dict[str, int] = {}
@@ -167,7 +167,7 @@ class _Outline:
             if len(run.nodes) == 1 or (run.label is None and not (nameless and _is_region(run.nodes))):
                 single += run.nodes
                 continue
-            found += self._leaves(single, depth - len(outer))
+            grouped += self._leaves(single, depth - len(outer))
             single = []
             # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be
             # `block1_branch2...`.
@@ -176,21 +176,21 @@ class _Outline:
             ]
             inner = self._runs(run.nodes, depth + len(shared)) if shared else []
             if not self._is_stage(inner, shared):
-                found.append(
+                grouped.append(
                     self._block(
                         run.nodes, layer_words.local_name("_".join((*outer, *shared))), depth + len(shared)
                     )
                 )
             elif layer_words.numbered(shared[-1])[1] is None:
-                found += self._grouped(run.nodes, depth + len(shared), (*outer, *shared))
+                grouped += self._grouped(run.nodes, depth + len(shared), (*outer, *shared))
             else:
-                found.append(
+                grouped.append(
                     Group(
                         layer_words.local_name("_".join((*outer, *shared))),
                         distinct(self._grouped(run.nodes, depth + len(shared))),
                     )
                 )
-        return [*found, *self._leaves(single, depth - len(outer))]
+        return [*grouped, *self._leaves(single, depth - len(outer))]
 
     def _shared(self, run: _Run, depth: int) -> tuple[str, ...]:
         """The parts of names from `depth` on that the layers of a run share which have its label."""
@@ -258,7 +258,7 @@ class _Outline:
 
     def _chains(self, nodes: Sequence[Node], named: bool) -> list[tuple[Node, ...]]:
         """The chains among `nodes` that are one of the frequent units."""
-        found: list[tuple[Node, ...]] = []
+        chains: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
             kinds = tuple(_kind(node) for node in stretch)
             place = 0
@@ -266,9 +266,9 @@ class _Outline:
                 size = max(
                     (len(unit) for unit in self.units if kinds[place : place + len(unit)] == unit), default=0
                 )
-                found += [tuple(stretch[place : place + size])] if size else []
+                chains += [tuple(stretch[place : place + size])] if size else []
                 place += size or 1
-        return found
+        return chains
 
     def _stretches(self, nodes: Sequence[Node], named: bool) -> list[list[Node]]:
         """Nodes that only pass their value on to the next, without names of their own unless `named`."""
@@ -289,9 +289,9 @@ class _Outline:
         for stretch in self._stretches(self.nodes, named=True):
             kinds = [_kind(node) for node in stretch]
             starts = [
-                place
-                for place, kind in enumerate(kinds)
-                if kind in ("conv", "depthwise") and kinds[place - 1 : place] not in (["conv"], ["depthwise"])
+                index
+                for index, kind in enumerate(kinds)
+                if kind in ("conv", "depthwise") and kinds[index - 1 : index] not in (["conv"], ["depthwise"])
             ]
             counts.update(tuple(kinds[start:end]) for start, end in pairwise([*starts, len(kinds)]))
         return {unit for unit, count in counts.items() if count >= FEWEST_UNITS and len(unit) > 1}
@@ -311,7 +311,7 @@ def distinct(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[
     units = sum(isinstance(member, Group) and member.unit for member in listed)
     taken: set[str] = set()
     numbers: dict[str, int] = {}
-    found: list[Leaf | Group] = []
+    renamed: list[Leaf | Group] = []
     count = 0
     for member in listed:
         name = member.name
@@ -322,5 +322,5 @@ def distinct(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[
             numbers[member.name] = numbers.get(member.name, 1) + 1
             name = f"{member.name}_{numbers[member.name]}"
         taken.add(name)
-        found.append(replace(member, name=name))
-    return tuple(found)
+        renamed.append(replace(member, name=name))
+    return tuple(renamed)

@@ -103,8 +103,8 @@ class Arguments:
                 condition = self._condition({use: value == rare for use, value in vector.items()})
                 if condition is not None:
                     return f"{texts[0]} if {condition} else {texts[1]}"
-        found = self._padding(vector) if slot == "padding" else None
-        return found or self._derive(_NAMES.get(slot, slot), vector, owner)
+        expression = self._padding(vector) if slot == "padding" else None
+        return expression or self._derive(_NAMES.get(slot, slot), vector, owner)
 
     def _padding(self, vector: Vector) -> str | None:
         """Torch's padding if it is 0 in some uses, because a pad layer stands in front of it there."""

@@ -20,27 +20,27 @@ def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
         return dict(names)
     parts = {path: re.split(r"(?<=[./])", name) for path, name in _without_ops(graph, names).items()}
     around = len(layer_words.common(parts.values()))
-    found = {path: "".join(own) for path, own in parts.items()}
+    named = {path: "".join(own) for path, own in parts.items()}
     for path, (first, number) in calls.items():
         own = parts.get(first, [])
         if path in names and len(own) > around + 1:
             module, end = own[around][:-1], own[around][-1]
-            found[path] = "".join([*own[:around], f"{module}_{number}{end}", *own[around + 1 :]])
-    return found if len({*found.values()}) == len(found) else dict(names)
+            named[path] = "".join([*own[:around], f"{module}_{number}{end}", *own[around + 1 :]])
+    return named if len({*named.values()}) == len(named) else dict(names)
 
 
 def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
     """Names without the op where a module is one layer that is called several times: `tower/conv`, not
     `tower/conv/conv2d`.
     """
-    found = dict(names)
+    left = dict(names)
     within = Counter(name[: place.start()] for name in names.values() for place in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
         own = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
         if module and len(calls) > 1 and own == len(calls) == within[module]:
-            found[holder] = module
-    return found
+            left[holder] = module
+    return left
 
 
 def _calls(graph: Graph) -> dict[str, tuple[str, int]]:

@@ -93,10 +93,10 @@ def read_pattern(text: str) -> Moves | None:
 def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
     """The names and the sizes of the parts of one axis; None if a part cannot be read."""
     group, word = match.groups()
-    found = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
-    if not all(found):
+    matches = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
+    if not all(matches):
         return None
-    return tuple((each[1], int(each[2]) if each[2] else None) for each in found if each)
+    return tuple((each[1], int(each[2]) if each[2] else None) for each in matches if each)
 
 
 Pattern = Annotated[
@@ -155,25 +155,25 @@ class Rearrange(KeepsSign, name="rearrange"):
         )
         before = [name for axis in split for name, _ in axis]
         after = [name for axis in joined for name in axis]
-        found: list[tuple[bool, tuple[int, ...]]] = []
+        steps: list[tuple[bool, tuple[int, ...]]] = []
         if before != after:
             if any(len(axis) != 1 for axis in split):
-                found.append((True, tuple(_stated(parts[name]) for name in before)))
-            found.append((False, tuple(before.index(name) for name in after)))
+                steps.append((True, tuple(_stated(parts[name]) for name in before)))
+            steps.append((False, tuple(before.index(name) for name in after)))
         if any(len(axis) != 1 for axis in joined) or (
             before == after and any(len(axis) != 1 for axis in split)
         ):
-            found.append((True, tuple(_stated(_product([parts[name] for name in axis])) for axis in joined)))
-        return found
+            steps.append((True, tuple(_stated(_product([parts[name] for name in axis])) for axis in joined)))
+        return steps
 
     @property
     def moves(self) -> Moves:
-        found = read_pattern(self.pattern)
-        if found is None:
+        moves = read_pattern(self.pattern)
+        if moves is None:
             raise GraphError(
                 f"'{self.pattern}' is no pattern of axes", next="write one such as 'c h w -> (h w) c'"
             )
-        return found
+        return moves
 
     def shape(self, *inputs: Shape) -> Shape:
         moves, shape = self.moves, inputs[0]
@@ -250,12 +250,12 @@ class OfArray(Op):
 
     def shape(self, *inputs: Shape) -> Shape:
         shape = inputs[0]
-        found = stretched([shape, self.sizes])
+        stretched_shape = stretched([shape, self.sizes])
         if math.prod(self.sizes) == 1:
             raise GraphError("an array needs more than one number", next="use an affine")
-        if found is None:
+        if stretched_shape is None:
             raise GraphError(f"an array of {shape_text(self.sizes)} does not fit {shape_text(shape)}")
-        return type(shape)(found)
+        return type(shape)(stretched_shape)
 
     def tensors(self, channels: int) -> Tensors:
         return {"value": self.sizes}

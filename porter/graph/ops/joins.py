@@ -14,10 +14,10 @@ class Merge(Op):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        found = stretched(inputs) if len({type(shape) for shape in inputs}) == 1 else None
-        if found is None:
+        common = stretched(inputs) if len({type(shape) for shape in inputs}) == 1 else None
+        if common is None:
             raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
-        return type(inputs[0])(found)
+        return type(inputs[0])(common)
 
 
 class Add(Merge, KeepsSign, name="add"):

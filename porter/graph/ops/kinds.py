@@ -46,10 +46,10 @@ class Kind:
         Raises:
             ValueError: its type or its range is wrong.
         """
-        found = self.convert(value)
-        if found is None:
+        converted = self.convert(value)
+        if converted is None:
             raise ValueError(f"expected {self.words}, got {short(value)}")
-        return found
+        return converted
 
 
 def short(value: object) -> str:
@@ -76,9 +76,9 @@ def number(
 
 
 def numbers(value: object) -> tuple[float, ...] | None:
-    found = [number(each) for each in value] if isinstance(value, list | tuple) else []
-    finite = tuple(each for each in found if each is not None)
-    return finite if finite and len(finite) == len(found) <= MOST_CONSTANTS else None
+    read = [number(each) for each in value] if isinstance(value, list | tuple) else []
+    finite = tuple(each for each in read if each is not None)
+    return finite if finite and len(finite) == len(read) <= MOST_CONSTANTS else None
 
 
 def _fill(value: object) -> float | None:
@@ -101,13 +101,13 @@ def _sizes(value: object) -> tuple[int, ...] | None:
 
 
 def _scale(value: object) -> tuple[float, ...] | None:
-    found = numbers(value) if value else ()
-    return found if value in ([], ()) or (found and len(found) == 2 and min(found) > 0) else None
+    factors = numbers(value) if value else ()
+    return factors if value in ([], ()) or (factors and len(factors) == 2 and min(factors) > 0) else None
 
 
 def _cells(value: object) -> tuple[int, ...] | None:
-    found = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
-    return tuple(each for each in found if each) if len(found) in (0, 2) and None not in found else None
+    cells = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
+    return tuple(each for each in cells if each) if len(cells) in (0, 2) and None not in cells else None
 
 
 def _window(value: object) -> Window | None:

@@ -115,8 +115,8 @@ def array_shape(sizes: Iterable[int | None]) -> Shape:
     """The shape of a value of these axes that is no map: with one axis it is features, without any a number
     of each image.
     """
-    found = tuple(sizes)
-    return found if len(found) == 1 else Axes(found)
+    axes = tuple(sizes)
+    return axes if len(axes) == 1 else Axes(axes)
 
 
 def is_map(shape: Shape) -> bool:

@@ -40,17 +40,17 @@ class Resize(Op, name="resize"):
         if bool(self.scale) == bool(self.size):
             raise GraphError("expected either a scale or a size of a resize")
         scaled = (n and math.floor(n * scale) for n, scale in zip(cells, self.scale or (1, 1), strict=True))
-        found: tuple[int | None, ...] = self.size or tuple(scaled)
-        if 0 in found:
+        sides: tuple[int | None, ...] = self.size or tuple(scaled)
+        if 0 in sides:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
-        for axis, (n, m) in enumerate(zip(cells, found, strict=True)):
+        for axis, (n, m) in enumerate(zip(cells, sides, strict=True)):
             if self.scale and n and not _counted(n, self.scale[axis]):
                 raise GraphError(
                     f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding"
                 )
             if isinstance(n, int) and isinstance(m, int):
                 _expect_decided(self, n, m, self.scale[axis] if self.scale else m / n)
-        return (channels, *found)
+        return (channels, *sides)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and self.mode != "cubic"
@@ -157,15 +157,15 @@ class AsLarge(Op):
 
     def shape(self, *inputs: Shape) -> Shape:
         channels, cells, wanted = _two_maps(inputs)
-        found = [
+        sides = [
             own if side == "none" else size
             for side, own, size in zip((self.rows, self.columns), cells, wanted, strict=True)
         ]
-        for own, size in zip(cells, found, strict=True):
+        for own, size in zip(cells, sides, strict=True):
             if own is not None and size is not None and (size < own if self.grows else size > own):
                 shown = " and ".join(map(shape_text, inputs))
                 raise GraphError(f"{self.words} does not fit {shown}")
-        return (channels, *found)
+        return (channels, *sides)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]

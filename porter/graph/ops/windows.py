@@ -186,11 +186,11 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
 def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
     """Rows and columns of windows over an input of `shape`."""
     _, rows, columns = expect_map(shape)
-    found = output_size(site.convention, site.window, (rows, columns))
-    if 0 in found:
+    size = output_size(site.convention, site.window, (rows, columns))
+    if 0 in size:
         kernel = "{}x{}".format(*site.window.kernel)
         raise GraphError(f"no {kernel} window fits into {shape_text(shape)}", next=LARGER)
-    return found
+    return size
 
 
 def _conv_words(kind: str, filters: int, window: Window, groups: int) -> str:

@@ -36,8 +36,8 @@ def _kind(step: Line) -> str:
 def _number(step: Line) -> tuple[str, int | None]:
     """The path without its number, and the number."""
     path = step[_kind(step)]
-    found = re.fullmatch(r"(.*?\D)(0|[1-9]\d*)", path)
-    return (found[1], int(found[2])) if found else (path, None)
+    match = re.fullmatch(r"(.*?\D)(0|[1-9]\d*)", path)
+    return (match[1], int(match[2])) if match else (path, None)
 
 
 def _follows(before: Line, step: Line) -> bool:

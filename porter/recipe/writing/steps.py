@@ -49,19 +49,19 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
 
 def _with_norms(steps: Iterable[Line]) -> tuple[Line, ...]:
     """Steps, with a convolution and the plain batch norm that follows it as one."""
-    found: list[Line] = []
+    lines: list[Line] = []
     for step in steps:
-        before = found[-1] if found else {}
+        before = lines[-1] if lines else {}
         condition = {"when": before["when"]} if "when" in before else {}
         if NORMED & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
-            found[-1] = {
+            lines[-1] = {
                 **{key: value for key, value in before.items() if key != "when"},
                 NORM: step["batch_norm"],
                 **condition,
             }
         else:
-            found.append(step)
-    return tuple(found)
+            lines.append(step)
+    return tuple(lines)
 
 
 def with_arguments(graph: Graph) -> Graph:

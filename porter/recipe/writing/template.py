@@ -83,12 +83,12 @@ class BlockTemplate:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        found = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
+        defaults = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
         for name, values in self.parameters.items():
             value, count = Counter(values).most_common(1)[0]
             if value in _USUAL and 3 * count > len(values):
-                found[name] = value
-        return found
+                defaults[name] = value
+        return defaults
 
     def _at(self, name: str) -> list[int]:
         return [i for i, parts in enumerate(self.parts) if name in parts]
@@ -104,7 +104,7 @@ class BlockTemplate:
         """The arguments of a step whose values must be written, as numbers or as expressions of
         parameters.
         """
-        found: dict[str, Any] = {}
+        written: dict[str, Any] = {}
         for slot in dict.fromkeys(slot for part in parts.values() for slot in part.arguments):
             vector = {i: part.arguments[slot] for i, part in parts.items()}
             usual = next(iter(parts.values())).usual[slot]
@@ -112,16 +112,18 @@ class BlockTemplate:
             windowed = slot == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
             always = kind in OPERATIONS and (slot in ("filters", "kernel", "units") or windowed)
             if values != {usual} or (len(values) == 1 and always):
-                found[slot] = (
+                written[slot] = (
                     values.pop()
                     if len(values) == 1
                     else self._expression(slot, vector, next(iter(parts.values())).name)
                 )
-        pads = {slot.removeprefix("pad."): found.pop(slot) for slot in list(found) if slot.startswith("pad.")}
+        pads = {
+            slot.removeprefix("pad."): written.pop(slot) for slot in list(written) if slot.startswith("pad.")
+        }
         if pads:
-            found["pad"] = {**({"pad": found["pad"]} if "pad" in found else {}), **pads}
-        order = list(OPERATIONS.get(kind, found))
-        return {slot: found[slot] for slot in sorted(found, key=order.index)}
+            written["pad"] = {**({"pad": written["pad"]} if "pad" in written else {}), **pads}
+        order = list(OPERATIONS.get(kind, written))
+        return {slot: written[slot] for slot in sorted(written, key=order.index)}
 
     def _expression(self, slot: str, vector: Mapping[int, Value], owner: str) -> str:
         """An expression that gives a slot its value in each use."""
@@ -133,7 +135,7 @@ class BlockTemplate:
 
     def _steps(self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> list[Line]:
         """The lines of one step: several if it is of several kinds, each with the `when` of its uses."""
-        found: list[Line] = []
+        lines: list[Line] = []
         for kind, written in kinds.items():
             at = [i for i in self._at(name) if self.parts[i][name].kind == kind]
             step: Line = {kind: name}
@@ -145,8 +147,8 @@ class BlockTemplate:
                 word = f"has_{_word(name)}" if len(kinds) == 1 else f"with_{kind}"
                 step["when"] = f"={self._condition(at, word, name)}"
                 self.conditions[name] = step["when"][1:] if len(kinds) == 1 else ""
-            found.append(step)
-        return found
+            lines.append(step)
+        return lines
 
     def _condition(self, at: Sequence[int], word: str, name: str, among: Sequence[int] | None = None) -> str:
         here = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
@@ -160,7 +162,7 @@ class BlockTemplate:
         if count == 1 and all(self.parts[i][name].inputs[0] == self._before(i, name) for i in at):
             return None
         sources = [
-            self._source(name, {i: self.parts[i][name].inputs[place] for i in at}) for place in range(count)
+            self._source(name, {i: self.parts[i][name].inputs[index] for i in at}) for index in range(count)
         ]
         return sources if count > 1 else sources[0]
 

@@ -331,12 +331,12 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
     """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op
     for them.
     """
-    found = [INPUT]
+    prepared = [INPUT]
     for layer in file.nodes:
         prepares = isinstance(layer.op, ops.Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
-        if prepares and layer.inputs and set(layer.inputs) <= set(found):
-            found.append(layer.name)
-    return tuple(found)
+        if prepares and layer.inputs and set(layer.inputs) <= set(prepared):
+            prepared.append(layer.name)
+    return tuple(prepared)
 
 
 def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:

@@ -185,7 +185,7 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
         shaped: see Given.
     """
     paths = {name: path for path, name in names.items()}
-    found = dict[str, Given]()
+    given = dict[str, Given]()
     for tap, name in file.given.items():
         after: list[Op] = []
         while name not in paths and name in file.by_name:
@@ -196,5 +196,5 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
             name = node.inputs[0]
         if name in paths:
             moved = any(isinstance(op, Rearrange) for op in after)
-            found[tap] = Given(paths[name], tuple(after), shaped and not moved)
-    return found
+            given[tap] = Given(paths[name], tuple(after), shaped and not moved)
+    return given

@@ -144,11 +144,11 @@ def _append_head(
 
 def _chain(file: FileGraph, name: str) -> list[FileNode]:
     """The layers from the input to `name`, in their order."""
-    found: list[FileNode] = []
+    chain: list[FileNode] = []
     while name != INPUT:
-        found.insert(0, file.by_name[name])
-        name = found[0].inputs[0]
-    return found
+        chain.insert(0, file.by_name[name])
+        name = chain[0].inputs[0]
+    return chain
 
 
 def _own_op(layer: FileNode, next: str | None = None) -> Op:

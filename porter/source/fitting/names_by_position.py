@@ -94,9 +94,9 @@ def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
 def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors with each gamma before its beta, which older Keras wrote in the other order."""
     names = list(tensors)
-    for place in range(1, len(names)):
-        if (_last(names[place - 1]), _last(names[place])) == ("beta", "gamma"):
-            names[place - 1], names[place] = names[place], names[place - 1]
+    for index in range(1, len(names)):
+        if (_last(names[index - 1]), _last(names[index])) == ("beta", "gamma"):
+            names[index - 1], names[index] = names[index], names[index - 1]
     return {name: tensors[name] for name in names}
 
 

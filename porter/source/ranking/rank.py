@@ -133,11 +133,11 @@ def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
     """Ranks, as `rank` does, all variants of one recipe."""
     compare = _comparison(checkpoint)
     faults = Faults()
-    found = list[Match]()
+    matches = list[Match]()
     for member in recipe.members():
         with faults.kept():
-            found += filter(None, (compare(member),))
-    return Ranked(_best_first(found), faults.errors)
+            matches += filter(None, (compare(member),))
+    return Ranked(_best_first(matches), faults.errors)
 
 
 def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:

@@ -52,7 +52,7 @@ def _like(name: str) -> str:
     """The pattern of a name with any value in place of its expressions. Numbers that meet are one number."""
     parts = _EXPRESSION.split(name)  # texts and expressions, in turns
     like = [
-        _value(part) if place % 2 else re.escape(_NUMBER.sub("0", part)) for place, part in enumerate(parts)
+        _value(part) if index % 2 else re.escape(_NUMBER.sub("0", part)) for index, part in enumerate(parts)
     ]
     return re.sub("0+", "0", "".join(like))
 

@@ -149,16 +149,16 @@ def graph_variables() -> dict[str, tuple[int, ...]]:
 
 def _frozen(graph: Any) -> Any:
     """The graph with an empty Const for each variable."""
-    found = type(graph)()
-    found.CopyFrom(graph)
-    for node in found.node:
+    frozen = type(graph)()
+    frozen.CopyFrom(graph)
+    for node in frozen.node:
         if node.op == "VariableV2":
             dtype, shape = node.attr["dtype"].type, node.attr["shape"].shape
             constant = type(node)(name=node.name, op="Const")
             constant.attr["dtype"].type = constant.attr["value"].tensor.dtype = dtype
             constant.attr["value"].tensor.tensor_shape.CopyFrom(shape)
             node.CopyFrom(constant)
-    return found
+    return frozen
 
 
 _TAPPED = {
@@ -179,11 +179,11 @@ def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
     for node in graph.node:
         for source in node.input:
             readers.setdefault(op_name(source), []).append(node)
-    found: dict[str, str] = {}
+    ops: dict[str, str] = {}
     for variable in sorted(variables, key=lambda name: name.endswith("/biases")):
         layer, _, role = variable.rpartition("/")
         kinds = _TAPPED.get(role, _NORMALISED)
         for read in readers.get(f"{variable}/read", []):
             if read.op in kinds:
-                found[layer] = read.name
-    return found
+                ops[layer] = read.name
+    return ops

@@ -31,9 +31,9 @@ def to_model(traced: Traced, turned: Collection[int] = ()) -> tuple[Any, Mapping
     for operation in traced.operations:
         writer.write(operation)
     ends = []
-    for place, name in enumerate(traced.outputs):
-        value, end = writer.full(name), f"output_{place}"
-        how = {"perm": (0, 3, 1, 2)} if place in turned else {}
+    for index, name in enumerate(traced.outputs):
+        value, end = writer.full(name), f"output_{index}"
+        how = {"perm": (0, 3, 1, 2)} if index in turned else {}
         ends.append(writer.node("Transpose" if how else "Identity", value, output=end, **how))
     graph = helper.make_graph(
         writer.nodes,

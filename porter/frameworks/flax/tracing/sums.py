@@ -159,10 +159,10 @@ def log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
     log = writer.giving(operation.inputs[1], "log")
     total = None if log is None else writer.giving(log.source, "reduce_sum")
     raised = None if total is None else writer.made.get(total.source)
-    found = _less(writer, raised, total)
-    if found is None or raised is None or raised.source != operation.source:
+    value = _less(writer, raised, total)
+    if value is None or raised is None or raised.source != operation.source:
         return None
-    return writer.node("LogSoftmax", writer.full(found[0]), axis=found[1])
+    return writer.node("LogSoftmax", writer.full(value[0]), axis=value[1])
 
 
 def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None) -> tuple[str, int] | None:

@@ -116,7 +116,7 @@ def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
     stated = inspect.signature(called).parameters.values()
     names = [each.name for each in stated if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     names = names[:count]
-    names += [f"input_{place}" for place in range(len(names), count)]
+    names += [f"input_{index}" for index in range(len(names), count)]
     return tuple(f"{name}_given" if name in held else name for name in names)
 
 
@@ -137,7 +137,7 @@ def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
     """
     graph, state = nnx.split(module)
     flat = nnx.to_flat_state(state)
-    found = Traced()
+    traced = Traced()
 
     def call(values: Sequence[Any], *given: Any) -> Any:
         variables = [
@@ -151,14 +151,14 @@ def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
         kinds = [_kind(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype) for each in values]
         closed = jax.make_jaxpr(call)(kinds, *(_kind(shape, jnp.float64) for shape in taken.values()))
         names = [".".join(map(str, path)) for path, _ in flat]
-        found.variables = dict(zip(names, values, strict=True))
-        found.inputs = tuple(taken)
-        found.shapes = {name: value.shape for name, value in found.variables.items()} | dict(taken)
-        found.outputs = tuple(_flatten(found, closed.jaxpr, closed.consts, (*names, *taken)))
-    made = {name: each.inputs for each in found.operations for name in each.outputs}
-    needed = upstream(found.outputs, lambda name: made.get(name, ()))
-    found.operations = [each for each in found.operations if not needed.isdisjoint(each.outputs)]
-    return found
+        traced.variables = dict(zip(names, values, strict=True))
+        traced.inputs = tuple(taken)
+        traced.shapes = {name: value.shape for name, value in traced.variables.items()} | dict(taken)
+        traced.outputs = tuple(_flatten(traced, closed.jaxpr, closed.consts, (*names, *taken)))
+    made = {name: each.inputs for each in traced.operations for name in each.outputs}
+    needed = upstream(traced.outputs, lambda name: made.get(name, ()))
+    traced.operations = [each for each in traced.operations if not needed.isdisjoint(each.outputs)]
+    return traced
 
 
 _kind: Any = jax.ShapeDtypeStruct
@@ -245,13 +245,13 @@ def merge(traces: Sequence[Traced]) -> Traced:
         )
         if not same or first.constants.keys() != other.constants.keys():
             raise ValueError("other operations at another size")
-    found = Traced(variables=first.variables, inputs=first.inputs, outputs=first.outputs)
-    found.shapes = {name: _joined([each.shapes[name] for each in traces]) for name in first.shapes}
-    found.constants = {name: _joined([each.constants[name] for each in traces]) for name in first.constants}
+    merged = Traced(variables=first.variables, inputs=first.inputs, outputs=first.outputs)
+    merged.shapes = {name: _joined([each.shapes[name] for each in traces]) for name in first.shapes}
+    merged.constants = {name: _joined([each.constants[name] for each in traces]) for name in first.constants}
     for alike in zip(*(each.operations for each in traces), strict=True):
         params = {name: _joined([each.params[name] for each in alike]) for name in alike[0].params}
-        found.operations.append(replace(alike[0], params=params))
-    return found
+        merged.operations.append(replace(alike[0], params=params))
+    return merged
 
 
 def _joined(values: Sequence[Any]) -> Any:

@@ -227,10 +227,10 @@ class Writer:
         """
         parts = list[int | str]()
         free = bool(before)
-        for place, size in enumerate(sizes):
+        for index, size in enumerate(sizes):
             if not isinstance(size, PerTrace):
                 parts.append(size)
-            elif place < len(before) and before[place] == size:
+            elif index < len(before) and before[index] == size:
                 parts.append(0)
             elif free:
                 parts.append(-1)

@@ -37,7 +37,7 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
         MappingError: an array has another shape than its constant.
         FileError: the constants are larger than `most`, or one cannot be read.
     """
-    make_ndarray, found = import_tensorflow().make_ndarray, {}
+    make_ndarray, arrays = import_tensorflow().make_ndarray, {}
     for node in graph.node:
         if node.op != "Const":
             continue
@@ -57,8 +57,8 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
                 array = make_ndarray(proto)
             except (TypeError, ValueError) as error:
                 raise FileError(f"this constant cannot be read: {error}", where=node.name) from None
-        found[node.name] = array
-    return found
+        arrays[node.name] = array
+    return arrays
 
 
 def in_dtype(
@@ -90,18 +90,18 @@ def in_dtype(
     floats = frozenset(
         getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")
     )
-    found, fed = type(graph)(versions=graph.versions), {}
+    retyped, fed = type(graph)(versions=graph.versions), {}
     fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
         _expect_inference(node, fused)
         if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
-            found.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
+            retyped.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
         elif node.op == _RESPONSE_NORM and dtype == "float64":
-            found.node.extend(_response_norm_in_parts(tensorflow, node, target))
+            retyped.node.extend(_response_norm_in_parts(tensorflow, node, target))
         elif node.op in _RESIZES and dtype == "float64":
-            found.node.extend(_resize_in_parts(tensorflow, node, target))
+            retyped.node.extend(_resize_in_parts(tensorflow, node, target))
         elif node.op != "Const":
-            copy = found.node.add()
+            copy = retyped.node.add()
             copy.CopyFrom(node)
             if dtype is None:
                 continue
@@ -111,12 +111,12 @@ def in_dtype(
         elif node.attr["dtype"].type in floats:
             kind = tensorflow.as_dtype(node.attr["dtype"].type if dtype is None else target)
             array = fed[node.name] = constants[node.name].astype(kind.as_numpy_dtype, copy=False)
-            placeholder = found.node.add(name=node.name, op="Placeholder")
+            placeholder = retyped.node.add(name=node.name, op="Placeholder")
             placeholder.attr["dtype"].type = kind.as_datatype_enum
             placeholder.attr["shape"].shape.CopyFrom(tensorflow.TensorShape(array.shape).as_proto())
         else:
-            found.node.append(_constant(tensorflow, node, node.name, constants[node.name]))
-    return found, fed
+            retyped.node.append(_constant(tensorflow, node, node.name, constants[node.name]))
+    return retyped, fed
 
 
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
@@ -201,8 +201,8 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
         ("Pow", part("power"), part("base"), part("beta")),
         ("Mul", node.name, node.input[0], part("power")),
     ]
-    found = _nodes(node, target, steps)
-    for made in found:
+    nodes = _nodes(node, target, steps)
+    for made in nodes:
         if made.op == "AddN":
             made.attr["N"].i = len(shifted)
         elif made.op == "Pad":
@@ -211,7 +211,7 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
             made.attr["Index"].type = tensorflow.int32.as_datatype_enum
             made.attr["begin_mask"].i = 0b0111
             made.attr["end_mask"].i = 0b1111 if made.name == shifted[-1] else 0b0111
-    return [*(_constant(tensorflow, node, name, array) for name, array in constants.items()), *found]
+    return [*(_constant(tensorflow, node, name, array) for name, array in constants.items()), *nodes]
 
 
 def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
@@ -245,11 +245,11 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
 
 def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
     """Nodes of op, name and inputs."""
-    found = []
+    nodes = []
     for op, name, *inputs in steps:
-        found.append(type(like)(name=name, op=op, input=inputs))
-        found[-1].attr["T"].type = target
-    return found
+        nodes.append(type(like)(name=name, op=op, input=inputs))
+        nodes[-1].attr["T"].type = target
+    return nodes
 
 
 def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:

@@ -106,10 +106,10 @@ class GraphRunner:
         read = {layer.reads for layer in shown.values()}
         # What is fed cannot be computed in the same run.
         together = {path: layer for path, layer in shown.items() if layer.tap not in read}
-        found = self._alone(together)
-        for path in shown.keys() - found.keys():
-            found |= self._alone({path: shown[path]})
-        return found
+        values = self._alone(together)
+        for path in shown.keys() - values.keys():
+            values |= self._alone({path: shown[path]})
+        return values
 
     def _alone(self, layers: Mapping[str, Alone]) -> dict[str, Array]:
         """The values of layers; none if TensorFlow refuses one."""
@@ -129,15 +129,15 @@ class GraphRunner:
             given[name] = filled
         wanted = {path: _output(self.values[layer.tap]) for path, layer in layers.items()}
         try:
-            found: dict[str, Array] = self._session.run(wanted, given)
+            values: dict[str, Array] = self._session.run(wanted, given)
         except (import_tensorflow().errors.OpError, ValueError):  # it reads images, or maps of other axes
             return {}
-        for path in found:
+        for path in values:
             if given[_output(self.values[str(layers[path].reads)])].shape != own[path].shape:
-                found[path] = np.resize(found[path], own[path].shape)
+                values[path] = np.resize(values[path], own[path].shape)
         return {
             path: value if layers[path].tap in self.arrays else channels_first(value)
-            for path, value in found.items()
+            for path, value in values.items()
         }
 
     def _further(self, batch: Array) -> dict[str, Array]:
@@ -157,7 +157,7 @@ class GraphRunner:
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
-            found: dict[str, Array] = self._session.run(
+            values: dict[str, Array] = self._session.run(
                 {name: _output(self.values[name]) for name in names}, fed
             )
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
@@ -168,7 +168,7 @@ class GraphRunner:
             _, rows, columns, _ = given[self._input].shape
             size = f"{rows}x{columns}"
             raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
-        return found
+        return values
 
 
 def _output(source: str) -> str:

@@ -61,13 +61,13 @@ def _network(nodes: Mapping[str, Any], reads: Mapping[str, list[str]], before: s
     """
     inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
     foreign = inputs - before
-    found = dict.fromkeys(name for name in inputs & before if not _is_truth(nodes[name]))
+    sources = dict.fromkeys(name for name in inputs & before if not _is_truth(nodes[name]))
     for name in in_order(reads, lambda name: reads[name]):
         if not foreign.isdisjoint(reads[name]):
             foreign.add(name)
-        elif any(source in found for source in reads[name]) and _is_real(nodes[name]):
-            found[name] = None
-    return found
+        elif any(source in sources for source in reads[name]) and _is_real(nodes[name]):
+            sources[name] = None
+    return sources
 
 
 def _is_truth(node: Any) -> bool:

@@ -199,8 +199,8 @@ class _Builder:
         self._values.append(found)
 
     def _value(self, result: Result) -> Any:
-        found = self._image if result.call < 0 else self._values[result.call]
-        return found[result.output] if isinstance(found, list | tuple) else found
+        value = self._image if result.call < 0 else self._values[result.call]
+        return value[result.output] if isinstance(value, list | tuple) else value
 
     def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
         """Why a call is not run; None where it is."""
@@ -351,12 +351,12 @@ class _Builder:
         if call.kind == "MultiHeadAttention":
             if not self._as_stated:  # Keras would round it to float32
                 layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
-            found = layer(*inputs)
+            value = layer(*inputs)
         else:
-            found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
+            value = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
         if is_new:
             self._fill(layer, named, channels)
-        return found
+        return value
 
     def _activated(self, call: LayerCall, value: Any) -> Any:
         """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
@@ -394,14 +394,14 @@ class _Builder:
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
-        values = {place: self._value(one) for place, one in enumerate(operands) if isinstance(one, Result)}
+        values = {index: self._value(one) for index, one in enumerate(operands) if isinstance(one, Result)}
         if operation in ("get_item", "take"):
-            return [values.get(place, one) for place, one in enumerate(operands)]
+            return [values.get(index, one) for index, one in enumerate(operands)]
         like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
         constants = {
-            place: self._constant(one, like if isinstance(one, int | float) else None)
-            for place, one in enumerate(operands)
-            if place not in values
+            index: self._constant(one, like if isinstance(one, int | float) else None)
+            for index, one in enumerate(operands)
+            if index not in values
         }
         return [value for _, value in sorted({**values, **constants}.items())]
 
@@ -498,12 +498,12 @@ def _function_of(activation: Any) -> str | None:
 
 def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
     """Before and behind each axis of N x H x W x C."""
-    is_conv, found = kind == "Conv2D", [[0, 0]]
+    is_conv, pads = kind == "Conv2D", [[0, 0]]
     for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
         behind = 2 if cells > 2 and cells % 2 == 1 else 1
         before = cells // 2 if is_conv else cells - behind
-        found.append([before, cells - 1 - before])
-    return [*found, [0, 0]]
+        pads.append([before, cells - 1 - before])
+    return [*pads, [0, 0]]
 
 
 def _extents(arguments: JsonObject) -> tuple[int, int]:
@@ -516,9 +516,9 @@ def _extents(arguments: JsonObject) -> tuple[int, int]:
 def _spread(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
     """A kernel with zeros between its cells, of the shape that its dilation makes."""
     down, across = pair(arguments.get("dilation_rate") or 1)
-    found = np.zeros(shape, kernel.dtype)
-    found[::down, ::across] = kernel
-    return found
+    spread = np.zeros(shape, kernel.dtype)
+    spread[::down, ::across] = kernel
+    return spread
 
 
 def _rectified(kind: str, arguments: JsonObject, value: Any) -> Any:

@@ -49,8 +49,8 @@ def _attention(node: KerasNode[ops.Attention]) -> CallValue:
     if len(node.inputs) == 1:
         width = node.value.size(-1) // 3
         parts = [
-            node.step(part, "getitem", node.value, (..., slice(width * place, width * (place + 1))))
-            for place, part in enumerate(("query", "key", "value"))
+            node.step(part, "getitem", node.value, (..., slice(width * index, width * (index + 1))))
+            for index, part in enumerate(("query", "key", "value"))
         ]
     if any(value.shape[1:-1].count(None) > 1 for value in parts):  # a Reshape of Keras leaves one size open
         return _head_by_head(node, parts)

@@ -153,8 +153,8 @@ def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
         return node.layer(kind, **config)
     features = node.value.shape[-1]
     maps = node.under("maps").layer("Reshape", target_shape=(1, 1, features))
-    found = node.layer(kind, maps, **config)
-    return node.under("features").layer("Reshape", found, target_shape=(features,))
+    output = node.layer(kind, maps, **config)
+    return node.under("features").layer("Reshape", output, target_shape=(features,))
 
 
 def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
@@ -324,11 +324,11 @@ def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLar
         return node.step(function, function, *arguments, **options)
 
     kind = "float64" if node.maker.double else "float32"
-    found = resized(node.value, node.op, do, kind, *node.inputs[1:])
+    output = resized(node.value, node.op, do, kind, *node.inputs[1:])
     return (
-        node.maker.named(found, node.name)
+        node.maker.named(output, node.name)
         if node.maker.dtype == kind
-        else node.operation("cast", found, node.maker.dtype)
+        else node.operation("cast", output, node.maker.dtype)
     )
 
 

@@ -171,9 +171,9 @@ def _dtype(operation: OperationClass, operands: list[Any], config: Mapping[str, 
         return str(config["dtype"])
     if operation.kind in ("GetItem", "Take"):
         return str(operands[0].dtype)
-    found = [
+    dtypes = [
         str(value.dtype)
         for value in operands
         if isinstance(value, CallValue | np.ndarray) and value.dtype != "bool"
     ]
-    return max(found, key=("float16", "bfloat16", "float32", "float64").index)
+    return max(dtypes, key=("float16", "bfloat16", "float32", "float64").index)

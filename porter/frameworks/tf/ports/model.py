@@ -81,8 +81,8 @@ def state_model(
 
 def _arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
     """The arrays that a node holds, with the channels of a map last."""
-    found = [array.astype(dtype) for array in tensors.values()]
-    return [each.transpose(1, 2, 0) for each in found] if is_map(graph.open_shapes[node.path]) else found
+    arrays = [array.astype(dtype) for array in tensors.values()]
+    return [each.transpose(1, 2, 0) for each in arrays] if is_map(graph.open_shapes[node.path]) else arrays
 
 
 def _channels_last(shape: Shape) -> Shape:
@@ -110,17 +110,19 @@ def _variables(
     """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes,
     views where possible.
     """
-    found = {variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles}
+    variables = {
+        variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles
+    }
     if isinstance(node.op, ops.PRelu) and value.ndim == 4:
-        return {"alpha": found["alpha"].reshape(1, 1, -1)}
+        return {"alpha": variables["alpha"].reshape(1, 1, -1)}
     if isinstance(node.op, ops.ChannelScale):
-        return {**found, "kernel": found["kernel"].reshape(1, 1, -1, 1)}
+        return {**variables, "kernel": variables["kernel"].reshape(1, 1, -1, 1)}
     if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.ports.arrays
         return {
             name: array.reshape([size for size in array.shape if size != 1] or [1])
-            for name, array in found.items()
+            for name, array in variables.items()
         }
-    return found
+    return variables
 
 
 def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> CallValue:

@@ -136,11 +136,11 @@ class Statement:
     @cached_property
     def _calls(self) -> Mapping[str, tuple[KerasCall, ...]]:
         """By name, the calls that lead to an output, in order."""
-        found: dict[str, tuple[KerasCall, ...]] = {}
+        by_name: dict[str, tuple[KerasCall, ...]] = {}
         for place in sorted(self._visits):
             call = self.calls[place]
-            found[call.name] = (*found.get(call.name, ()), call)
-        return found
+            by_name[call.name] = (*by_name.get(call.name, ()), call)
+        return by_name
 
     def place(self, symbol: CallValue) -> tuple[str, int]:
         """Where a value comes from: the name of its layer, and which of the layer's calls gives it."""
@@ -152,14 +152,14 @@ class Statement:
         """The places of calls by first visit, with how many calls of itself Keras's search is in then (its
         `_build_map_helper`).
         """
-        found: dict[int, int] = {}
+        visited: dict[int, int] = {}
         waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
         while waiting:
             place, deep = waiting.pop()
-            if place not in found:
-                found[place] = deep
+            if place not in visited:
+                visited[place] = deep
                 waiting += [(source, deep + 1) for source in reversed(self.calls[place].inputs)]
-        return found
+        return visited
 
     def expect_loadable(self) -> None:
         """Refuses a model that Keras cannot load.

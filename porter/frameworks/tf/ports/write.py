@@ -54,17 +54,17 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     names = layer_names(plan.lowered, layers)
-    found: OwnTensors = {}
+    tensors: OwnTensors = {}
     missing: list[str] = []
     held = tensor_shapes(plan.lowered)
     for node_path in filter(held.__contains__, plan.lowered.calls):
         node = plan.lowered.by_path[node_path]
-        found[node_path] = {}
+        tensors[node_path] = {}
         for role, spellings in tensor_names(plan.lowered, node, names[node_path]).items():
             name = next((spelling for spelling in spellings if spelling in unused), None)
             if name is None:
                 missing.append(spellings[0])
             else:
-                found[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
+                tensors[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
     expect_cover(missing, unused, where=path)
-    return {node_path: found[plan.lowered.by_path[node_path].holder] for node_path in held}
+    return {node_path: tensors[plan.lowered.by_path[node_path].holder] for node_path in held}
