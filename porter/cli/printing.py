@@ -280,7 +280,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         fits = f"{match.score:.1%}"
         lines.append(
             f"  fits       {match.member.name} ({fits})"
-            if result.stranger
+            if result.states_another_network
             else f"  is         {match.member.name} (fits {fits})"
         )
         lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]]

@@ -77,7 +77,7 @@ def _pages(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
         sizes: dict[int, int] = {}
         for number, kind in header.fields():
             if number in (_PAGE_UNPACKED, _PAGE_PACKED) and kind in _WHOLE:
-                sizes[number] = header.whole()
+                sizes[number] = header.integer()
             elif number in _ENCODINGS and kind == _STRUCT:
                 header.expect_bounded(_ENCODINGS[number])
             else:
@@ -104,7 +104,7 @@ class _Compact:
             number, shift = number | (byte & 127) << shift, shift + 7
         return number | (byte & 127) << shift
 
-    def whole(self) -> int:
+    def integer(self) -> int:
         number = self.varint()
         return number >> 1 ^ -(number & 1)
 
@@ -119,7 +119,7 @@ class _Compact:
         """
         number = 0
         while head := self.byte():
-            number = number + (head >> 4) if head >> 4 else self.whole()
+            number = number + (head >> 4) if head >> 4 else self.integer()
             yield number, head & 15
 
     def elements(self) -> Iterator[int]:
@@ -147,7 +147,7 @@ class _Compact:
             if number == _PATH and kind in _LISTS:
                 name = [self.text() for _ in self.elements()]
             elif number in (_PACKED, _DATA, _DICTIONARY) and kind in _WHOLE:
-                numbers[number] = self.whole()
+                numbers[number] = self.integer()
             else:
                 self.skip(kind)
         starts = [start for number in (_DATA, _DICTIONARY) if (start := numbers.get(number, 0)) > 0]
@@ -157,7 +157,7 @@ class _Compact:
         """Expects that a page says how many bytes it unpacks to."""
         for number, kind in self.fields():
             if number == encoding and kind in _WHOLE:
-                if self.whole() == _PREFIXED:
+                if self.integer() == _PREFIXED:
                     raise ValueError("a page has the encoding DELTA_BYTE_ARRAY, which has no bound")
             else:
                 self.skip(kind)

@@ -444,6 +444,6 @@ ON_SIZES: Mapping[str, Callable[..., Any]] = {
     "Ceil": _rounded(math.ceil),
     "Round": _rounded(round),
 }
-"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those
+"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.constants.ELEMENTWISE: those
 that numpy lacks.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.graph.ops.kinds import Kind, number, numbers, whole, whole_number
+from porter.graph.ops.kinds import Kind, integer, number, numbers, whole_number
 from porter.padding import LARGEST
 
 MULTIPLIER = whole_number("Multiplier", 1, 64)
@@ -12,7 +12,7 @@ MULTIPLIER = whole_number("Multiplier", 1, 64)
 
 def _pair(value: Any) -> tuple[int, int] | None:
     rows, columns = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
-    return (rows, columns) if whole(rows, 1, LARGEST) and whole(columns, 1, LARGEST) else None
+    return (rows, columns) if integer(rows, 1, LARGEST) and integer(columns, 1, LARGEST) else None
 
 
 def _epsilon(value: Any) -> float | None:

@@ -91,7 +91,7 @@ class Inspection:
         return tuple(match for match in others if match.score >= self.match.score - CLOSE)
 
     @property
-    def stranger(self) -> bool:
+    def states_another_network(self) -> bool:
         """Whether the file is stated to be a network that the recipe it fits does not have."""
         return self.origin is not None and self.origin.by != "graph" and self.origin.variant is None
 

@@ -123,7 +123,7 @@ class CaffeMaker(Maker):
         return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{index}" }}' for index in range(len(blobs))]
 
     def trained(self, path: str, name: str, *roles: str) -> list[Trained]:
-        """See porter.frameworks.spelled.Layers."""
+        """See porter.frameworks.spelled.LayerMaker."""
         shapes = self.tensors.get(path, {})
         return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
 

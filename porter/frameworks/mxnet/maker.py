@@ -85,7 +85,7 @@ class SymbolMaker(Maker):
         return self.add("null", name)
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Variables, see porter.frameworks.spelled.Layers."""
+        """Variables, see porter.frameworks.spelled.LayerMaker."""
         shapes = self.tensors.get(path, {})
         return [
             self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role]))

@@ -106,7 +106,7 @@ class Maker(ABC):
 
     @abstractmethod
     def trained(self, path: str, name: str, *roles: str) -> list[Any]:
-        """See porter.frameworks.spelled.Layers."""
+        """See porter.frameworks.spelled.LayerMaker."""
 
     def channels(self, path: str) -> int:
         return channels_in(self.shapes[path])

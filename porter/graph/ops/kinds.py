@@ -58,7 +58,7 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def whole(value: object, least: int, most: int) -> int | None:
+def integer(value: object, least: int, most: int) -> int | None:
     return (
         value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else None
     )
@@ -86,7 +86,7 @@ def _fill(value: object) -> float | None:
 
 
 def _pads(value: object) -> tuple[int, ...] | None:
-    amounts = [whole(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
+    amounts = [integer(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
     return (
         tuple(each for each in amounts if each is not None)
         if len(amounts) == 4 and None not in amounts
@@ -95,7 +95,7 @@ def _pads(value: object) -> tuple[int, ...] | None:
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    found = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
+    found = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
     sizes = tuple(each for each in found if each is not None)
     return sizes if 0 < len(sizes) == len(found) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
 
@@ -106,7 +106,7 @@ def _scale(value: object) -> tuple[float, ...] | None:
 
 
 def _cells(value: object) -> tuple[int, ...] | None:
-    cells = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
+    cells = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
     return tuple(each for each in cells if each) if len(cells) in (0, 2) and None not in cells else None
 
 
@@ -142,7 +142,7 @@ def _one_of(name: str, *words: str) -> Kind:
 def whole_number(name: str, least: int, most: int) -> Kind:
     stated = {"type": "integer", "minimum": least, "maximum": most}
     return Kind(
-        name, f"a whole number from {least} to {most}", partial(whole, least=least, most=most), stated
+        name, f"a whole number from {least} to {most}", partial(integer, least=least, most=most), stated
     )
 
 

@@ -94,7 +94,7 @@ def _reshape(writer: Writer, operation: JaxEquation) -> str:
 def _squeeze(writer: Writer, operation: JaxEquation) -> str:
     gone = operation.params["dimensions"]
     value = writer.full(operation.source)
-    return writer.node("Squeeze", value, writer.whole(*gone)) if gone else value
+    return writer.node("Squeeze", value, writer.integers(*gone)) if gone else value
 
 
 def _broadcast(writer: Writer, operation: JaxEquation) -> str:
@@ -105,7 +105,7 @@ def _broadcast(writer: Writer, operation: JaxEquation) -> str:
     stays = writer.kept.get(source) == tuple(more)
     value = writer.of(source) if stays else writer.full(source)
     if more and own and not stays:
-        value = writer.node("Unsqueeze", value, writer.whole(*more))
+        value = writer.node("Unsqueeze", value, writer.integers(*more))
     sizes = dict(zip(own, writer.shape(source), strict=True))
     if any(sizes.get(axis, 1) != size for axis, size in enumerate(wanted)):
         writer.narrow.add(operation.outputs[0])
@@ -211,16 +211,16 @@ def _clamp(writer: Writer, operation: JaxEquation) -> str:
 
 def _stack(writer: Writer, operation: JaxEquation) -> str:
     axis = int(operation.params["axis"])
-    rows = [writer.node("Unsqueeze", writer.full(name), writer.whole(axis)) for name in operation.inputs]
+    rows = [writer.node("Unsqueeze", writer.full(name), writer.integers(axis)) for name in operation.inputs]
     return writer.node("Concat", *rows, axis=axis)
 
 
 def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
     axis = int(operation.params["axis"])
     count = len(operation.outputs)
-    inputs = [writer.full(operation.source), writer.whole(*[1] * count)]
+    inputs = [writer.full(operation.source), writer.integers(*[1] * count)]
     rows = writer.several("Split", inputs, count, axis=axis)
-    return [writer.node("Squeeze", row, writer.whole(axis)) for row in rows]
+    return [writer.node("Squeeze", row, writer.integers(axis)) for row in rows]
 
 
 def _tile(writer: Writer, operation: JaxEquation) -> str | None:
@@ -228,12 +228,12 @@ def _tile(writer: Writer, operation: JaxEquation) -> str | None:
     return (
         None
         if has_open(counts)
-        else writer.node("Tile", writer.full(operation.source), writer.whole(*map(int, counts)))
+        else writer.node("Tile", writer.full(operation.source), writer.integers(*map(int, counts)))
     )
 
 
 def _split(writer: Writer, operation: JaxEquation) -> list[str]:
-    sizes = writer.whole(*map(int, operation.params["sizes"]))
+    sizes = writer.integers(*map(int, operation.params["sizes"]))
     inputs = [writer.full(operation.source), sizes]
     return writer.several("Split", inputs, len(operation.outputs), axis=int(operation.params["axis"]))
 
@@ -265,7 +265,7 @@ def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], s
     if None in known or has_open(starts):
         return None
     return writer.node(
-        "Slice", value, *(writer.whole(*map(int, each)) for each in (starts, known, axes, steps))
+        "Slice", value, *(writer.integers(*map(int, each)) for each in (starts, known, axes, steps))
     )
 
 
@@ -285,7 +285,7 @@ def _pad(writer: Writer, operation: JaxEquation) -> str | None:
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
         return None
-    pads = writer.whole(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
+    pads = writer.integers(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
     return writer.node("Pad", writer.full(operation.source), pads, writer.numbers(np.asarray(float(fill))))
 
 
@@ -305,11 +305,11 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
         ]
         value = _cut(writer, writer.full(source), cut, sizes)
         gone = numbers.collapsed_slice_dims
-        return writer.node("Squeeze", value, writer.whole(*gone)) if gone and value else value
+        return writer.node("Squeeze", value, writer.integers(*gone)) if gone and value else value
     axis = sides[0]
     if len(sides) != 1 or places.ndim != 2 or numbers.collapsed_slice_dims != (axis,):
         return None
-    value = writer.node("Gather", writer.full(source), writer.whole(*map(int, places[:, 0])), axis=axis)
+    value = writer.node("Gather", writer.full(source), writer.integers(*map(int, places[:, 0])), axis=axis)
     at = next(place for place in range(len(sizes)) if place not in numbers.offset_dims)
     order = [each for each in range(len(sizes)) if each != axis]
     return value if at == axis else writer.node("Transpose", value, perm=[*order[:at], axis, *order[at:]])

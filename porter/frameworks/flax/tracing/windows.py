@@ -140,8 +140,8 @@ def _transposed(
     ):
         return None
     axes = [2 + axis for axis in range(len(kernel))]
-    ends = [writer.whole(*[number] * len(axes)) for number in (-1, -(2**62), -1)]
-    turned = writer.node("Slice", weights, ends[0], ends[1], writer.whole(*axes), ends[2])
+    ends = [writer.integers(*[number] * len(axes)) for number in (-1, -(2**62), -1)]
+    turned = writer.node("Slice", weights, ends[0], ends[1], writer.integers(*axes), ends[2])
     swapped = writer.node("Transpose", turned, perm=(1, 0, *axes))
     cut = [*less[0], *(max(last, 0) for last in less[1])]
     return writer.node(

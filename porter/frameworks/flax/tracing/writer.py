@@ -136,7 +136,7 @@ class Writer:
         )
         return str(self.initializers[-1].name)
 
-    def whole(self, *numbers: int) -> str:
+    def integers(self, *numbers: int) -> str:
         return self.numbers(np.asarray(numbers, np.int64))
 
     def constant(self, name: str) -> Any:
@@ -158,7 +158,7 @@ class Writer:
     def full(self, name: str) -> str:
         """The value as `of` gives it, but with all of its elements and no other axes."""
         if name in self.kept:
-            axes = self.whole(*self.kept.pop(name))
+            axes = self.integers(*self.kept.pop(name))
             kind, source = self.reduced.get(self.known[name], ("", ""))
             value = (
                 self.node(kind, source, axes, keepdims=0)
@@ -190,7 +190,7 @@ class Writer:
     def reduce(self, kind: str, source: str, axes: Sequence[int]) -> str:
         """A value whose axes keep one cell."""
         value = self.full(source)
-        made = self.node(kind, value, self.whole(*axes), keepdims=1)
+        made = self.node(kind, value, self.integers(*axes), keepdims=1)
         self.reduced[made] = (kind, value)
         return made
 
@@ -238,9 +238,9 @@ class Writer:
             else:
                 parts.append(self.size(size))
         if all(isinstance(part, int) for part in parts):
-            return self.whole(*(int(part) for part in parts))
+            return self.integers(*(int(part) for part in parts))
         return self.node(
-            "Concat", *(part if isinstance(part, str) else self.whole(part) for part in parts), axis=0
+            "Concat", *(part if isinstance(part, str) else self.integers(part) for part in parts), axis=0
         )
 
     def size(self, size: PerTrace) -> str:
@@ -248,7 +248,7 @@ class Writer:
         if size not in self.sizes:
             raise NotImplementedError(f"the size {size}")
         value, axis = self.sizes[size]
-        return self.node("Gather", self.node("Shape", value), self.whole(axis), axis=0)
+        return self.node("Gather", self.node("Shape", value), self.integers(axis), axis=0)
 
     def giving(self, name: str, kind: str) -> JaxEquation | None:
         """The operation of this kind that gives a value, which may be broadcast or reshaped, if it does not
