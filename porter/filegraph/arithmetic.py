@@ -25,7 +25,7 @@ from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros,
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
-"""Of one value, these are the value."""
+"""The operators that give a single value as it is."""
 _OF_VALUES: Mapping[str, ops.Merge] = {
     "Add": ops.Add(),
     "Mul": ops.Multiply(),
@@ -159,7 +159,9 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference)
 
 
 def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
-    """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
+    """Does what `with_array` does with an array by its name, whose axes of one cell may be more or less than
+    its own.
+    """
     rank = len(value.shape or ())
     tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
     shape, stored = tensor.shape, tensor.name

@@ -64,7 +64,7 @@ Stated = tuple[list[int] | None, list[Dim] | None]
 
 
 def by_inputs(walk: Walk, node: OperatorNode) -> Stated:
-    """Of a SpaceToBatchND or a BatchToSpaceND."""
+    """The block, and the pads or crops, of a SpaceToBatchND or a BatchToSpaceND, which are inputs."""
     return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
 
 

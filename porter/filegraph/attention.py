@@ -15,7 +15,7 @@ from porter.graph import Affine, Attention, CropAxis, Identity, MatMul, Op, Rear
 from porter.graph.ops import is_map
 
 _MOST_NUMBERS = 1 << 22
-"""Of an array whose moves are followed."""
+"""The most numbers of an array whose moves are followed."""
 _TOKENS = Rearrange("c h w -> (h w) c")
 
 

@@ -74,7 +74,7 @@ class View:
         return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.known_axes)
 
     def size(self, place: int) -> Dim:
-        """Of an axis.
+        """The size of an axis.
 
         Raises:
             ValueError: the tensor has no such axis.
@@ -297,7 +297,7 @@ def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
 
 
 def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
-    """Without pieces of one step, and with pieces that follow each other in the value as one."""
+    """The pieces without those of one step, and with pieces that follow each other in the value as one."""
     found = []
     for axis in axes:
         pieces: list[Piece] = []

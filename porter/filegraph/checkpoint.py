@@ -78,7 +78,7 @@ class Checkpoint:
 
     @property
     def sha256(self) -> str:
-        """Of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints
+        """The sha256 of one file; for several, that of their names and digests, in lines as sha256sum prints
         them.
         """
         if len(self.digests) == 1:

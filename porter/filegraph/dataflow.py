@@ -255,7 +255,7 @@ class Dataflow(Generic[N]):
         return [whole(number) for number in value.ravel().tolist()]
 
     def integers(self, source: Reference) -> list[int] | None:
-        """As `dims`.
+        """The sizes that `dims` gives, as integers.
 
         Raises:
             Undecided: one of them is open.
@@ -275,8 +275,8 @@ class Dataflow(Generic[N]):
         )
 
     def weights(self, source: Reference) -> StoredTensor | None:
-        """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model
-        standardises as it runs.
+        """A stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in float64: a
+        kernel that a model standardises as it runs.
 
         No step of it has more numbers than its largest operand.
         """
@@ -333,8 +333,8 @@ class Dataflow(Generic[N]):
         return True
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
-        """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot
-        compute it.
+        """The shape of a constant, or of what is computed from sizes; None where it depends on pixels, or
+        numpy cannot compute it.
         """
         computed = self.computed.get(source)
         stored = (

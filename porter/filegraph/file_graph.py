@@ -185,8 +185,8 @@ class FileGraph:
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
 
     def own_sizes(self, native: tuple[int, int]) -> InputSizes:
-        """As `sizes`, of the graph itself: it holds at every size if all are open, or nothing in it is of the
-        stated one.
+        """The sizes of the graph itself, as `sizes` gives them: it holds at every size if all are open, or
+        nothing in it is of the stated one.
         """
         built = self.size[0] or native[0], self.size[1] or native[1]
         return InputSizes(built, None if self.resizable or self.size == ANY else built)

@@ -47,7 +47,9 @@ def _log_with_root(x: Tensor, number: float) -> Tensor:
 
 
 def asinh(x: Tensor) -> Tensor:
-    """Of the size of x, with its sign: of numbers far below 0 the sum in the logarithm would be 0."""
+    """The inverse of sinh, of the size of x, with its sign: for numbers far below 0 the sum in the logarithm
+    would be 0.
+    """
     return _log_with_root(abs(x), 1.0) * (2.0 * (x >= 0.0) - 1.0)
 
 
@@ -100,7 +102,7 @@ def scaled_elu(x: Tensor, alpha: float, gamma: float) -> Tensor:
 
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
-"""Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
+"""The constants of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
 
 
 def is_truth(x: Tensor) -> bool:
@@ -202,7 +204,7 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _chosen(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """As `where`, of which one is a value."""
+    """What `where` gives if one of the three is a value."""
     if not test.walk.is_live(test.source):
         return _by_stored(test, first, second)
     zeros = [test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)]
@@ -220,7 +222,7 @@ def _share(test: Tensor, x: Tensor) -> Tensor:
 
 
 def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """As `where`, by truths that the file stores: each value times ones and zeros."""
+    """What `where` gives for booleans that the file stores: each value times ones and zeros."""
     walk = test.walk
     truths = walk.constant(walk.unrepeated(test.source))
     if truths is None or truths.dtype.kind != "b":
@@ -251,7 +253,9 @@ def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
-    """Of order 1 the sum of sizes, of infinity the largest size, of others the root of a sum of powers."""
+    """The norm of an order: for 1 the sum of sizes, for infinity the largest size, for others the root of a
+    sum of powers.
+    """
     if order == 2:
         return x.reduce("norm", axes, keep)
     if math.isinf(order):

@@ -28,7 +28,7 @@ def read_graph(
 
 
 def both_sides(pads: tuple[int, int]) -> Pads:
-    """As many cells before the rows, and the columns, as behind them."""
+    """The pads with as many cells before the rows, and the columns, as behind them."""
     rows, columns = pads
     return rows, rows, columns, columns
 

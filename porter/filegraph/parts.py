@@ -75,7 +75,7 @@ def _by_known_numbers(
 
 
 def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """As `cut`, of a value that is not known to be zeros.
+    """What `cut` gives for a value that is not known to be zeros.
 
     Raises:
         Unsupported: the part has no cells.
@@ -87,7 +87,7 @@ def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, sli
 
 
 def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """As `cut`, of a part that has cells."""
+    """What `cut` gives for a part that has cells."""
     sizes = walk.view(source).sizes
     around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
     rest = {place: part for place, part in parts.items() if place not in around}
@@ -143,8 +143,8 @@ def _is_around(part: slice | int, size: Dim) -> bool:
 
 
 def _slice(part: slice, size: Dim) -> slice:
-    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its
-    end.
+    """The slice of an axis of `size` cells, by known numbers: ends that depend on an open size are counted
+    from its end.
     """
     if isinstance(size, int):
         return _slice_of_known(part, size)

@@ -147,7 +147,7 @@ def matmul(
 
 
 def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
-    """As `matmul`, of views."""
+    """What `matmul` gives for views."""
     rank, held = len(views[1].axes or ()), _turned(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
     second = held or walk.as_array(f"{node.name}:second", views[1])
@@ -245,7 +245,8 @@ class Kernel(NamedTuple):
 
 
 def read_equation(text: str, rank: int) -> Equation | None:
-    """None for other than two operands, and where an operand has a letter twice, or axes without one.
+    """Reads an einsum's equation. None for other than two operands, and where an operand has a letter twice,
+    or axes without one.
 
     Args:
         rank: of the first operand. Its axes without a letter, written as an ellipsis, get one.

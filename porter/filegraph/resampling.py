@@ -26,7 +26,7 @@ from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
 _ASYMMETRIC = Resize("nearest", coordinates="asymmetric", rounding="floor")
-"""As torch and ONNX's asymmetric resize take the nearest cell."""
+"""The way in which torch, and ONNX's asymmetric resize, take the nearest cell."""
 
 
 def adaptive_pool(

@@ -213,7 +213,7 @@ class Tensor:
         return self.walk.number(self.reference)
 
     def item(self) -> Any:
-        """As `number`, of the kind that it has: a whole number, a real one, or a size."""
+        """The number that `number` gives, of the kind that it has: a whole number, a real one, or a size."""
         array = self.array
         if array is None or array.size != 1:
             raise Unsupported(COMPUTED)
@@ -224,7 +224,7 @@ class Tensor:
         return self.walk.integers(self.reference)
 
     def dims(self) -> list[Dim]:
-        """As `integers`, of sizes, which may be open."""
+        """What `integers` gives, but of sizes, which may be open."""
         return self.walk.dims(self.reference)
 
     def numbers(self) -> Numbers:
@@ -358,14 +358,14 @@ class Tensor:
         return [self.cut({axis: at}) for at in known(ends[:-1])]
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
-        """As `split`, into parts of one size."""
+        """Splits, as `split` does, into parts of one size."""
         size = self.sizes[axis]
         if not isinstance(size, int) or not 0 < count <= size:
             raise Unsupported(f"of {text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)
 
     def without(self, axes: Axes) -> Tensor:
-        """Without axes of one cell."""
+        """The tensor without axes of one cell."""
         return made_of(
             "squeezed",
             lambda array: constants.squeeze(array, axes),
@@ -453,7 +453,9 @@ class Tensor:
         return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
-        """By stored vectors; a momentum as in torch, and 0 where the file does not state it."""
+        """A batch norm by stored vectors; its momentum is as in torch, and 0 where the file does not state
+        it.
+        """
         norm = NormLayer(ops.BatchNorm(epsilon, momentum), _stored(tensors))
         return self.made("norm", lambda node: arithmetic.batch_norm(self.walk, node, self.source, norm))
 

@@ -17,7 +17,7 @@ from porter.padding import ANY, Pads, Size, Window
 
 Index = list[slice | int | None]
 MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-"""Of a StridedSlice: each a bit for each of its places."""
+"""The masks of a StridedSlice: each a bit for each of its places."""
 
 
 def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:

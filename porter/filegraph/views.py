@@ -46,7 +46,8 @@ from porter.padding import LARGEST
 _LETTERS = "abcdefgh"
 """The axes of an array."""
 _MOST_COPIES = 64
-"""Of all channels beside each other: each is an input of a node, however short the file is."""
+"""The most copies of all channels beside each other: each is an input of a node, however short the file is.
+"""
 Names = tuple[Literal["batch"] | Axis, ...]
 
 

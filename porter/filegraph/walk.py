@@ -143,7 +143,7 @@ class NodeWalk(Generic[N]):
         return self.found[source]
 
     def sizes(self, source: Source) -> tuple[Dim, ...] | None:
-        """Of a tensor; None where they are unknown."""
+        """The sizes of a tensor; None where they are unknown."""
         if isinstance(source, View):
             return source.sizes
         if source in self.blank:
@@ -151,7 +151,7 @@ class NodeWalk(Generic[N]):
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
     def known_sizes(self, source: Source) -> tuple[Dim, ...]:
-        """As `sizes`.
+        """The sizes of a tensor.
 
         Raises:
             Unsupported: they are unknown.
@@ -162,7 +162,7 @@ class NodeWalk(Generic[N]):
         return sizes
 
     def number(self, source: Operand) -> float:
-        """As Dataflow.number.
+        """The number that Dataflow.number gives.
 
         Raises:
             Unsupported: it is no single number that the file states.
@@ -170,7 +170,7 @@ class NodeWalk(Generic[N]):
         return _stated(self.flow.number(source))
 
     def numbers(self, source: Reference) -> Numbers:
-        """As Dataflow.value.
+        """The numbers that Dataflow.value gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -178,7 +178,7 @@ class NodeWalk(Generic[N]):
         return _stated(self.flow.value(source))
 
     def integers(self, source: Reference) -> list[int]:
-        """As Dataflow.integers.
+        """The integers that Dataflow.integers gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -186,7 +186,7 @@ class NodeWalk(Generic[N]):
         return _stated(self.flow.integers(source))
 
     def dims(self, source: Reference) -> list[Dim]:
-        """As Dataflow.dims.
+        """The sizes that Dataflow.dims gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -210,27 +210,27 @@ class NodeWalk(Generic[N]):
         return array or self.views.of(self.value(source))
 
     def is_value(self, source: Source) -> bool:
-        """As `is_live`, where a constant that is repeated for each image is a constant."""
+        """What `is_live` says, but a constant that is repeated for each image is a constant."""
         return source not in self.blank and self.is_live(self.unrepeated(source))
 
     def is_live(self, source: Source) -> bool:
-        """As Dataflow.is_value."""
+        """What Dataflow.is_value says."""
         return isinstance(source, View) or self.flow.is_value(source)
 
     def constant(self, source: Source) -> Numbers | None:
-        """As Dataflow.value."""
+        """What Dataflow.value gives."""
         return None if isinstance(source, View) else self.flow.value(source)
 
     def constant_shape(self, source: Source) -> tuple[int, ...] | None:
-        """As Dataflow.shape."""
+        """What Dataflow.shape gives."""
         return None if isinstance(source, View) else self.flow.shape(source)
 
     def constant_number(self, source: Source) -> float | None:
-        """As Dataflow.number."""
+        """What Dataflow.number gives."""
         return None if isinstance(source, View) else self.flow.number(source)
 
     def weights(self, source: Source) -> StoredTensor | None:
-        """As Dataflow.weights."""
+        """What Dataflow.weights gives."""
         return None if isinstance(source, View) else self.flow.weights(source)
 
     def unrepeated(self, source: Source) -> Source:
@@ -288,7 +288,7 @@ class NodeWalk(Generic[N]):
         return None if source in self.images or source[0] in self.apart else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
-        """As `array`, of a view; `name` is of the op that makes the array."""
+        """What `array` gives for a view; `name` is the name of the op that makes the array."""
         view = self.views.spread(f"{name}:repeated", view)
         if (held := self.settled_array(view)) is not None:
             return held
@@ -406,8 +406,8 @@ class NodeWalk(Generic[N]):
         )
 
     def by_cell(self, source: Source, place: int = -1) -> View:
-        """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them
-        there.
+        """What `kept` gives, but with the channels at a place: as an array, or as a map, where only these
+        have them there.
         """
         view = self.kept(source)
         if self.views.has_channels(view, place):
@@ -419,7 +419,7 @@ class NodeWalk(Generic[N]):
         return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)
 
     def beside(self, sources: Collection[Source]) -> list[View]:
-        """As `kept`, of several; arrays of four axes beside a map in the file's own layout are maps."""
+        """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
         views = [self.kept(source) for source in sources]
         own = self.views.layout()
         # What stands beside such a map is one.

@@ -184,7 +184,7 @@ def read_weights(
     size: Size | None = None,
     weights: Path | None = None,
 ) -> Checkpoint:
-    """As `read_checkpoint`, with the digests of each file: sha256 and, if asked for, md5.
+    """Reads as `read_checkpoint` does, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
     """

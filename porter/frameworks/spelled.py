@@ -15,7 +15,7 @@ class LayerMaker(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        """Of every path."""
+        """The shape of the value of every path."""
 
     def name(self, wanted: str) -> str:
         """`wanted`, or the first variation of it that nothing has."""

@@ -59,7 +59,7 @@ class Reached:
         return tuple(node.path for node in graph.nodes if not self._shows(node))
 
     def _shows(self, node: Node) -> bool:
-        """Beside numbers above 0, pads of 0 give what pads of -inf do."""
+        """Whether a value shows a pad: beside numbers above 0, pads of 0 give what pads of -inf do."""
         if node.path in self.extremes:
             return _reaches(node.op.bounds, *self.extremes[node.path])
         if node.path in self.epsilons:

@@ -66,7 +66,7 @@ def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
 
 
 def variation(channels: Array) -> float:
-    """As Samples.variation, for C x numbers."""
+    """What Samples.variation gives, for C x numbers."""
     channels = channels[np.isfinite(channels).all(axis=1)]
     largest = float(np.abs(channels).max(initial=0.0))
     if largest == 0.0:
@@ -97,7 +97,7 @@ def excitement(values: Iterable[Array], images: int) -> list[float]:
 
 
 def _excited(value: Array) -> _Doubles:
-    """As `excitement`, of one value."""
+    """What `excitement` gives for one value."""
     samples = Samples()
     samples.add(value)
     (channels,) = samples.batches

@@ -16,7 +16,7 @@ from porter.padding import KnownSize
 
 OCTAVES = 6
 _BRIGHTEST, _COLOURS = 255.0, 3
-"""Of photos: a pixel's largest number, and its numbers."""
+"""What photos have: a pixel's largest number, and its numbers."""
 
 Images = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ _HELD, _SHARE = 2 << 30, 8
 they may take that.
 """
 _BYTES = 16
-"""Of each number of an image's values, which are in float64 on both sides."""
+"""The bytes of each number of an image's values, which are in float64 on both sides."""
 
 _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how many bytes a container may hold, in versions 2 and 1 of cgroups; `max` is no limit."""
@@ -62,8 +62,8 @@ def trim(numbers: int) -> None:
 
 
 def release(weights: int) -> None:
-    """As `trim`, and frees models that nothing uses any more: Keras's refer to themselves in circles, which
-    Python finds late.
+    """Does what `trim` does, and frees models that nothing uses any more: Keras's refer to themselves in
+    circles, which Python finds late.
 
     Args:
         weights: how many numbers a model has. For few, the search takes longer than the check of a small

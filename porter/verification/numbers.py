@@ -84,9 +84,9 @@ def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
 
 
 def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
-    """By how much the source's largest logit exceeds the one that is the port's largest, in the image where
-    that is most, over the norm of all logits, or `scale` if that is larger: 0 where the largest are at the
-    same places. Both are N x C and finite.
+    """How much the source's largest logit exceeds the one that is the port's largest, in the image where that
+    is most, over the norm of all logits, or `scale` if that is larger: 0 where the largest are at the same
+    places. Both are N x C and finite.
 
     Where `rel_l2` is r, it is below 1.5 r.
     """

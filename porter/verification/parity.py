@@ -185,8 +185,8 @@ def _with_more_draws(
     batches: Sequence[Array],
     scales: Mapping[str, float],
 ) -> Parity:
-    """With the largest of several draws of the source's own rounding at each node; each moves the inputs by
-    one rounding.
+    """The parity with the largest of several draws of the source's own rounding at each node; each moves the
+    inputs by one rounding.
     """
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):

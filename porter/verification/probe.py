@@ -132,7 +132,7 @@ class Probe:
 
 
 def _across_bounds(graph: Graph, nodes: Sequence[Node], size: KnownSize) -> dict[str, Alone]:
-    """By path, activations with numbers on both sides of each bound of all that read the same value, and far
+    """Activations by path with numbers on both sides of each bound of all that read the same value, and far
     ones: a small map of its channels, or as many values of its axes as they take.
     """
     known, found = shapes(graph, size), dict[str, Alone]()

@@ -322,7 +322,7 @@ class FileGraphSource:
         return self.engine.disagreement(self.checkpoint, batch)
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """As `Reference.classifier`."""
+        """The classifier of `Reference.classifier`."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
@@ -444,7 +444,7 @@ class OwnBuild:
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """As `Reference.classifier`."""
+        """The classifier of `Reference.classifier`."""
         plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
         model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)
         return self.destination.ENGINE.classifier(model, protocol, device, FP32)
@@ -465,7 +465,7 @@ def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Chec
 
 
 def rounded_tensors(tensors: Tensors, dtype: Dtype) -> OwnTensors:
-    """As `rounded`, for canonical tensors."""
+    """Does what `rounded` does, with canonical tensors."""
     return {
         path: {role: _rounded(array, dtype) for role, array in roles.items()}
         for path, roles in tensors.items()

@@ -195,7 +195,7 @@ class DtypeRecord:
 
     @property
     def argmax(self) -> str | None:
-        """As Parity.argmax."""
+        """What Parity.argmax says."""
         return self.logits.argmax(not self.ok)
 
 

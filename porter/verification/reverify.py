@@ -222,7 +222,7 @@ def _held_to(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
 
 
 def _images(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
-    """Of the smallest size; a model that a user holds takes its own."""
+    """Images of the smallest size; a model that a user holds takes its own."""
     size = (opened.in_memory and opened.built_size) or min(verdict.proof.sizes, key=prod)
     return make_images(size, count, record.input.channels, verdict.fed)
 

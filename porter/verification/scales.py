@@ -66,7 +66,7 @@ class Absolute:
 
 
 def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
-    """By path, by how much float32 may be off in each number of a value, without the batch.
+    """How much, by path, float32 may be off in each number of a value, without the batch.
 
     Args:
         known: values of one image by path.

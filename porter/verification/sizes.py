@@ -39,7 +39,8 @@ show, such as one channel's slope.
 
 
 _REMAINDERS = 3
-"""Of its map's length after whole strides, a window meets as many, or as many as its stride has."""
+"""How many remainders of its map's length, after whole strides, a window meets; or as many as its stride has.
+"""
 _RESIZED = 6
 """The least map in which cells are computed: one cell is the same by every rule, and a cubic one reads four
 and its edge.
@@ -191,8 +192,8 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
         return _maps(graph, axis, side)
 
     def remainders(side: int) -> dict[str, int]:
-        """By path of each op with a stride, the remainder of its map's length after whole strides; of each
-        that pads or crops a map to another one's size, how many cells that is.
+        """The remainder, by the path of each op with a stride, of its map's length after whole strides; of
+        each that pads or crops a map to another one's size, how many cells that is.
         """
         maps = maps_of(side) or {}
         found = {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
@@ -247,7 +248,7 @@ def _stride(op: Op, axis: int) -> int:
 
 
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """By path, the least length of the input, and of each map that a window reads or that is cropped,
+    """The least length, by path, of the input, and of each map that a window reads or that is cropped,
     extended or resized.
     """
     maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}

@@ -80,7 +80,7 @@ class ReferenceName:
 
     @property
     def name(self) -> str:
-        """As messages and port.json call it."""
+        """The name that messages and port.json have."""
         if self.held:
             return f"the model {self.held.name} itself"
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
@@ -285,13 +285,13 @@ def _of_saved(
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
-    """By path, the call of a layer that gives its value."""
+    """The call by path of a layer that gives its value."""
     taps = opened.fitted.fit.taps if opened.fitted else {}
     return {path: (calls[tap],) for path, tap in taps.items() if tap in calls}
 
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
-    """By path, the names that a layer may have in somebody's own implementation, likeliest first."""
+    """The names by path that a layer may have in somebody's own implementation, likeliest first."""
     fit = opened.fitted.fit if opened.fitted else None
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}

@@ -221,7 +221,7 @@ class Verdict:
         return f"{what} is not {whose}: {bad.path} is the first node that differs, {difference}{notes}"
 
     def record(self) -> dict[str, Any]:
-        """As `porter verify --json` prints it, and as port.json has it:
+        """The record that `porter verify --json` prints and port.json has:
         porter.verification.results.VerdictRecord.
         """
         made = VerdictRecord(

@@ -58,7 +58,7 @@ SHARED: Mapping[str, Shared] = {
     "frozen-graph": Shared("where the file's graph ends", "porter.frameworks.tf.frozen.witness", named=True),
     **dict.fromkeys(("keras-h5", "keras-weights-h5", "keras", "keras-hub"), _HDF5),
 }
-"""By format. Of others, docs/proof.md says what is shared."""
+"""The code that reader and engine share, by format. For others, docs/proof.md says what is shared."""
 
 
 @dataclass(frozen=True)

@@ -273,8 +273,8 @@ _EFFICIENTNET_FACTORS: tuple[tuple[float, float, int, list[int]], ...] = (
     (1.8, 2.6, 2304, [31]),
     (2.0, 3.1, 2560, [18]),
 )
-"""Of each of b0 to b7: the factors of widths and of depths, the last width, and the units that pad both sides
-alike.
+"""What each of b0 to b7 has: the factors of widths and of depths, the last width, and the units that pad both
+sides alike.
 """
 _REGNET_STAGES = {
     "x_200mf": ([1, 1, 4, 7], [24, 56, 152, 368], 8),

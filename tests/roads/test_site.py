@@ -15,7 +15,7 @@ from porter.base.commands import COMMANDS
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
 from tests.support.pages import PAGES, as_run, lay_out, without_figures
-from tests.support.prose import COLUMNS, pages, wrapped
+from tests.support.prose import COLUMNS, fragments, pages, wrapped
 
 # torch's exporter to ONNX and TensorFlow's interpreter say what they will do differently.
 pytestmark = [
@@ -46,6 +46,12 @@ def test_prose_has_lines_of_110_columns(page: Path) -> None:
     """`python -m tests.support.prose` wraps what is longer."""
     text = page.read_text(encoding="utf-8")
     assert wrapped(text) == text
+
+
+def test_docstrings_begin_with_what_they_are_about() -> None:
+    folders = ROOT / "porter", ROOT / "tests" / "support"
+    modules = [module for folder in folders for module in folder.rglob("*.py")]
+    assert [line for module in modules for line in fragments(module)] == []
 
 
 def test_wrapping_moves_no_word() -> None:

@@ -1,9 +1,10 @@
 """Prose of pages in Markdown has lines of at most 110 columns, as code has. `python -m tests.support.prose`
-wraps what is longer; tables, code and headings stay as they are.
+wraps what is longer; tables, code and headings stay as they are. Docstrings begin with what they are about.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ OTHER = re.compile(r"\s*(?:[|#<]|!\[)")
 MARK = re.compile(r"[-+*>#|]|\d+[.)]$")
 """What would make a line another thing than prose if it began with it."""
 CODE = re.compile(r"(`+[^`]+`+)")
+FRAGMENT = re.compile(r"(Among|As|At|Beside|By|Of|On|That of|Those|Under|Whose|With|Without) ")
+"""How a docstring begins that says nothing of what it is about: `Of a pool that cannot round down.`"""
 
 
 def pages() -> list[Path]:
@@ -33,6 +36,19 @@ def wrapped(page: str) -> str:
         long = any(len(line) > COLUMNS for line in block)
         found += _filled(block) if is_prose and long else block
     return "\n".join(found)
+
+
+def fragments(module: Path) -> Iterator[str]:
+    """The docstrings of a module, those of its variables too, that begin as a fragment, each with its
+    place.
+    """
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and FRAGMENT.match(str(node.value.value))
+        ):
+            yield f"{module.relative_to(ROOT)}:{node.lineno}: {str(node.value.value).splitlines()[0]}"
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:

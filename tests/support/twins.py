@@ -20,8 +20,8 @@ Found = dict[str, dict[str, dict[str, tuple[Twin, ...]]]]
 
 
 def computed() -> Found:
-    """Those of all pairs of members of all recipes that are twins, by the name of the recipe's file, by
-    variant and by zoo.
+    """The twins among all pairs of members of all recipes, by the name of the recipe's file, by variant and
+    by zoo.
     """
     alike: dict[object, list[tuple[Member, Graph]]] = defaultdict(list)
     for recipe in all_recipes():

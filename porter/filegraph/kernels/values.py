@@ -24,21 +24,21 @@ def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
 def batch_norm(
     x: Numbers, mean: Numbers, variance: Numbers, gamma: Numbers | None = None, beta: Numbers | None = None
 ) -> Numbers:
-    """With the stored statistics, of each channel; the norm's epsilon is in the variance."""
+    """Normalises each channel with the stored statistics; the norm's epsilon is in the variance."""
     scale = (1 if gamma is None else gamma) / np.sqrt(variance)
     found: Numbers = (x - across(mean, x)) * across(scale, x)
     return found if beta is None else found + across(beta, x)
 
 
 def group_norm(x: Numbers, groups: int, gamma: Numbers, beta: Numbers, epsilon: float) -> Numbers:
-    """With the statistics of each image's groups of channels, scaled by a number for each channel."""
+    """Normalises each image's groups of channels, and scales each channel by a number."""
     parts = x.reshape(len(x), groups, -1)
     normed = standardised(parts, (2,), epsilon).reshape(x.shape)
     return normed * across(gamma, x) + across(beta, x)
 
 
 def standardised(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
-    """With a mean of 0 and a variance of 1 over some axes."""
+    """The numbers with a mean of 0 and a variance of 1 over some axes."""
     apart: Numbers = x - x.mean(tuple(axes), keepdims=True)
     apart /= np.sqrt((apart**2).mean(tuple(axes), keepdims=True) + epsilon)
     return apart
@@ -73,7 +73,7 @@ def log_softmax(x: Numbers, axis: int) -> Numbers:
 
 
 def relu(x: Numbers, most: float = math.inf, slope: float | Numbers = 0.0) -> Numbers:
-    """At most `most`; below zero, `slope` times the number."""
+    """The numbers, at most `most`; below zero, `slope` times the number."""
     found: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
     return found
 
@@ -103,7 +103,7 @@ def erf(x: Numbers) -> Numbers:
 
 
 def gelu(x: Numbers, tanh: bool = False) -> Numbers:
-    """By the error function, or approximated by a tanh."""
+    """A GELU by the error function, or approximated by a tanh."""
     if tanh:
         return x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5)
     return x * (0.5 * erf(x * math.sqrt(0.5)) + 0.5)

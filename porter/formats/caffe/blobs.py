@@ -16,14 +16,14 @@ _NET_NAME, _LAYER = 1, 100
 _NAME, _TYPE, _BOTTOM, _TOP, _BLOBS = 1, 2, 3, 4, 7
 """Fields of a LayerParameter."""
 _LAYERS = {2: (4, 6), _LAYER: (_NAME, _BLOBS)}
-"""By the field of the net, which has a V1LayerParameter or a LayerParameter: those of a layer's name and of
-its blobs.
+"""The fields of a layer's name and of its blobs, by the field of the net that has the layer: a
+V1LayerParameter or a LayerParameter.
 """
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
 _MOST_PARTS, _MOST_AXES = 1 << 12, 32
-"""Of a blob's numbers, which Caffe writes as one."""
+"""The most parts of a blob's numbers, which Caffe writes as one, and the most axes of a blob."""
 
 
 def read_blobs(data: bytes) -> dict[str, list[Array]]:

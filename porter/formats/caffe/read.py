@@ -43,7 +43,9 @@ _MOST_TEXT = 8 << 20
 _OTHERWISE = frozenset({"weight_filler", "bias_filler", "filler", "engine", "num_output", "channel_shared"})
 """Parameters of training, of how Caffe computes, and of what a layer's blobs say too."""
 _MOST_ONES = 1 << 24
-"""Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
+"""The most ones of a convolution that makes channels of the cells around each cell: it takes 8 bytes for each
+one and each zero.
+"""
 
 
 def read_caffe(
@@ -272,7 +274,7 @@ def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
-    """By trained numbers, or by another value."""
+    """A product with trained numbers, or with another value."""
     stated, builder = layer.parameters, x.walk.builder
     if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
         (factors,) = tensors
@@ -293,7 +295,7 @@ def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
 
 
 def _bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
-    """By a trained number for each channel, or by another value."""
+    """A sum with a trained number for each channel, or with another value."""
     if layer.values == 2:
         return x + other
     if layer.parameters.count("axis", 1) != 1 or layer.parameters.count("num_axes", 1) != 1:

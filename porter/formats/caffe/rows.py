@@ -37,7 +37,7 @@ def program(definition: bytes) -> KernelProgram:
 
 
 def _settings(layer: TextMessage) -> Settings:
-    """Of a layer's type. It has those of no other type, so that their name does not matter."""
+    """The settings of a layer's type. It has those of no other type, so that their name does not matter."""
     found = dict[str, list[str]]()
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
     for part in parts:

@@ -36,7 +36,9 @@ _NOT_PLAIN = (
     "sliding_window",
 )
 _KERAS_1_EPSILON = 10e-8
-"""Of its backends, unless a user's ~/.keras/keras.json stated another one (keras/backend/common.py)."""
+"""The epsilon of Keras 1's backends, unless a user's ~/.keras/keras.json stated another one
+(keras/backend/common.py).
+"""
 _PLACES = "bijklmnop"
 """Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's
 channels.

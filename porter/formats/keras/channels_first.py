@@ -61,8 +61,8 @@ _ORDERS = {
     **dict.fromkeys(WINDOWS, ([2, 3, 1], [3, 1, 2])),
     **dict.fromkeys((*ROWS, "GlobalAveragePooling1D", "GlobalMaxPooling1D"), ([2, 1], [2, 1])),
 }
-"""Of each layer of places, the order in which the channels come last, and the one in which they come first
-again.
+"""Two orders for each layer whose windows move over places: the one in which the channels come last, and the
+one in which they come first again.
 """
 
 
@@ -71,9 +71,10 @@ class _Mixed(Exception):
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
-    """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows
-    that of each of its layers; its Flatten reads the map in the order in which it was, by a Permute. In other
-    models each layer with channels first has Permutes around it. One that ran on Theano has Theano's pads.
+    """Reads what `read_flow` does. A model whose maps all have channels first is given with channels last, if
+    porter knows that of each of its layers; its Flatten reads the map in the order in which it was, by a
+    Permute. In other models each layer with channels first has Permutes around it. One that ran on Theano has
+    Theano's pads.
 
     Raises:
         FileError: as `read_flow`.

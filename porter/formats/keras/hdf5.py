@@ -174,7 +174,7 @@ def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
 
 
 def group_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """As `child_of`, for a group.
+    """The child that `child_of` gives, which is a group.
 
     Raises:
         FileError: as `child_of`, or it is a dataset.
@@ -183,7 +183,7 @@ def group_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
 
 
 def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """As `child_of`, for a dataset.
+    """The child that `child_of` gives, which is a dataset.
 
     Raises:
         FileError: as `child_of`, or it is a group.

@@ -141,7 +141,7 @@ def holds_tensors(kind: str) -> bool:
 
 
 def _flatten(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Of channels first, these come last (keras/src/layers/reshaping/flatten.py, `call`)."""
+    """A Flatten; channels that come first are put last (keras/src/layers/reshaping/flatten.py, `call`)."""
     if layer.arguments.get("data_format") != "channels_first" or x.rank < 3:
         return x.flatten(1)
     return x.transpose([0, *range(2, x.rank), 1]).flatten(1)

@@ -75,13 +75,13 @@ _KERAS_1_MERGES: Mapping[str, str] = {
     "dot": "Dot",
     "cos": COSINE,
 }
-"""Of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its other one is a function."""
+"""The layers of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its other one is a function."""
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
 DEFAULTS: Mapping[str, JsonObject] = {"ReLU": {"max_value": None}}
-"""Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not
-name their module.
+"""The arguments that every Keras writes, by which its own classes are told from a user's where a file does
+not name their module.
 """
 
 

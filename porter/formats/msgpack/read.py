@@ -81,7 +81,7 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
 
 
 def numbers(leaves: Mapping[str, Any]) -> NamedArrays:
-    """Those leaves that are arrays or numbers, as arrays."""
+    """The leaves that are arrays or numbers, as arrays."""
     return {
         name: np.asarray(value)
         for name, value in leaves.items()

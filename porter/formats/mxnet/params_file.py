@@ -15,10 +15,10 @@ from porter.formats.cursor import Cursor
 from porter.formats.limits import MOST_NODES
 
 LIST = 0x112
-"""With which a file begins: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
+"""The number that a file begins with: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
-"""By mshadow's type flags."""
+"""The types of numbers, at the places of mshadow's type flags."""
 _MOST_AXES = 32
 
 

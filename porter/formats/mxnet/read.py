@@ -130,7 +130,7 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
 
 
 def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
-    """Those of the image: what the first convolution takes, of a part of it or of all."""
+    """The channels of the image: what the first convolution takes, of a part of it or of all."""
     convolutions = (node for node in nodes.values() if node.op == "Convolution")
     first = next((node for node in convolutions if node.inputs[1][0] in tensors), None)
     if first is None:
@@ -259,7 +259,9 @@ def _features(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
+    """A batch norm; with `fix_gamma`, its default, the stored gamma is read as 1
+    (src/operator/nn/batch_norm.cc).
+    """
     stated = node.stated
     if stated.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
@@ -374,7 +376,7 @@ def _pad(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
-    """By the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
+    """An upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
     (src/operator/nn/upsampling-inl.h).
     """
     scale, kind = node.stated.count("scale", 1), node.stated.word("sample_type")
@@ -519,7 +521,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "negative": operator.neg,
     "square": functions.square,
 }
-"""Of the tensors alone."""
+"""The functions of the tensors alone."""
 READERS: Mapping[str, Reader[SymbolNode]] = watching(
     {
         **{name: expression(function) for name, function in _EXPRESSIONS.items()},

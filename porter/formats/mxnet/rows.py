@@ -21,7 +21,7 @@ from porter.formats.mxnet.symbol import read_symbol
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Of the image's name and, on the next line, the symbol."""
+    """The program of a text that has the image's name and, on the next line, the symbol."""
     name, _, text = definition.partition(b"\n")
     image, steps = name.decode(), []
     nodes = read_symbol(text, lambda name: name != image).nodes
@@ -91,7 +91,7 @@ def _sums(stated: Settings, x: Numbers) -> Any:
 
 
 def _adaptive(stated: Settings, x: Numbers) -> Any:
-    """By MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
+    """An adaptive pool with MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
     for axis, count in zip((2, 3), stated.pair("output_size", 1), strict=True):
         size = x.shape[axis]
         ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
@@ -248,7 +248,7 @@ def _pad(stated: Settings, x: Numbers) -> Numbers:
 
 
 def _softmax_output(stated: Settings, x: Numbers) -> Numbers:
-    """Of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
+    """The softmax of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
     if stated.flag("multi_output"):
         return values.softmax(x, 1)
     if stated.flag("preserve_shape"):

@@ -55,7 +55,7 @@ class Stated:
 
     @property
     def passed_over(self) -> list[str]:
-        """Those that count and that nothing looked at. A pool of the whole map has no window."""
+        """The settings that count and that nothing looked at. A pool of the whole map has no window."""
         without = _OTHERWISE | (_WINDOW if self.flag("global_pool") else set())
         names = (name for name in self.words.passed_over if name not in without)
         return [
@@ -80,11 +80,11 @@ class Stated:
         return self.words.get(name, str(default)).lower() in ("true", "1")
 
     def counts(self, name: str) -> list[int]:
-        """Of a tuple or a list as Python writes it: `(3, 3)`, or of one number."""
+        """The integers of a tuple or a list as Python writes it: `(3, 3)`, or of one number."""
         return [int(number) for number in _WHOLE.findall(self.words.get(name, ""))]
 
     def bounds(self, name: str) -> list[int | None]:
-        """As `counts`, of numbers of which some may be None."""
+        """What `counts` gives, where some numbers may be None."""
         words = self.words.get(name, "").strip("()[] ").split(",")
         return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
 

@@ -62,13 +62,13 @@ class OnnxNode(Attributed):
         return None if sizes is None else known(sizes)
 
     def sizes(self, name: str, tensor: Tensor | None) -> list[Dim] | None:
-        """As `whole`, of sizes, which may be open."""
+        """What `whole` gives, but of sizes, which may be open."""
         if name in self.attributes:
             return list(self.integers(name))
         return None if tensor is None else tensor.dims()
 
     def number(self, name: str, tensor: Tensor | None, default: float) -> float:
-        """As `whole`, of one number."""
+        """The only number of what `whole` gives."""
         if name in self.attributes:
             return self.real(name, default)
         return default if tensor is None else tensor.number()

@@ -247,7 +247,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Trilu": _triangle,
     "Unsqueeze": lambda node, x, axes=None: x.unsqueeze(node.whole("axes", axes) or ()),
 }
-"""Of the node and the tensors that it reads."""
+"""The functions of the node and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{
         kind: functions.FUNCTIONS[kind.lower()] for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Sinh", "Tan")
@@ -265,7 +265,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Where": functions.where,
     "Xor": functions.differs,
 }
-"""Of the tensors alone."""
+"""The functions of the tensors alone."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **{kind: reads(function) for kind, function in _FUNCTIONS.items()},

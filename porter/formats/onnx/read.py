@@ -152,8 +152,8 @@ class _ReadGraph:
 def _read_image(
     message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
 ) -> _ReadGraph | None:
-    """With the first input as the first image that porter can read it as whole, otherwise as the likeliest;
-    None if an input can be none.
+    """Reads the graph with the first input as the first image that porter can read it as whole, otherwise as
+    the likeliest; None if an input can be none.
     """
     if (
         not inputs
@@ -187,7 +187,7 @@ def _becomes_real(message: OnnxGraph, name: str) -> bool:
 
 
 def _is_no_map(value: Any) -> bool:
-    """By which inputs are sorted: images come first."""
+    """Whether an input is no map; inputs are sorted by it, so that images come first."""
     return len(value.type.tensor_type.shape.dim) != 4
 
 

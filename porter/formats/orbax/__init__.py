@@ -11,7 +11,7 @@ METADATA = "_METADATA"
 STRUCTURE = "checkpoint"
 """The file that says the structure in a folder without `_METADATA`, as orbax wrote it before 0.3.3."""
 _FOLDERS = ("", "*/", "[0-9]*/*/")
-"""That of a tree, of a step of a CheckpointManager, and of a CheckpointManager."""
+"""The folder of a tree, of a step of a CheckpointManager, and of a CheckpointManager."""
 _MANIFEST = "manifest.ocdbt"
 
 

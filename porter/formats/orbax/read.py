@@ -100,8 +100,8 @@ def _stated(folder: Path) -> _Tree:
 
 
 def _of_structure(folder: Path) -> _Tree:
-    """As orbax 0.1 to 0.3 wrote it (pytree_checkpoint_handler.py, utils.py): msgpack, in which the text
-    `PLACEHOLDER://NAME` stands for an array.
+    """The tree as orbax 0.1 to 0.3 wrote it (pytree_checkpoint_handler.py, utils.py): msgpack, in which the
+    text `PLACEHOLDER://NAME` stands for an array.
     """
     parts, leaves = read_tree(folder / STRUCTURE)
     stored = {name: value.removeprefix(PLACEHOLDER) for name, value in leaves.items() if is_elsewhere(value)}

@@ -14,7 +14,7 @@ from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, Shape
 _MOST_FIELDS, _MOST_AXES = 1 << 16, 32
 
 Extents = tuple[tuple[int, int | None], ...]
-"""Of each axis where a slice begins, and its size; None for the whole axis."""
+"""Where a slice begins along each axis, and its size; None for the whole axis."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def _bounded(entries: Iterable[tuple[bytes, memoryview]]) -> Iterator[tuple[bytes, memoryview]]:
-    """As many entries as a model has, in the order of their keys."""
+    """The entries, at most as many as a model has, in the order of their keys."""
     before, keys = None, 0
     for count, (key, value) in enumerate(entries):
         keys += len(key)

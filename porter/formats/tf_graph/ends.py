@@ -88,6 +88,8 @@ def given_by(node: GraphNode) -> list[Reference]:
 
 
 def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Iterable[Reference]) -> list[Reference]:
-    """Those of `ends`, such as a signature's outputs, that depend on the image and are not of observers."""
+    """The members of `ends`, such as a signature's outputs, that depend on the image and are not of
+    observers.
+    """
     live = depending(nodes, [image])
     return list(dict.fromkeys(end for end in ends if end[0] in live and nodes[end[0]].op not in _OBSERVERS))

@@ -202,7 +202,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Unpack": lambda node, x: x.split_evenly(node.integer("axis"), node.integer("num", 1), keep=False),
     "ZerosLike": lambda node, x: Zeros(x.sizes),
 }
-"""Of the node and the tensors that it reads."""
+"""The functions of the node and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{
         kind: functions.FUNCTIONS[kind.lower()]
@@ -224,7 +224,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Square": functions.square,
     "SquaredDifference": functions.squared_difference,
 }
-"""Of the tensors alone."""
+"""The functions of the tensors alone."""
 READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: always(op) for kind, op in PLAIN.items()},
     **{kind: reads(function) for kind, function in _FUNCTIONS.items()},

@@ -51,7 +51,7 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
 
 
 def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """As `read_frozen_graph`, of a GraphDef.
+    """Reads, as `read_frozen_graph` does, a GraphDef.
 
     Args:
         stored: the file, with the values of nodes whose constants are not in the graph.

@@ -15,7 +15,7 @@ _KEPT = {
     ),
     "_FusedMatMul": ("MatMul", ("T", "transpose_a", "transpose_b")),
 }
-"""By the fused op: the first one of it, and its attributes."""
+"""The first op of each fused op, and its attributes."""
 _FLOAT = 1
 """types.proto: what a node has that leaves its type out."""
 _OF_ONE = frozenset({"Relu", "Relu6", "Elu", "Sigmoid", "Tanh", "LeakyRelu"})

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
 )
 _WORDS = {"!0": "true", "!1": "false", "void 0": "null", "undefined": "null"}
 _SUFFIXES = ("", ".js", ".min.js")
-"""Of a shard's file, behind the name that the model has for it."""
+"""What the name of a shard's file has behind the name that the model has for it."""
 
 
 def as_json(text: str) -> str:

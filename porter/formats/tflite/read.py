@@ -166,7 +166,7 @@ def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
 
 
 def _binary(node: Operator, *values: Tensor) -> Tensor:
-    """Of values; a MUL by ones of sizes is how onnx2tf repeats a value."""
+    """An operator of two values; onnx2tf repeats a value by a MUL with ones of other sizes."""
     scope = values[0].scope
     if node.op == "MUL":
         for place, (source, _) in enumerate(node.inputs[:2]):
@@ -310,7 +310,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
     "ZEROS_LIKE": lambda node, x: Zeros(x.sizes),
 }
-"""Of the operator and the tensors that it reads."""
+"""The functions of the operator and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("SELECT", "SELECT_V2"), functions.where),
     "EQUAL": functions.equal,
@@ -329,7 +329,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "SQUARE": functions.square,
     "SQUARED_DIFFERENCE": functions.squared_difference,
 }
-"""Of the tensors alone."""
+"""The functions of the tensors alone."""
 _PLAIN: Mapping[str, Op] = {
     "ABS": ops.Abs(),
     "CEIL": ops.Ceil(),

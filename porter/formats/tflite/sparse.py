@@ -77,7 +77,9 @@ class _Levels:
         self._add(axis, chosen, indices[own], own)
 
     def _chosen(self, counts: Places) -> tuple[Places, Places]:
-        """Of so many cells beneath each place, the index of the place and that of the cell beneath it."""
+        """The place of each cell, where `counts` says how many are beneath each place, and the cell's number
+        there.
+        """
         total = int(counts.sum())
         if min(counts, default=0) < 0 or total > self.most:
             raise ValueError("it has more places than cells")

@@ -9,7 +9,7 @@ ARCH = "arch"
 example.
 """
 LIBRARY = "library"
-"""Whose training script wrote the file, in what porter takes from it."""
+"""The library whose training script wrote the file, in what porter takes from it."""
 
 _MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _FRAME = len(_MAGIC).to_bytes(8, "little")

@@ -40,14 +40,16 @@ def read_archive(path: Path) -> Checkpoint:
 
 
 def read_stream(path: Path) -> Checkpoint:
-    """As `read_archive`, for the older stream, whose tensors are copied where they begin at odd bytes."""
+    """Reads, as `read_archive` does, the older stream, whose tensors are copied where they begin at odd
+    bytes.
+    """
     with path.open("rb") as file:
         return _checkpoint(path, *_stream(path, _mapped(file.fileno())))
 
 
 def read_mapping(path: Path, data: bytes) -> NamedArrays:
-    """As `read_archive`, for an archive in memory that holds a mapping of names to tensors and nothing else,
-    with these names.
+    """Reads, as `read_archive` does, an archive in memory that holds a mapping of names to tensors and
+    nothing else, with these names.
 
     Args:
         path: for messages.

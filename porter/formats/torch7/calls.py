@@ -30,11 +30,11 @@ class ModuleFields(dict[str, Any]):
         return int(self.get(name, otherwise))
 
     def sides(self, name: str, otherwise: int) -> tuple[int, int]:
-        """Of rows and columns."""
+        """A setting of rows and of columns."""
         return self.whole(f"{name}H", otherwise), self.whole(f"{name}W", otherwise)
 
     def sizes(self) -> list[int]:
-        """Of a View or a Reshape, which are a storage or a table."""
+        """The sizes of a View or a Reshape, which are a storage or a table."""
         held = self["size"]
         return [int(held[place]) for place in sorted(held)] if isinstance(held, dict) else [*map(int, held)]
 
@@ -100,7 +100,7 @@ def steps_of(found: Any) -> tuple[OperatorCall, ...]:
 
 
 def _module(found: Any) -> Thing:
-    """That of a file, or of a table: under one of the usual names, or the only one in it."""
+    """The module of a file, or of a table: under one of the usual names, or the only one in it."""
     if isinstance(found, Thing):
         return found
     things = {key: each for key, each in found.items() if isinstance(each, Thing)}

@@ -28,7 +28,7 @@ _KINDS = {
     "Double": "f8",
     "": "f4",
 }
-"""Of storages, also on CUDA, where one without a kind has floats."""
+"""The types of storages, also on CUDA, where one without a kind has floats."""
 _MOST_OBJECTS, _MOST_AXES = 1 << 19, 16
 """Far more than models have: Python takes some 200 bytes for each, and a file a tenth of that."""
 

@@ -141,7 +141,7 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """With ceil_mode the last window is left out if it would begin in the pads behind
+    """A pool; with ceil_mode the last window is left out if it would begin in the pads behind
     (THNN/generic/SpatialMaxPooling.c).
     """
     window, pads = _window(layer)
@@ -171,7 +171,7 @@ def _dense(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _norm(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """Without stored statistics those of the batch are meant."""
+    """A batch norm; one without stored statistics would take those of the batch."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or x.walk.flow.constants.declared(variance) is None:
         raise Unsupported("with the statistics of the batch")

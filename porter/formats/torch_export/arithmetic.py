@@ -246,7 +246,7 @@ class _BatchNorm(_StoredNorm):
 
 @dataclass(frozen=True, kw_only=True)
 class _InstanceNorm(_StoredNorm):
-    """Of each channel of an image, or by stored statistics."""
+    """A norm of each channel of an image, or by stored statistics."""
 
     use_input_stats: bool
 

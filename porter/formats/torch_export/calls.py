@@ -11,7 +11,7 @@ from porter.formats.torch_export.read import tap_of
 
 
 def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[str, str]:
-    """By tap, the call of a module that ends in the value: `layer1.0.relu@1` is the second call of that
+    """The call, by tap, of a module that ends in the value: `layer1.0.relu@1` is the second call of that
     module. Where several end in it, the innermost.
 
     A call ends in the last op that it runs: torch.export leaves out ops whose values nobody reads.

@@ -37,8 +37,8 @@ SIZED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPES, *_UPSAM
 are.
 """
 _OVER = ("cumsum", "softmax", "sum")
-"""Those that compute along an axis from all of its numbers. Others that take them together give another size,
-or take one image.
+"""The ops that compute along an axis from all of its numbers. Others that take them together give another
+size, or take one image.
 """
 
 

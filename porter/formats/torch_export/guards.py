@@ -1,5 +1,5 @@
-"""At which sizes a program of open sizes holds: a model that looks at its input's size is traced one way, and
-its guards say when.
+"""The sizes at which a program of open sizes holds: a model that looks at its input's size is traced one way,
+and its guards say when.
 
 Guards are Python expressions of sizes, such as `(L['x'].size()[3] % 2) == 0`. They are read as arithmetic and
 never run.

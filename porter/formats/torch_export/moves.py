@@ -37,7 +37,7 @@ DROPOUTS: Mapping[str, str] = {
     "alpha_dropout": "AlphaDropout",
     "feature_alpha_dropout": "FeatureAlphaDropout",
 }
-"""Of torch, by the names of their ops."""
+"""The dropouts of torch, by the names of their ops."""
 
 
 def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
@@ -265,7 +265,7 @@ def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _Upsample(Call):
-    """By scales, which hold where they are stated, or at a size."""
+    """An upsampling by scales, which hold where they are stated, or at a size."""
 
     x: Tensor
     output_size: Sequence[Dim] = ()

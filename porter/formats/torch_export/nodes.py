@@ -92,7 +92,7 @@ class AtenProgram:
     types: Mapping[str, int]
 
     def sizes(self, name: str) -> Sizes:
-        """Of a value that is a tensor."""
+        """The sizes of a value that is a tensor."""
         return self.nodes[name].sizes[0]
 
 

@@ -48,7 +48,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
-    """As `sizes_of`, where none of them is open."""
+    """What `sizes_of` gives, where none of the sizes is open."""
     return known(sizes_of(walk, node, name, source))
 
 

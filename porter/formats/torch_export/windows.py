@@ -175,7 +175,7 @@ class _AvgPool(_Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class _AvgPool1d(_Pool):
-    """Without pads, as a pool over a map of one row."""
+    """An average pool without pads, as a pool over a map of one row."""
 
     count_include_pad: bool = True
 

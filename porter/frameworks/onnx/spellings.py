@@ -272,7 +272,7 @@ _HALVES: Mapping[Side, int] = {"start": 2, "both": 1}
 
 
 def _as_large(node: OnnxSpelled[ops.AsLarge]) -> None:
-    """By Pad, or by Slice, with what is computed of the sizes of both maps."""
+    """A Pad, or a Slice, with what is computed of the sizes of both maps."""
     op, (source, like) = node.op, node.inputs
     own, wanted = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
     every = node.step("every", "Sub", *((wanted, own) if op.grows else (own, wanted)))

@@ -50,7 +50,7 @@ _VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {
     (ops.PRelu, "alpha"): (1, 3),
     (ops.ChannelScale, "gamma"): (1, 4),
 }
-"""Of vectors that stand as 1x1xC or 1x1xCx1 in a layer over maps."""
+"""The ranks of vectors that stand as 1x1xC or 1x1xCx1 in a layer over maps."""
 _CLASSES: Mapping[type[Op], str] = {
     ops.ConvTranspose: "Conv2DTranspose",
     ops.Dense: "Dense",

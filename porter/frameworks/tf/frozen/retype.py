@@ -215,7 +215,7 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
 
 
 def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """As keras.ops compute it, to the size of a map of ones; TensorFlow's own give float32."""
+    """The resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own give float32."""
     half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
     inside = half and node.op == "ResizeBicubic"
     coordinates: Any = "half_pixel" if half else "asymmetric"

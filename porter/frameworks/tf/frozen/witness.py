@@ -21,7 +21,7 @@ from porter.padding import KnownSize
 
 NAME = "TensorFlow's definitions of operators"
 _MOST_PARTS = 1 << 23
-"""As many as the reader takes at most."""
+"""The most parts, which are as many as the reader takes."""
 _INPUTS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 _CHOOSING = frozenset({"Merge"})
 """Ops that give one of their inputs, and say which one in a whole number."""

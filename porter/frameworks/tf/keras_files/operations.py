@@ -174,7 +174,7 @@ def _pad(operands: list[Any], settings: Settings) -> Any:
 
 
 def _response_norm(operands: list[Any], settings: Settings) -> Any:
-    """As tf.nn.local_response_normalization, which has no float64."""
+    """What tf.nn.local_response_normalization computes, which has no float64."""
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
     alpha, beta, bias = (

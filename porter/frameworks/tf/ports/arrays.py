@@ -91,7 +91,7 @@ def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> Cal
 
 
 def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]) -> CallValue:
-    """Of queries, keys and values ... x tokens x channels; the result has the name of `last`."""
+    """The attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
     query, key, value = parts
     products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
     scaled = LAYERS[ops.Affine](node.of(ops.Affine((node.op.scale,), (0.0,)), "scaled", products))

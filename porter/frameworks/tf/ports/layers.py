@@ -33,7 +33,7 @@ def _layer(kind: str, config: _Config = lambda op: {}) -> _Spelling:
 
 
 def _spatial(kind: str, config: _Config) -> _Spelling:
-    """As `_layer`, for one over maps."""
+    """The spelling that `_layer` gives, for a layer over maps."""
     return lambda node: node.spatial(kind, **config(node.op))
 
 

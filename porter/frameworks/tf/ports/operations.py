@@ -83,7 +83,7 @@ OPERATIONS: Mapping[str, OperationClass] = {
     "where": OperationClass("numpy", "Where", 3),
     "zeros_like": OperationClass("numpy", "ZerosLike"),
 }
-"""By the name of the function in `keras.ops`, and `getitem` for a part of a value."""
+"""The operations by the name of the function in `keras.ops`, and `getitem` for a part of a value."""
 
 SINCE: Mapping[str, str] = {
     "RMSNormalization": "3.9",

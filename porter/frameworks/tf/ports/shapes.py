@@ -43,15 +43,15 @@ def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shap
 
 
 def _merged(first: Shape, second: Shape) -> Shape:
-    """As keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`: open beside any other
-    size is open.
+    """The shape of a sum, as in keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`:
+    open beside any other size is open.
     """
     return tuple(None if a is None or b is None else max(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _stretched(first: Shape, second: Shape) -> Shape:
-    """As keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside another size than 1 is that
-    size.
+    """The shape of a broadcast, as in keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside
+    another size than 1 is that size.
     """
     length = max(len(first), len(second))
     first, second = ((*[1] * (length - len(shape)), *shape) for shape in (first, second))
@@ -59,7 +59,7 @@ def _stretched(first: Shape, second: Shape) -> Shape:
 
 
 def _windows(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
-    """Of a convolution or a pool."""
+    """The shape that a convolution or a pool gives."""
     sizes: list[_Size] = []
     dilations = config.get("dilation_rate", (1, 1))
     for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
@@ -73,7 +73,9 @@ def _pool(config: _Config, shape: Shape) -> Shape:
 
 
 def _conv_transpose(config: _Config, shape: Shape) -> Shape:
-    """As keras/src/backend/common/backend_utils.py, `compute_conv_transpose_output_shape`, of valid pads."""
+    """The shape of a transposed convolution, as in keras/src/backend/common/backend_utils.py,
+    `compute_conv_transpose_output_shape`, of valid pads.
+    """
     parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
     sizes = [
         None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in parts
@@ -88,7 +90,7 @@ def _last(shape: Shape) -> int:
 
 
 def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
-    """With more or fewer rows and columns."""
+    """The shape with more or fewer rows and columns."""
     sizes = [
         None if size is None else size + sign * sum(pair)
         for size, pair in zip(shape[1:3], sides, strict=True)
@@ -101,7 +103,7 @@ def _global(config: _Config, shape: Shape) -> Shape:
 
 
 def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
-    """Without the batch; a -1 is the rest of the cells."""
+    """The shape of a Reshape, which states none of the batch; a -1 is the rest of the cells."""
     known = prod(size for size in target if size != -1)
     rest = None if None in shape else prod(size or 0 for size in shape) // known
     return tuple(rest if size == -1 else size for size in target)
@@ -158,7 +160,7 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
 
 
 def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
-    """As keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open."""
+    """The shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open."""
     key = list(operands[1])
     place = key.index(...) if ... in key else len(key)
     key[place : place + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
@@ -219,4 +221,4 @@ _OPERATIONS: Mapping[str, Callable[[_Config, Shape, Sequence[Any]], Shape]] = {
     "Swapaxes": _swapped,
     "Take": _taken,
 }
-"""Of those whose value has another shape than their operands stretched to each other."""
+"""The shapes of operations whose value has another shape than their operands stretched to each other."""

@@ -135,7 +135,7 @@ class Statement:
 
     @cached_property
     def _calls(self) -> Mapping[str, tuple[KerasCall, ...]]:
-        """By name, the calls that lead to an output, in order."""
+        """The calls by name that lead to an output, in order."""
         by_name: dict[str, tuple[KerasCall, ...]] = {}
         for place in sorted(self._visits):
             call = self.calls[place]
