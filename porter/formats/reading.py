@@ -5,7 +5,7 @@ imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from porter.base.errors import FileError, MappingError, UsageError, some
 from porter.base.options import OUTPUTS, WEIGHTS
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
 from porter.files import digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
@@ -96,16 +97,14 @@ def _as_stored(
         )
     read = format.read if weights is None else _with_weights(format, path, weights)
     checkpoint = _sized(read, path, outputs, size)
-    if checkpoint.graph is not None and len(checkpoint.graph.nodes) > MOST_LAYERS:
-        message = (
-            f"the file's graph has {len(checkpoint.graph.nodes)} layers, more than the {MOST_LAYERS} "
-            "that porter takes"
-        )
-        raise FileError(
-            message,
-            where=path,
-            next=f"save a part of the model, or end it earlier: {OUTPUTS.placeholder}",
-        )
+    _expect_tensors(checkpoint, path)
+    if checkpoint.graph is not None:
+        _expect_nodes(checkpoint.graph, checkpoint.tensors, path)
+    return checkpoint
+
+
+def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
+    """Expects tensors of real numbers, or a graph, of no more bytes than the file can hold."""
     if not checkpoint.tensors and checkpoint.graph is None:
         said = "".join(f"; {note}" for note in checkpoint.notes)
         raise FileError(
@@ -113,10 +112,8 @@ def _as_stored(
             where=path,
             next="save the weights into it",
         )
-    total, limit = (
-        sum(array.nbytes for array in checkpoint.tensors.values()),
-        most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,))),
-    )
+    total = sum(array.nbytes for array in checkpoint.tensors.values())
+    limit = most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,)))
     if total > limit:
         raise FileError(
             f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=path
@@ -125,14 +122,23 @@ def _as_stored(
         if _REAL.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"
             raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=path, next=next)
-    for node in checkpoint.graph.nodes if checkpoint.graph else ():
+
+
+def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> None:
+    """Expects a graph of no more nodes than porter takes, whose tensors are those of the file."""
+    if len(graph.nodes) > MOST_LAYERS:
+        raise FileError(
+            f"the file's graph has {len(graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes",
+            where=path,
+            next=f"save a part of the model, or end it earlier: {OUTPUTS.placeholder}",
+        )
+    for node in graph.nodes:
         for stored in node.tensors.values():
-            if stored.name not in checkpoint.tensors:
+            if stored.name not in tensors:
                 message = (
                     f"'{node.name}' needs the tensor '{stored.name}', which the file does not hold as numbers"
                 )
                 raise FileError(message, where=path, next="fetch or export it again")
-    return checkpoint
 
 
 def _with_weights(format: Format, path: Path, weights: Path) -> Reader:

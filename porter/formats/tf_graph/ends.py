@@ -69,14 +69,22 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
 def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
     """The nodes of the network, which depend on the image, that no such node reads. `nodes` are in order."""
     live = depending(nodes, [image])
-    observers: set[str] = set()
-    for node in nodes.values():
-        sources = [source for source, _ in node.inputs if source in live]
-        if node.name in live and (node.op in _OBSERVERS or (sources and observers.issuperset(sources))):
-            observers.add(node.name)
-    network = [node for node in nodes.values() if node.name in live and node.name not in observers]
-    read = {source for node in network for source, _ in node.inputs}
-    return [node.name for node in network if node.name not in read and node.name != image]
+    network = live - _observers([node for node in nodes.values() if node.name in live])
+    read = {source for name in network for source, _ in nodes[name].inputs}
+    return [name for name in nodes if name in network and name not in read and name != image]
+
+
+def _observers(nodes: Iterable[GraphNode]) -> set[str]:
+    """The nodes that only look on: they are of such an op, or read observers only. `nodes` are in order, and
+    what they read of others is constants.
+    """
+    known, found = set[str](), set[str]()
+    for node in nodes:
+        sources = {source for source, _ in node.inputs} & known
+        known.add(node.name)
+        if node.op in _OBSERVERS or (sources and found >= sources):
+            found.add(node.name)
+    return found
 
 
 def given_by(node: GraphNode) -> list[Reference]:

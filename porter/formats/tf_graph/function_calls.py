@@ -98,48 +98,64 @@ def followed(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]
     return found
 
 
+@dataclass(frozen=True)
+class _Callee:
+    """A function as it is called at one place.
+
+    Attributes:
+        arguments: what it is given, by its names.
+        names: of its nodes in the graph, by their own names.
+        counts: how many values each output of a node has, by the node's own name.
+    """
+
+    name: str
+    arguments: Mapping[str, Reference]
+    names: Mapping[str, str]
+    counts: Mapping[str, Mapping[str, int]]
+    refuse: Refuse
+
+    def source(self, text: str) -> Reference:
+        """A value within a function: `argument`, or `node:output of its op:place in that` (function.proto,
+        FunctionDef.node_def).
+        """
+        name, *place = text.split(":")
+        if not place and name in self.arguments:
+            return self.arguments[name]
+        counts = self.counts.get(name, {})
+        if len(place) != 2 or not is_place(place[1]) or int(place[1]) >= counts.get(place[0], 0):
+            raise self.refuse(
+                f"function '{self.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
+            )
+        before = list(counts).index(place[0])
+        return self.names[name], sum(list(counts.values())[:before]) + int(place[1])
+
+    def node(self, proto: Any, call: str) -> GraphNode:
+        """A node of the function, which runs after a call's controls."""
+        return GraphNode(
+            self.names[proto.name],
+            proto.op,
+            tuple(self.source(text) for text in proto.input if not text.startswith("^")),
+            proto.attr,
+            (call, *(self.names.get(name, name) for name in controls_of(proto))),
+        )
+
+
 def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Refuse) -> _Body:
     """The nodes that replace a call; their names are added to `taken`."""
     function = library[called_function(call, library) or ""]
-    arguments = [argument.name for argument in function.signature.input_arg]
+    name, arguments = function.signature.name, [each.name for each in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(
-            f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes "
-            f"{len(arguments)}"
+            f"'{call.name}' gives {len(call.inputs)} values to '{name}', which takes {len(arguments)}"
         )
-    known: dict[str, Reference] = dict(zip(arguments, call.inputs, strict=True))
     prefix = f"{call.name}/" if "/" in call.name else ""
-    names: dict[str, str] = {}
+    names = dict[str, str]()
     for proto in function.node_def:
         names[proto.name] = taken.take(prefix + proto.name)
-    given = {proto.name: output_counts(proto.op, proto.attr, library) for proto in function.node_def}
-
-    def source_of(text: str) -> Reference:
-        # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto,
-        # FunctionDef.node_def).
-        name, *place = text.split(":")
-        if not place and name in known:
-            return known[name]
-        counts = given.get(name, {})
-        if len(place) != 2 or not is_place(place[1]) or int(place[1]) >= counts.get(place[0], 0):
-            raise refuse(
-                f"function '{function.signature.name}' reads '{text}', which it lacks or whose op "
-                "TensorFlow does not know"
-            )
-        before = list(counts).index(place[0])
-        return names[name], sum(list(counts.values())[:before]) + int(place[1])
-
-    nodes = {
-        names[proto.name]: GraphNode(
-            names[proto.name],
-            proto.op,
-            tuple(source_of(text) for text in proto.input if not text.startswith("^")),
-            proto.attr,
-            (call.name, *(names.get(name, name) for name in controls_of(proto))),
-        )
-        for proto in function.node_def
-    }
+    counts = {proto.name: output_counts(proto.op, proto.attr, library) for proto in function.node_def}
+    callee = _Callee(name, dict(zip(arguments, call.inputs, strict=True)), names, counts, refuse)
+    nodes = [callee.node(proto, call.name) for proto in function.node_def]
     outputs = [function.ret.get(argument.name) for argument in function.signature.output_arg]
     if None in outputs:
-        raise refuse(f"function '{function.signature.name}' does not name its outputs")
-    return _Body(nodes, tuple(source_of(text) for text in outputs if text is not None))
+        raise refuse(f"function '{name}' does not name its outputs")
+    return _Body({node.name: node for node in nodes}, tuple(map(callee.source, outputs)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, NamedArrays
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed, for_images
@@ -169,18 +169,23 @@ def _walked(
     flow = Dataflow(short.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
     batch, channels = _image_shape(short.nodes, graph.image, flow)
     stated = _cells(short.nodes[graph.image])
-    others = (node for node in placeholders if node.name != graph.image)
-    sizes = {node.name: input_sizes(node) for node in others if node.type("dtype") == _FLOAT}
-    beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
+    others = [node for node in placeholders if node.name != graph.image and node.type("dtype") == _FLOAT]
+    beside = {node.name: further_image((node.name, 0), input_sizes(node), batch, stated) for node in others}
     further = {name: image for name, image in beside.items() if image is not None}
     image = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
     ends = walk.ends(names.values())
-    kinds = {short.nodes[name].type(key) for name in live & short.nodes.keys() for key in ("DstT", "T")}
-    halves = tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
-    return walk, named(replace(walk.finish(ends, _given(walk.builder, ends), names), halves=halves))
+    found = walk.finish(ends, _given(walk.builder, ends), names)
+    halves = _halves(node for node in short.nodes.values() if node.name in live)
+    return walk, named(replace(found, halves=halves))
+
+
+def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
+    """The types of half precision in which nodes compute, or to which they cast."""
+    kinds = {node.type(key) for node in nodes for key in ("DstT", "T")}
+    return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
 def _given(builder: Builder, ends: Mapping[Reference, Value]) -> list[Reference]:

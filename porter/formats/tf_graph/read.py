@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
@@ -96,65 +96,44 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         NotInstalled: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
-    refuse = _refusal(path)
+    refuse, stored = _refusal(path), file.parent / "variables" / "variables"
     import_tensorflow()
-    model = parse(
-        file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel(), most_parts=_MOST_PARTS
-    )
-    meta = _serving(model, path)
-    name, signature = _signature(meta)
+    saved = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+    meta = _serving(parse(file, saved, most_parts=_MOST_PARTS), path)
+    signature = _signature(meta)
     called = parse_nodes(meta.graph_def.node, refuse)
-    given = (
-        {}
-        if signature is None
-        else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
-    )
-    signed = [given[key] for key in sorted(given, key=_in_words)]
-    asked_for = [source for source, _ in signed] or list(called)
+    asked_for = [source for source, _ in signature.outputs] or list(called)
     called = ordered(called, [*asked_for, *sorted(run_for(called, asked_for))], refuse)
-    inlined = inline_functions(called, meta.graph_def.library.function, refuse)
+    library = meta.graph_def.library.function
+    inlined = inline_functions(called, library, refuse)
     nodes, moved = inlined.nodes, inlined.moved
-    asked = (
-        {}
-        if signature is None
-        else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
-    )
-    known = [asked[key][0] for key in sorted(asked, key=_in_words) if asked[key][0] in nodes]
-    taken = [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes)
-    image, notes = _image(nodes, _needed(outputs, nodes, moved, taken))
-    stored = file.parent / "variables" / "variables"
+    image, notes = _image(nodes, _needed(outputs, nodes, moved, _inputs(signature, nodes)))
     if image is None:
         weights = read_tf_checkpoint(stored)
-        return replace(
-            weights,
-            path=path,
-            format="saved-model",
-            notes=(*notes, *weights.notes),
-            files=(file, *weights.files),
-        )
+        notes, files = (*notes, *weights.notes), (file, *weights.files)
+        return replace(weights, path=path, format="saved-model", notes=notes, files=files)
     plain = _in_order(nodes, refuse)
     if outputs:
         ends = _named(outputs, plain, moved, image)
-    elif signature is None:
-        ends = _ends(plain, called, moved, image)
+    elif signature.name:
+        ends = within_network(plain, image, [moved.get(source, source) for source in signature.outputs])
     else:
-        ends = within_network(plain, image, [moved.get(source, source) for source in signed])
+        ends = _ends(plain, called, moved, image)
     if not ends:
         raise refuse("no output of the SavedModel depends on the image")
     ended = [name for name, _ in ends]
     needed = ordered(plain, ended, refuse)
     expect_repeatable(plain, needed, run_for(nodes, ended, inlined.calls), path)
     variables = read_variables(meta, needed, stored)
-    nodes = variables.renamed(needed)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    plain_graph = PlainGraph(
-        nodes, variables.values, image, ends, budget, size, list(meta.graph_def.library.function)
+    found, tensors = read_graph(
+        PlainGraph(variables.renamed(needed), variables.values, image, ends, budget, size, list(library)),
+        refuse,
     )
-    found, tensors = read_graph(plain_graph, refuse)
-    tags = f"signature '{name}'" if name else "no signature"
-    said = (tags, *notes, _span(image, ends), *found.notes)
-    return Checkpoint(path, "saved-model", "tf", tensors, said, graph=found, files=files)
+    said = f"signature '{signature.name}'" if signature.name else "no signature"
+    notes = (said, *notes, _span(image, ends), *found.notes)
+    return Checkpoint(path, "saved-model", "tf", tensors, notes, graph=found, files=files)
 
 
 def _in_words(name: str) -> list[tuple[int, str]]:
@@ -248,10 +227,31 @@ def _serving(model: Any, path: Path) -> Any:
     return chosen[0]
 
 
-def _signature(meta: Any) -> tuple[str, Any | None]:
-    """The signature to read: `serving_default`, otherwise the first by name that has inputs and outputs."""
+class _Signature(NamedTuple):
+    """A signature to read, with the values that it takes and gives; without a name there is none."""
+
+    name: str
+    inputs: Sequence[Reference]
+    outputs: Sequence[Reference]
+
+
+def _signature(meta: Any) -> _Signature:
+    """`serving_default`, otherwise the first by name that has inputs and outputs."""
     usable = sorted(
         name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs
     )
-    name = _SERVING if _SERVING in usable else usable[0] if usable else ""
-    return name, meta.signature_def[name] if name else None
+    if not usable:
+        return _Signature("", (), ())
+    name = _SERVING if _SERVING in usable else usable[0]
+    stated = meta.signature_def[name]
+    return _Signature(name, _references(stated.inputs), _references(stated.outputs))
+
+
+def _references(stated: Mapping[str, Any]) -> list[Reference]:
+    return [parse_reference(stated[key].name) for key in sorted(stated, key=_in_words)]
+
+
+def _inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
+    """The inputs of a signature that may be images, otherwise all of them, otherwise those of the graph."""
+    images, known = image_inputs(nodes), [name for name, _ in signature.inputs if name in nodes]
+    return [name for name in known if name in images] or known or images

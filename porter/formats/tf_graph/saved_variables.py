@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,27 +65,29 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
         return Variables({}, {}, ())
     bundle = open_bundle(stored)
     owners = _bound_owners(meta, bundle)
+    keys = _keys(handles, owners, bundle, stored)
+    names = _names({name: owners[name].full_name for name in keys if name in owners}, keys, nodes)
+    values = bundle.read(set(keys.values()))
+    return Variables(names, {names[name]: values[key] for name, key in keys.items()}, bundle.files.files)
+
+
+def _keys(
+    handles: Iterable[GraphNode], owners: Mapping[str, ObjectTensor], bundle: Bundle, stored: Path
+) -> dict[str, str]:
+    """The keys of variables in the checkpoint, by the names of their handles."""
     counts = Counter(owner.full_name for owner in bundle.owners)
     by_name = {owner.full_name: owner.key for owner in bundle.owners if counts[owner.full_name] == 1}
-    keys: dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name
         known = owners[node.name].key if node.name in owners else None
-        key = next(
-            (key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.tensors), None
-        )
+        keys = (known, shared, node.name, by_name.get(shared))
+        key = next((key for key in keys if key in bundle.tensors), None)
         if key is None:
-            raise FileError(
-                f"variable '{shared}' of the graph is not in its checkpoint",
-                where=stored,
-                next="save it again",
-            )
-        keys[node.name] = key
-    names = _names(
-        {node.name: owners[node.name].full_name for node in handles if node.name in owners}, keys, nodes
-    )
-    values = bundle.read(set(keys.values()))
-    return Variables(names, {names[name]: values[key] for name, key in keys.items()}, bundle.files.files)
+            message = f"variable '{shared}' of the graph is not in its checkpoint"
+            raise FileError(message, where=stored, next="save it again")
+        found[node.name] = key
+    return found
 
 
 def _names(
