@@ -211,7 +211,7 @@ def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequen
     difference.
     """
     whole = [walk.view(source) for source in sources]
-    rank = max(len(view.axes or ()) for view in whole)
+    rank = max(view.rank for view in whole)
     if not all(view.axes for view in whole):
         raise Unsupported("of values of different axes")
     wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in whole]
@@ -362,7 +362,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     else:
         view, tensors = walk.by_cell(source, walk.views.channels_place), norm.tensors
         view = walk.on_map(f"{node.name}:cells", view)
-    if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
+    if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
@@ -447,7 +447,7 @@ def _norm_of_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
 ) -> View:
     view = walk.view(source)
-    rank = len(view.axes or ()) - len(places)
+    rank = view.rank - len(places)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
     is_last = view.places(places) == {*range(rank, rank + len(sizes))} and (rank or walk.views.whole)
     if not is_last or isinstance(width := product(sizes), Open):

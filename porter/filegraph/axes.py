@@ -73,6 +73,11 @@ class View:
         """Raises Unsupported for a value of unknown shape."""
         return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.known_axes)
 
+    @property
+    def rank(self) -> int:
+        """The number of axes; 0 for a value of unknown shape."""
+        return len(self.axes or ())
+
     def size(self, place: int) -> Dim:
         """The size of an axis.
 
@@ -87,7 +92,7 @@ class View:
         Raises:
             ValueError: the tensor has no such axis.
         """
-        return {place_of(place, len(self.axes or ())) for place in places}
+        return {place_of(place, self.rank) for place in places}
 
     def axis_at(self, place: int) -> int:
         """The axis of the array at a place of its tensor, which is none of the batch."""
@@ -100,7 +105,7 @@ class View:
     @property
     def batch_first(self) -> list[int]:
         """The places of the axes, that of the batch first."""
-        return sorted(range(len(self.axes or ())), key=lambda place: not self.has_batch(place))
+        return sorted(range(self.rank), key=lambda place: not self.has_batch(place))
 
     def covers(self, other: View) -> bool:
         """Whether the other tensor has the same axes, of which some may have one cell in it."""

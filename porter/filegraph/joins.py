@@ -304,12 +304,12 @@ def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) 
     return joined.reshaped(sizes).transposed(order)
 
 
-def windows(walk: Walk, node: OperatorNode, source: Source, place: int, size: int, step: int) -> View:
-    """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
-    each as the last axis.
+def windows(walk: Walk, node: OperatorNode, source: Source, place: int, window: Sequence[int]) -> View:
+    """Parts of an axis, of the window's size and each its step behind the one before, in the axis's place,
+    and the cells of each as the last axis.
     """
-    view = walk.view(source)
-    cells, at = view.size(place), place_of(place, len(view.axes or ()))
+    view, (size, step) = walk.view(source), window
+    cells, at = view.size(place), place_of(place, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1

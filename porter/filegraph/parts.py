@@ -259,7 +259,7 @@ def turned_round(walk: Walk, node: OperatorNode, source: Source, places: Collect
 
 def _turned_round(walk: Walk, node: OperatorNode, view: View, place: int) -> View:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
-    rank, around = len(view.axes or ()), slice(None, None, -1)
+    rank, around = view.rank, slice(None, None, -1)
     if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
         return _cut(walk, node.name, view, {place: around})
     last = place_of(place, rank)

@@ -148,10 +148,10 @@ def matmul(
 
 def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """What `matmul` gives for views."""
-    rank, held = len(views[1].axes or ()), _turned(walk, views[1])
+    rank, held = views[1].rank, _turned(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
     second = held or walk.as_array(f"{node.name}:second", views[1])
-    if len(first.axes or ()) != rank or rank < 3:
+    if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
     value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
     return walk.views.led(value, rank)
@@ -161,7 +161,7 @@ def _turned(walk: Walk, view: View) -> View | None:
     """An array that a file turns for a product, before that: what is turned in the file, is not turned
     again.
     """
-    return walk.settled_array(_with_last_turned(view)) if len(view.axes or ()) > 2 else None
+    return walk.settled_array(_with_last_turned(view)) if view.rank > 2 else None
 
 
 def _with_last_turned(view: View) -> View:
@@ -347,7 +347,7 @@ def bilinear(
 def mixed(walk: Walk, node: OperatorNode, source: Source, place: int, matrix: Numbers) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.kept(source)
-    rank = len(view.axes or ())
+    rank = view.rank
     if not rank or view.has_batch(place) or not walk.flow.affords(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
     x = "abcdefgh"[:rank]

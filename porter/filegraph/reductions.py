@@ -68,14 +68,12 @@ def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: S
     if not places or view.has_batch(places[0]):
         raise Unsupported("over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
-    if len(places) == len(view.axes or ()) - len(images) and (
-        len(places) > len(images) or not view.value.is_array
-    ):
+    if len(places) == view.rank - len(images) and (len(places) > len(images) or not view.value.is_array):
         whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
         one = _along(walk, node, whole, function, [len(images) + 1]).without([-1])  # N×1, as features
         return one.with_axes(places[1:])
     value = walk.builder.reduce(node.name, view.value, function, [view.axis_at(place) for place in places])
-    return walk.views.led(value, len(view.axes or ()) - len(places)).with_axes(places)
+    return walk.views.led(value, view.rank - len(places)).with_axes(places)
 
 
 def _total(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:

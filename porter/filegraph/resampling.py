@@ -96,7 +96,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
         Unsupported: it is no map.
     """
     view = walk.kept(source)
-    if view.value.is_array and len(view.axes or ()) == 4:
+    if view.value.is_array and view.rank == 4:
         view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
     if names is None or not view.value.is_map:

@@ -93,7 +93,7 @@ class Views:
 
     def led_like(self, view: View, value: Value) -> View:
         """An array of the same axes as another one, as its tensor holds it."""
-        return self.led(value, len(view.axes or ()))
+        return self.led(value, view.rank)
 
     def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
         """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it
@@ -206,7 +206,7 @@ class Views:
         """
         if not self.of_each_image(view):
             return None
-        left = {*range(len(view.axes or ()))} - view.places(places) - {0}
+        left = {*range(view.rank)} - view.places(places) - {0}
         return self.groups(view, left.pop()) if len(left) == 1 else None
 
     def like(self, view: View, value: Value) -> View:

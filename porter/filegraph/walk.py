@@ -416,7 +416,7 @@ class NodeWalk(Generic[N]):
         for found in (turned, self.plain(source)) if turned else (self.plain(source),):
             if self.views.has_channels(found, place):
                 return found
-        return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)
+        return self.views.of(self.value(source)) if view.rank == 4 else self.plain(source)
 
     def beside(self, sources: Collection[Source]) -> list[View]:
         """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
@@ -425,9 +425,7 @@ class NodeWalk(Generic[N]):
         # What stands beside such a map is one.
         if any(view.value.is_map and self.views.names(view) == own for view in views):
             views = [
-                self.views.of(self.value(source))
-                if view.value.is_array and len(view.axes or ()) == 4
-                else view
+                self.views.of(self.value(source)) if view.value.is_array and view.rank == 4 else view
                 for source, view in zip(sources, views, strict=True)
             ]
         return views
@@ -487,12 +485,12 @@ class NodeWalk(Generic[N]):
             return self.builder.foreign(
                 source[0], "an output whose first axis has more than the images", view.value
             )
-        if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():
+        if view.rank == (not self.views.whole) and view.value.shape != ():
             one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         is_array = view.value.is_array or self.views.op(view) is None
         array = tried(lambda: self.array(source)) if is_array else None
-        rank = len(view.axes or ()) - (not self.views.whole)
+        rank = view.rank - (not self.views.whole)
         return (
             array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.dtypes import NamedArrays
+from porter.base.tables import by_name
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored, Unsupported
@@ -91,15 +92,13 @@ def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
     return axes
 
 
-_LISTS: Mapping[str, int] = {
-    **dict.fromkeys(
-        ("axes", "attention_axes", "dilation_rate", "dims", "indices_or_sections", "kernel_size"), 1
-    ),
-    **dict.fromkeys(
-        ("num_or_size_splits", "output_padding", "output_size", "perm", "pool_size", "size", "strides"), 1
-    ),
-    **dict.fromkeys(("cropping", "pad_width", "padding", "paddings"), 3),
-}
+_LISTS: Mapping[str, int] = by_name(
+    {
+        "axes attention_axes dilation_rate dims indices_or_sections kernel_size": 1,
+        "num_or_size_splits output_padding output_size perm pool_size size strides": 1,
+        "cropping pad_width padding paddings": 3,
+    }
+)
 """Arguments that are whole numbers, in at most so many lists; in several they may also be a rule by its
 name.
 """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from porter.base.tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Unsupported
@@ -355,80 +356,87 @@ def _made(kind: str) -> Reader:
     return lambda layer, x: functions.FUNCTIONS[kind](x)
 
 
-_READERS: Mapping[str, Reader] = {
-    **dict.fromkeys(OF_NUMBERS, _of_number),
-    **{name: _made(kind) for name, kind in MADE.items()},
-    **dict.fromkeys(("amax", "max"), _reduced("max")),
-    **dict.fromkeys(("amin", "min"), _reduced("min")),
-    **dict.fromkeys(("std", "var"), _variance),
-    **dict.fromkeys(("tril", "triu"), _triangle),
-    "add": _of_operands(operator.add),
-    "cast": _cast,
-    "clip": lambda layer, x: x.clip(
-        number(layer.first_of("x_min", "clip_value_min")), number(layer.first_of("x_max", "clip_value_max"))
-    ),
-    "concatenate": lambda layer, x, *further: concat(
-        _several(layer, x), whole(layer.arguments.get("axis", -1))
-    ),
-    "cumsum": _cumsum,
-    "depth_to_space": lambda layer, x: x.op(DepthToSpace(count(layer.arguments["block_size"]))),
-    "einsum": _einsum,
-    "equal": _of_operands(functions.equal),
-    "expand_dims": lambda layer, x: x.unsqueeze([whole(layer.arguments["axis"])]),
-    "flip": lambda layer, x: x.flip(_axes(layer, x)),
-    "floor_divide": _of_operands(lambda x, other: functions.whole_quotient(x, other, "floor")),
-    "get_item": _get_item,
-    "greater": _of_operands(operator.gt),
-    "greater_equal": _of_operands(operator.ge),
-    "hard_shrink": lambda layer, x: functions.hard_shrink(x, number(layer.arguments.get("threshold", 0.5))),
-    "hypot": _of_operands(functions.hypot),
-    "identity": lambda layer, x: x,
-    "less": _of_operands(operator.lt),
-    "less_equal": _of_operands(operator.le),
-    "local_response_normalization": _response_norm,
-    "logaddexp": _of_operands(functions.log_add_exp),
-    "logical_and": _of_operands(operator.mul),
-    "logical_not": lambda layer, x: functions.opposite(x),
-    "logical_or": _of_operands(maximum),
-    "logsumexp": lambda layer, x: functions.log_sum_exp(x, _axes(layer, x), layer.keeps()),
-    "matmul": _matmul,
-    "maximum": _of_operands(maximum),
-    "mean": _reduced("mean"),
-    "minimum": _of_operands(minimum),
-    "mod": _of_operands(lambda x, other: functions.remainder(x, other, "floor")),
-    "moveaxis": _moved,
-    "multiply": _of_operands(operator.mul),
-    "negative": lambda layer, x: -x,
-    "norm": _norm,
-    "normalize": _normalize,
-    "not_equal": _of_operands(functions.differs),
-    "ones_like": lambda layer, x: functions.ones(x),
-    "pad": _pad,
-    "power": _of_operands(operator.pow),
-    "prod": _prod,
-    "repeat": _repeat,
-    "reshape": _reshape,
-    "rms_normalization": _rms_norm,
-    "roll": _roll,
-    "rot90": _quarter_turns,
-    "rsqrt": lambda layer, x: x.each(ops.Sqrt(), ops.Reciprocal()),
-    "soft_shrink": lambda layer, x: functions.soft_shrink(x, number(layer.arguments.get("threshold", 0.5))),
-    "split": _split,
-    "square": lambda layer, x: functions.square(x),
-    "squeeze": _squeeze,
-    "stack": lambda layer, x, *further: stack(_several(layer, x), whole(layer.arguments.get("axis", 0))),
-    "subtract": _of_operands(operator.sub),
-    "sum": _reduced("sum"),
-    "swapaxes": _swapped,
-    "take": _take,
-    "threshold": lambda layer, x: functions.threshold(
-        x, number(layer.arguments["threshold"]), number(layer.arguments["default_value"])
-    ),
-    "tile": _tiled,
-    "transpose": _transpose,
-    "true_divide": _of_operands(operator.truediv),
-    "unstack": _unstack,
-    "where": _of_operands(functions.where, 3),
-}
+_READERS: Mapping[str, Reader] = by_name(
+    {
+        **dict.fromkeys(OF_NUMBERS, _of_number),
+        **{name: _made(kind) for name, kind in MADE.items()},
+        "amax max": _reduced("max"),
+        "amin min": _reduced("min"),
+        "std var": _variance,
+        "tril triu": _triangle,
+        "add": _of_operands(operator.add),
+        "cast": _cast,
+        "clip": lambda layer, x: x.clip(
+            number(layer.first_of("x_min", "clip_value_min")),
+            number(layer.first_of("x_max", "clip_value_max")),
+        ),
+        "concatenate": lambda layer, x, *further: concat(
+            _several(layer, x), whole(layer.arguments.get("axis", -1))
+        ),
+        "cumsum": _cumsum,
+        "depth_to_space": lambda layer, x: x.op(DepthToSpace(count(layer.arguments["block_size"]))),
+        "einsum": _einsum,
+        "equal": _of_operands(functions.equal),
+        "expand_dims": lambda layer, x: x.unsqueeze([whole(layer.arguments["axis"])]),
+        "flip": lambda layer, x: x.flip(_axes(layer, x)),
+        "floor_divide": _of_operands(lambda x, other: functions.whole_quotient(x, other, "floor")),
+        "get_item": _get_item,
+        "greater": _of_operands(operator.gt),
+        "greater_equal": _of_operands(operator.ge),
+        "hard_shrink": lambda layer, x: functions.hard_shrink(
+            x, number(layer.arguments.get("threshold", 0.5))
+        ),
+        "hypot": _of_operands(functions.hypot),
+        "identity": lambda layer, x: x,
+        "less": _of_operands(operator.lt),
+        "less_equal": _of_operands(operator.le),
+        "local_response_normalization": _response_norm,
+        "logaddexp": _of_operands(functions.log_add_exp),
+        "logical_and": _of_operands(operator.mul),
+        "logical_not": lambda layer, x: functions.opposite(x),
+        "logical_or": _of_operands(maximum),
+        "logsumexp": lambda layer, x: functions.log_sum_exp(x, _axes(layer, x), layer.keeps()),
+        "matmul": _matmul,
+        "maximum": _of_operands(maximum),
+        "mean": _reduced("mean"),
+        "minimum": _of_operands(minimum),
+        "mod": _of_operands(lambda x, other: functions.remainder(x, other, "floor")),
+        "moveaxis": _moved,
+        "multiply": _of_operands(operator.mul),
+        "negative": lambda layer, x: -x,
+        "norm": _norm,
+        "normalize": _normalize,
+        "not_equal": _of_operands(functions.differs),
+        "ones_like": lambda layer, x: functions.ones(x),
+        "pad": _pad,
+        "power": _of_operands(operator.pow),
+        "prod": _prod,
+        "repeat": _repeat,
+        "reshape": _reshape,
+        "rms_normalization": _rms_norm,
+        "roll": _roll,
+        "rot90": _quarter_turns,
+        "rsqrt": lambda layer, x: x.each(ops.Sqrt(), ops.Reciprocal()),
+        "soft_shrink": lambda layer, x: functions.soft_shrink(
+            x, number(layer.arguments.get("threshold", 0.5))
+        ),
+        "split": _split,
+        "square": lambda layer, x: functions.square(x),
+        "squeeze": _squeeze,
+        "stack": lambda layer, x, *further: stack(_several(layer, x), whole(layer.arguments.get("axis", 0))),
+        "subtract": _of_operands(operator.sub),
+        "sum": _reduced("sum"),
+        "swapaxes": _swapped,
+        "take": _take,
+        "threshold": lambda layer, x: functions.threshold(
+            x, number(layer.arguments["threshold"]), number(layer.arguments["default_value"])
+        ),
+        "tile": _tiled,
+        "transpose": _transpose,
+        "true_divide": _of_operands(operator.truediv),
+        "unstack": _unstack,
+        "where": _of_operands(functions.where, 3),
+    }
+)
 OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys() | PARTS)
 """Names in keras.ops of the operations that porter knows, and of some that only TensorFlow has."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
+from porter.base.tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
@@ -450,71 +451,71 @@ _SUMS = (
     "ElementWiseSum",
     "_sum",
 )
-_KINDS: Mapping[str, str] = {
-    **dict.fromkeys(_SUMS, "Add"),
-    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), "Sub"),
-    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), "Mul"),
-    **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), "Div"),
-    **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), "Max"),
-    **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), "Min"),
-}
+_KINDS: Mapping[str, str] = by_name(
+    {
+        **dict.fromkeys(_SUMS, "Add"),
+        "elemwise_sub broadcast_sub broadcast_minus _Minus _minus _sub": "Sub",
+        "elemwise_mul broadcast_mul _Mul _mul": "Mul",
+        "elemwise_div broadcast_div _Div _div": "Div",
+        "broadcast_maximum _Maximum _maximum": "Max",
+        "broadcast_minimum _Minimum _minimum": "Min",
+    }
+)
 """MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **dict.fromkeys(_KINDS, lambda node, *values: merged(_KINDS[node.op], values)),
-    **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _by_number(operator.add)),
-    **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _by_number(operator.sub)),
-    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _by_number(lambda x, number: number - x)),
-    **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(operator.mul)),
-    **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(operator.truediv)),
-    **dict.fromkeys(
-        ("_power_scalar", "_PowerScalar"), lambda node, x: x ** node.stated.number("scalar", 1.0)
-    ),
-    **dict.fromkeys(("_maximum_scalar", "_MaximumScalar"), _by_number(maximum)),
-    **dict.fromkeys(("_minimum_scalar", "_MinimumScalar"), _by_number(minimum)),
-    **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _by_number(lambda x, number: number / x)),
-    "_greater_scalar": _by_number(operator.gt),
-    "_greater_equal_scalar": _by_number(operator.ge),
-    "_lesser_scalar": _by_number(operator.lt),
-    "_lesser_equal_scalar": _by_number(operator.le),
-    **dict.fromkeys(
-        ("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax", "softmin"), _softmax
-    ),
-    **dict.fromkeys(("Concat", "concat"), lambda node, *values: concat(values, node.stated.count("dim", 1))),
-    **dict.fromkeys(("Flatten", "flatten"), lambda node, x: x.flatten(1)),
-    **dict.fromkeys(("Reshape", "reshape"), _reshape),
-    **dict.fromkeys(("SliceChannel", "split"), _split),
-    **dict.fromkeys(("Pad", "pad"), _pad),
-    **dict.fromkeys(_REDUCTIONS, _reduce),
-    **dict.fromkeys(("SwapAxis", "swapaxes"), _swapped),
-    "Convolution": _conv,
-    "Deconvolution": _deconv,
-    "Pooling": _pool,
-    "FullyConnected": _dense,
-    "BatchNorm": _norm,
-    "InstanceNorm": _instance_norm,
-    "L2Normalization": _over_norm,
-    "LayerNorm": _layer_norm,
-    "_contrib_AdaptiveAvgPooling2D": _adaptive,
-    "_contrib_BilinearResize2D": _resize,
-    "Crop": _crop,
-    "slice": _slice,
-    "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
-    "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1)),
-    "LRN": _lrn,
-    "Activation": _activation,
-    "LeakyReLU": _leaky,
-    "LogisticRegressionOutput": lambda node, x, *labels: x.each(ops.Sigmoid()),
-    "hard_sigmoid": lambda node, x: x.each(
-        ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
-    ),
-    "clip": lambda node, x: x.clip(node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
-    "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
-    "slice_axis": _cut,
-    "transpose": lambda node, x: x.transpose(node.stated.counts("axes")),
-    "UpSampling": _upsample,
-}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        **dict.fromkeys(_KINDS, lambda node, *values: merged(_KINDS[node.op], values)),
+        "_plus_scalar _PlusScalar": _by_number(operator.add),
+        "_minus_scalar _MinusScalar": _by_number(operator.sub),
+        "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
+        "_mul_scalar _MulScalar": _by_number(operator.mul),
+        "_div_scalar _DivScalar": _by_number(operator.truediv),
+        "_power_scalar _PowerScalar": lambda node, x: x ** node.stated.number("scalar", 1.0),
+        "_maximum_scalar _MaximumScalar": _by_number(maximum),
+        "_minimum_scalar _MinimumScalar": _by_number(minimum),
+        "_rdiv_scalar _RDivScalar": _by_number(lambda x, number: number / x),
+        "_greater_scalar": _by_number(operator.gt),
+        "_greater_equal_scalar": _by_number(operator.ge),
+        "_lesser_scalar": _by_number(operator.lt),
+        "_lesser_equal_scalar": _by_number(operator.le),
+        "SoftmaxOutput Softmax softmax SoftmaxActivation log_softmax softmin": _softmax,
+        "Concat concat": lambda node, *values: concat(values, node.stated.count("dim", 1)),
+        "Flatten flatten": lambda node, x: x.flatten(1),
+        "Reshape reshape": _reshape,
+        "SliceChannel split": _split,
+        "Pad pad": _pad,
+        **dict.fromkeys(_REDUCTIONS, _reduce),
+        "SwapAxis swapaxes": _swapped,
+        "Convolution": _conv,
+        "Deconvolution": _deconv,
+        "Pooling": _pool,
+        "FullyConnected": _dense,
+        "BatchNorm": _norm,
+        "InstanceNorm": _instance_norm,
+        "L2Normalization": _over_norm,
+        "LayerNorm": _layer_norm,
+        "_contrib_AdaptiveAvgPooling2D": _adaptive,
+        "_contrib_BilinearResize2D": _resize,
+        "Crop": _crop,
+        "slice": _slice,
+        "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
+        "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1)),
+        "LRN": _lrn,
+        "Activation": _activation,
+        "LeakyReLU": _leaky,
+        "LogisticRegressionOutput": lambda node, x, *labels: x.each(ops.Sigmoid()),
+        "hard_sigmoid": lambda node, x: x.each(
+            ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
+        ),
+        "clip": lambda node, x: x.clip(node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
+        "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
+        "slice_axis": _cut,
+        "transpose": lambda node, x: x.transpose(node.stated.counts("axes")),
+        "UpSampling": _upsample,
+    }
+)
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{name: functions.FUNCTIONS[name] for name in ("expm1", "log1p", "trunc")},
     "fix": functions.trunc,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
@@ -268,85 +269,80 @@ def _compared(function: Callable[..., Any]) -> Callable[[Numbers, float], Number
     return lambda x, number: function(x, number).astype(x.dtype)
 
 
-_ROWS: Mapping[str, Row] = {
-    "Convolution": row(_conv),
-    "Deconvolution": row(_deconv),
-    "Pooling": row(_pool),
-    "FullyConnected": row(_dense),
-    "BatchNorm": row(_norm),
-    "InstanceNorm": row(_instance_norm),
-    "L2Normalization": row(_l2),
-    "LayerNorm": row(_layer_norm),
-    "_contrib_AdaptiveAvgPooling2D": row(_adaptive),
-    "_contrib_BilinearResize2D": row(_bilinear),
-    "LRN": row(_lrn),
-    "Activation": row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
-    "LeakyReLU": row(_leaky),
-    "LogisticRegressionOutput": each(values.sigmoid),
-    "relu": each(values.relu),
-    "sigmoid": each(values.sigmoid),
-    "tanh": each(np.tanh),
-    "square": each(np.square),
-    **{
-        name: each(getattr(np, name))
-        for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
-    },
-    "erf": each(values.erf),
-    **{name: each(getattr(np, name)) for name in ("negative", "expm1", "log1p", "trunc")},
-    "fix": each(np.trunc),
-    "softsign": each(_ACTIVATIONS["softsign"]),
-    **dict.fromkeys(("_maximum_scalar", "_MaximumScalar"), _by_number(np.maximum)),
-    **dict.fromkeys(("_minimum_scalar", "_MinimumScalar"), _by_number(np.minimum)),
-    **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _by_number(lambda x, number: number / x)),
-    "rsqrt": each(lambda x: 1 / np.sqrt(x)),
-    **dict.fromkeys(("_power_scalar", "_PowerScalar"), _by_number(lambda x, number: x**number)),
-    "hard_sigmoid": row(
-        lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))
-    ),
-    "clip": row(
-        lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))
-    ),
-    **dict.fromkeys(
-        ("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), each(np.add)
-    ),
-    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), each(lambda *several: sum(several[1:], several[0]))),
-    **dict.fromkeys(
-        ("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), each(np.subtract)
-    ),
-    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), each(np.multiply)),
-    **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), each(np.divide)),
-    **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), each(np.maximum)),
-    **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), each(np.minimum)),
-    **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _by_number(lambda x, number: x + number)),
-    **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _by_number(lambda x, number: x - number)),
-    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _by_number(lambda x, number: number - x)),
-    **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(lambda x, number: x * number)),
-    **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(lambda x, number: x / number)),
-    **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
-    **dict.fromkeys(("SoftmaxOutput", "Softmax"), row(_softmax_output)),
-    "SoftmaxActivation": row(
-        lambda stated, x: values.softmax(x, 1 if stated.word("mode") == "channel" else -1)
-    ),
-    "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
-    "softmax": row(_softmax),
-    "softmin": row(lambda stated, x: _softmax(stated, -x)),
-    **dict.fromkeys(
-        ("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))
-    ),
-    **dict.fromkeys(("Flatten", "flatten"), each(lambda x: x.reshape(len(x), -1))),
-    **dict.fromkeys(("Reshape", "reshape"), row(_reshape)),
-    **dict.fromkeys(("SliceChannel", "split"), row(_split)),
-    **dict.fromkeys(("Pad", "pad"), row(_pad)),
-    **{name: _reduced(getattr(np, name)) for name in ("mean", "max", "min", "sum")},
-    "slice_axis": row(_cut),
-    "slice": row(_slice),
-    "Crop": row(_crop),
-    **dict.fromkeys(
-        ("SwapAxis", "swapaxes"),
-        row(lambda stated, x: x.swapaxes(stated.count("dim1", 0), stated.count("dim2", 0))),
-    ),
-    "depth_to_space": row(_depth_to_space),
-    "space_to_depth": row(_space_to_depth),
-    "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
-    "UpSampling": row(_upsampled),
-}
+_ROWS: Mapping[str, Row] = by_name(
+    {
+        "Convolution": row(_conv),
+        "Deconvolution": row(_deconv),
+        "Pooling": row(_pool),
+        "FullyConnected": row(_dense),
+        "BatchNorm": row(_norm),
+        "InstanceNorm": row(_instance_norm),
+        "L2Normalization": row(_l2),
+        "LayerNorm": row(_layer_norm),
+        "_contrib_AdaptiveAvgPooling2D": row(_adaptive),
+        "_contrib_BilinearResize2D": row(_bilinear),
+        "LRN": row(_lrn),
+        "Activation": row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
+        "LeakyReLU": row(_leaky),
+        "LogisticRegressionOutput": each(values.sigmoid),
+        "relu": each(values.relu),
+        "sigmoid": each(values.sigmoid),
+        "tanh": each(np.tanh),
+        "square": each(np.square),
+        **{
+            name: each(getattr(np, name))
+            for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
+        },
+        "erf": each(values.erf),
+        **{name: each(getattr(np, name)) for name in ("negative", "expm1", "log1p", "trunc")},
+        "fix": each(np.trunc),
+        "softsign": each(_ACTIVATIONS["softsign"]),
+        "_maximum_scalar _MaximumScalar": _by_number(np.maximum),
+        "_minimum_scalar _MinimumScalar": _by_number(np.minimum),
+        "_rdiv_scalar _RDivScalar": _by_number(lambda x, number: number / x),
+        "rsqrt": each(lambda x: 1 / np.sqrt(x)),
+        "_power_scalar _PowerScalar": _by_number(lambda x, number: x**number),
+        "hard_sigmoid": row(
+            lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))
+        ),
+        "clip": row(
+            lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))
+        ),
+        "elemwise_add broadcast_add broadcast_plus _Plus _plus _add": each(np.add),
+        "add_n ElementWiseSum _sum": each(lambda *several: sum(several[1:], several[0])),
+        "elemwise_sub broadcast_sub broadcast_minus _Minus _minus _sub": each(np.subtract),
+        "elemwise_mul broadcast_mul _Mul _mul": each(np.multiply),
+        "elemwise_div broadcast_div _Div _div": each(np.divide),
+        "broadcast_maximum _Maximum _maximum": each(np.maximum),
+        "broadcast_minimum _Minimum _minimum": each(np.minimum),
+        "_plus_scalar _PlusScalar": _by_number(lambda x, number: x + number),
+        "_minus_scalar _MinusScalar": _by_number(lambda x, number: x - number),
+        "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
+        "_mul_scalar _MulScalar": _by_number(lambda x, number: x * number),
+        "_div_scalar _DivScalar": _by_number(lambda x, number: x / number),
+        **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
+        "SoftmaxOutput Softmax": row(_softmax_output),
+        "SoftmaxActivation": row(
+            lambda stated, x: values.softmax(x, 1 if stated.word("mode") == "channel" else -1)
+        ),
+        "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
+        "softmax": row(_softmax),
+        "softmin": row(lambda stated, x: _softmax(stated, -x)),
+        "Concat concat": row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1))),
+        "Flatten flatten": each(lambda x: x.reshape(len(x), -1)),
+        "Reshape reshape": row(_reshape),
+        "SliceChannel split": row(_split),
+        "Pad pad": row(_pad),
+        **{name: _reduced(getattr(np, name)) for name in ("mean", "max", "min", "sum")},
+        "slice_axis": row(_cut),
+        "slice": row(_slice),
+        "Crop": row(_crop),
+        "SwapAxis swapaxes": row(
+            lambda stated, x: x.swapaxes(stated.count("dim1", 0), stated.count("dim2", 0))
+        ),
+        "depth_to_space": row(_depth_to_space),
+        "space_to_depth": row(_space_to_depth),
+        "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
+        "UpSampling": row(_upsampled),
+    }
+)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.tables import by_name
 from porter.filegraph import arithmetic, functions
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand
@@ -179,18 +180,20 @@ def _swish(node: OnnxNode, x: Tensor) -> Tensor:
     return x.each(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **dict.fromkeys(("Add", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"), _binary),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
-    "BatchNormalization": _batch_norm,
-    "Clip": _clip,
-    "Div": _div,
-    "Gelu": lambda node, x: x.each(Gelu(node.text("approximate", "none") == "tanh")),
-    "Gemm": _gemm,
-    "GroupNormalization": _group_norm,
-    "HardSigmoid": _hard_sigmoid,
-    "InstanceNormalization": _instance_norm,
-    "MatMul": _matmul,
-    "Selu": _selu,
-    "Swish": _swish,
-}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        "Add Max Mean Min Mul Pow Sub Sum": _binary,
+        "LayerNormalization RMSNormalization": _layer_norm,
+        "BatchNormalization": _batch_norm,
+        "Clip": _clip,
+        "Div": _div,
+        "Gelu": lambda node, x: x.each(Gelu(node.text("approximate", "none") == "tanh")),
+        "Gemm": _gemm,
+        "GroupNormalization": _group_norm,
+        "HardSigmoid": _hard_sigmoid,
+        "InstanceNormalization": _instance_norm,
+        "MatMul": _matmul,
+        "Selu": _selu,
+        "Swish": _swish,
+    }
+)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from porter.base.tables import by_name
 from porter.filegraph.axes import Piece, View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import StoredTensor
@@ -330,13 +331,15 @@ def _resizing(node: OnnxNode) -> Resize:
     return Resize("cubic", coordinates=coordinates, a=node.real("cubic_coeff_a", -0.75), inside=inside)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
-    **dict.fromkeys(("Resize", "Upsample"), _resize),
-    "CenterCropPad": _center,
-    "Col2Im": _patches_map,
-    "Conv": _conv,
-    "ConvTranspose": _transposed,
-    "LpPool": _norm_pool,
-    "Pad": _pad,
-}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        "AveragePool MaxPool": _pool,
+        "Resize Upsample": _resize,
+        "CenterCropPad": _center,
+        "Col2Im": _patches_map,
+        "Conv": _conv,
+        "ConvTranspose": _transposed,
+        "LpPool": _norm_pool,
+        "Pad": _pad,
+    }
+)

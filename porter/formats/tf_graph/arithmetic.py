@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from porter.base.tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
@@ -115,19 +116,18 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     return functions.band(x, None if least > 0 else least, None if most < 0 else most)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
-    **dict.fromkeys(
-        ("Add", "AddN", "AddV2", "BiasAdd", "Div", "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "Sub"),
-        _binary,
-    ),
-    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "MatMul"), _matmul),
-    **dict.fromkeys(("FloorDiv", "FloorMod", "Mod", "TruncateMod"), _rounded),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _fused_norm),
-    "BatchNormWithGlobalNormalization": _old_norm,
-    "ClipByValue": lambda node, x, low, high: x.clip(low.number(), high.number()),
-    "Cumsum": _running_sums,
-    "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
-    "Exp": _exponential,
-    "MatrixBandPart": _band,
-    "Prod": _product_along,
-}
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
+    {
+        "Add AddN AddV2 BiasAdd Div Maximum Minimum Mul Pow RealDiv Sub": _binary,
+        "BatchMatMul BatchMatMulV2 MatMul": _matmul,
+        "FloorDiv FloorMod Mod TruncateMod": _rounded,
+        "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3": _fused_norm,
+        "BatchNormWithGlobalNormalization": _old_norm,
+        "ClipByValue": lambda node, x, low, high: x.clip(low.number(), high.number()),
+        "Cumsum": _running_sums,
+        "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
+        "Exp": _exponential,
+        "MatrixBandPart": _band,
+        "Prod": _product_along,
+    }
+)

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.base.tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import Numbers, of_sizes
@@ -169,39 +170,41 @@ PLAIN: Mapping[str, Op] = {
     "Rint": Round(),
 }
 """Ops of one value that are one op of porter's."""
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **FUNCTIONS,
-    **arithmetic.FUNCTIONS,
-    **windows.FUNCTIONS,
-    **dict.fromkeys(_REDUCTIONS, _reduce),
-    **dict.fromkeys(("Gather", "GatherV2"), _gather),
-    **dict.fromkeys(("Rank", "Shape", "ShapeN", "Size"), _sizes),
-    **dict.fromkeys(("Slice", "StridedSlice"), _slice),
-    "BroadcastTo": lambda node, x, sizes: x.expand(sizes.dims()),
-    "Cast": _cast,
-    "ConcatV2": lambda node, *tensors: concat(tensors[:-1], int(tensors[-1].number())),
-    "DepthToSpace": _depth_to_space,
-    "ExpandDims": lambda node, x, axes: x.unsqueeze(axes.integers()),
-    "Fill": _fill,
-    "LRN": _response_norm,
-    "LeakyRelu": lambda node, x: x.each(LeakyRelu(node.real("alpha", 0.2))),
-    "LogSoftmax": lambda node, x: x.softmax(-1, op=LogSoftmax()),
-    "MatrixDiagPartV3": lambda node, x, offset, fill: x.diagonal((-2, -1), int(offset.number())),
-    "Pack": lambda node, *values: stack(values, node.integer("axis")),
-    "Reshape": _reshape,
-    "ReverseV2": lambda node, x, axes: x.flip(axes.integers()),
-    "Roll": _roll,
-    "Softmax": lambda node, x: x.softmax(-1),
-    "SpaceToDepth": _space_to_depth,
-    "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
-    "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-    "Sqrt": lambda node, x: functions.root(x, lambda total: total.flag("keep_dims")),
-    "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
-    "Tile": lambda node, x, times: x.repeat(times.dims()),
-    "Transpose": lambda node, x, order: x.transpose(order.integers()),
-    "Unpack": lambda node, x: x.split_evenly(node.integer("axis"), node.integer("num", 1), keep=False),
-    "ZerosLike": lambda node, x: Zeros(x.sizes),
-}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        **FUNCTIONS,
+        **arithmetic.FUNCTIONS,
+        **windows.FUNCTIONS,
+        **dict.fromkeys(_REDUCTIONS, _reduce),
+        "Gather GatherV2": _gather,
+        "Rank Shape ShapeN Size": _sizes,
+        "Slice StridedSlice": _slice,
+        "BroadcastTo": lambda node, x, sizes: x.expand(sizes.dims()),
+        "Cast": _cast,
+        "ConcatV2": lambda node, *tensors: concat(tensors[:-1], int(tensors[-1].number())),
+        "DepthToSpace": _depth_to_space,
+        "ExpandDims": lambda node, x, axes: x.unsqueeze(axes.integers()),
+        "Fill": _fill,
+        "LRN": _response_norm,
+        "LeakyRelu": lambda node, x: x.each(LeakyRelu(node.real("alpha", 0.2))),
+        "LogSoftmax": lambda node, x: x.softmax(-1, op=LogSoftmax()),
+        "MatrixDiagPartV3": lambda node, x, offset, fill: x.diagonal((-2, -1), int(offset.number())),
+        "Pack": lambda node, *values: stack(values, node.integer("axis")),
+        "Reshape": _reshape,
+        "ReverseV2": lambda node, x, axes: x.flip(axes.integers()),
+        "Roll": _roll,
+        "Softmax": lambda node, x: x.softmax(-1),
+        "SpaceToDepth": _space_to_depth,
+        "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
+        "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+        "Sqrt": lambda node, x: functions.root(x, lambda total: total.flag("keep_dims")),
+        "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
+        "Tile": lambda node, x, times: x.repeat(times.dims()),
+        "Transpose": lambda node, x, order: x.transpose(order.integers()),
+        "Unpack": lambda node, x: x.split_evenly(node.integer("axis"), node.integer("num", 1), keep=False),
+        "ZerosLike": lambda node, x: Zeros(x.sizes),
+    }
+)
 """The functions of the node and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{
@@ -225,10 +228,12 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "SquaredDifference": functions.squared_difference,
 }
 """The functions of the tensors alone."""
-READERS: Mapping[str, Reader[GraphNode]] = {
-    **{kind: always(op) for kind, op in PLAIN.items()},
-    **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
-    **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
-    **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
-    **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
-}
+READERS: Mapping[str, Reader[GraphNode]] = by_name(
+    {
+        **{kind: always(op) for kind, op in PLAIN.items()},
+        **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
+        **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
+        "BatchToSpace BatchToSpaceND": put_together,
+        "SpaceToBatch SpaceToBatchND": lambda walk, node: take_apart(walk, node, _block),
+    }
+)

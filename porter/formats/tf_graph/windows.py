@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from porter.base.tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import ratio, text
@@ -128,11 +129,13 @@ def _convention(node: GraphNode, fill: float = 0.0) -> Convention:
     return Convention("explicit", (numbers[2], numbers[3], numbers[4], numbers[5]), fill)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
-    **dict.fromkeys(("AvgPool", "MaxPool"), _pool),
-    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), _convolution),
-    **dict.fromkeys(("Pad", "PadV2"), _pad),
-    **dict.fromkeys(("ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"), _resize),
-    "Conv2DBackpropInput": _transposed,
-    "MirrorPad": _mirror,
-}
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
+    {
+        "AvgPool MaxPool": _pool,
+        "Conv2D DepthwiseConv2dNative": _convolution,
+        "Pad PadV2": _pad,
+        "ResizeBicubic ResizeBilinear ResizeNearestNeighbor": _resize,
+        "Conv2DBackpropInput": _transposed,
+        "MirrorPad": _mirror,
+    }
+)

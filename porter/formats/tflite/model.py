@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
+from porter.base.tables import by_name
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
@@ -181,10 +182,12 @@ _ACTIVATED = {
 }
 """Where the options of an operator have its activation."""
 _UINT8, _INT8 = 3, 9
-_HYBRID = {
-    **dict.fromkeys(("CONV_2D", "FULLY_CONNECTED"), (_UINT8, _INT8)),
-    **dict.fromkeys(("BATCH_MATMUL", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), (_INT8,)),
-}
+_HYBRID = by_name(
+    {
+        "CONV_2D FULLY_CONNECTED": (_UINT8, _INT8),
+        "BATCH_MATMUL DEPTHWISE_CONV_2D TRANSPOSE_CONV": (_INT8,),
+    }
+)
 """Operators of real numbers that take a kernel of whole numbers as it is stored, of these kinds of the
 schema's TensorType. Both are int8 to them, whose zero is 0, whatever the file states: what TensorFlow 1.11 to
 1.13 stored as UINT8 is int8. Others read what DEQUANTIZE makes of such a tensor.

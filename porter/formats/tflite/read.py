@@ -13,6 +13,7 @@ from typing import Any
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
+from porter.base.tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
@@ -274,42 +275,44 @@ def _softmax(node: Operator, x: Tensor) -> Tensor:
     return x.softmax(-1)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **windows.FUNCTIONS,
-    **dict.fromkeys(_BINARY, _binary),
-    **dict.fromkeys(("REDUCE_PROD", *_REDUCTIONS), _reduce),
-    **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
-    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), _rounded),
-    "BATCH_MATMUL": _matmul,
-    "BROADCAST_TO": lambda node, x, sizes: x.expand(sizes.dims()),
-    "CAST": _cast,
-    "CONCATENATION": lambda node, *values: concat(values, node.scalar(0, "i")),
-    "CUMSUM": _cumsum,
-    "DEPTH_TO_SPACE": lambda node, x: x.op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
-    "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
-    "FILL": _filled,
-    "FULLY_CONNECTED": _dense,
-    "GATHER": _gather,
-    "GELU": lambda node, x: x.each(ops.Gelu(bool(node.scalar(0, "B")))),
-    "LEAKY_RELU": lambda node, x: x.each(ops.LeakyRelu(float(node.scalar(0, "f")))),
-    "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
-    "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
-    "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
-    "RANGE": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
-    "RESHAPE": _reshape,
-    "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
-    "SHAPE": lambda node, x: of_sizes(x.sizes),
-    "SOFTMAX": _softmax,
-    "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
-    "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
-    "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-    "SQRT": lambda node, x: functions.root(x, lambda total: bool(total.scalar(0, "B"))),
-    "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
-    "TILE": lambda node, x, times: x.repeat(times.dims()),
-    "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
-    "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
-    "ZEROS_LIKE": lambda node, x: Zeros(x.sizes),
-}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        **windows.FUNCTIONS,
+        **dict.fromkeys(_BINARY, _binary),
+        **dict.fromkeys(("REDUCE_PROD", *_REDUCTIONS), _reduce),
+        "SLICE STRIDED_SLICE": _slice,
+        "FLOOR_DIV FLOOR_MOD": _rounded,
+        "BATCH_MATMUL": _matmul,
+        "BROADCAST_TO": lambda node, x, sizes: x.expand(sizes.dims()),
+        "CAST": _cast,
+        "CONCATENATION": lambda node, *values: concat(values, node.scalar(0, "i")),
+        "CUMSUM": _cumsum,
+        "DEPTH_TO_SPACE": lambda node, x: x.op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
+        "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
+        "FILL": _filled,
+        "FULLY_CONNECTED": _dense,
+        "GATHER": _gather,
+        "GELU": lambda node, x: x.each(ops.Gelu(bool(node.scalar(0, "B")))),
+        "LEAKY_RELU": lambda node, x: x.each(ops.LeakyRelu(float(node.scalar(0, "f")))),
+        "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
+        "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
+        "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
+        "RANGE": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
+        "RESHAPE": _reshape,
+        "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
+        "SHAPE": lambda node, x: of_sizes(x.sizes),
+        "SOFTMAX": _softmax,
+        "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
+        "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
+        "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+        "SQRT": lambda node, x: functions.root(x, lambda total: bool(total.scalar(0, "B"))),
+        "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
+        "TILE": lambda node, x, times: x.repeat(times.dims()),
+        "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
+        "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
+        "ZEROS_LIKE": lambda node, x: Zeros(x.sizes),
+    }
+)
 """The functions of the operator and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("SELECT", "SELECT_V2"), functions.where),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, channels_last, ordered, pad
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
@@ -294,55 +295,57 @@ _OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
     "HARD_SWISH": values.hard_swish,
 }
 """Functions of each number."""
-_ROWS: Mapping[str, Callable[..., Any]] = {
-    **{op: _each(function) for op, function in _OF_NUMBERS.items()},
-    "ADD_N": _each(lambda *several: sum(several[1:], several[0])),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _pooled),
-    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _padded),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resized),
-    "BATCH_MATMUL": _matrices,
-    "BATCH_TO_SPACE_ND": _together,
-    "BROADCAST_TO": _each(lambda x, sizes: np.broadcast_to(x, _counts(sizes))),
-    "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
-    "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
-    "CONV_2D": _conv,
-    "CUMSUM": _summed,
-    "DEPTHWISE_CONV_2D": _by_channel,
-    "DEPTH_TO_SPACE": _spread,
-    "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
-    "FILL": _each(lambda sizes, number: np.full(_counts(sizes), number)),
-    "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
-        x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias
-    ),
-    "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
-    "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
-    "L2_NORMALIZATION": _each(lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)),
-    "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
-    "LOCAL_RESPONSE_NORMALIZATION": _response,
-    "MEAN": _reduced(np.mean),
-    "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
-    "PRELU": _each(lambda x, slope: values.relu(x, math.inf, slope)),
-    "RANGE": _each(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
-    "REDUCE_MAX": _reduced(np.max),
-    "REDUCE_MIN": _reduced(np.min),
-    "REDUCE_PROD": _reduced(np.prod),
-    "RESHAPE": lambda operator, x, sizes=None: x.reshape(
-        _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
-    ),
-    "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
-    "SHAPE": _each(lambda x: np.asarray(x.shape)),
-    "SLICE": _sliced,
-    "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
-    "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
-    "SPACE_TO_BATCH_ND": _apart,
-    "SPACE_TO_DEPTH": _gathered,
-    "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _counts(axis)[0])),
-    "SPLIT_V": _parted,
-    "SQUEEZE": _squeezed,
-    "STRIDED_SLICE": _strided,
-    "SUM": _reduced(np.sum),
-    "TILE": _each(lambda x, times: np.tile(x, _counts(times))),
-    "TRANSPOSE": _each(lambda x, order: x.transpose(_counts(order))),
-    "TRANSPOSE_CONV": _transposed,
-    "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.scalar(1, "i"), 0)),
-}
+_ROWS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        **{op: _each(function) for op, function in _OF_NUMBERS.items()},
+        "ADD_N": _each(lambda *several: sum(several[1:], several[0])),
+        "AVERAGE_POOL_2D MAX_POOL_2D": _pooled,
+        "PAD PADV2 MIRROR_PAD": _padded,
+        "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR": _resized,
+        "BATCH_MATMUL": _matrices,
+        "BATCH_TO_SPACE_ND": _together,
+        "BROADCAST_TO": _each(lambda x, sizes: np.broadcast_to(x, _counts(sizes))),
+        "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
+        "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
+        "CONV_2D": _conv,
+        "CUMSUM": _summed,
+        "DEPTHWISE_CONV_2D": _by_channel,
+        "DEPTH_TO_SPACE": _spread,
+        "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
+        "FILL": _each(lambda sizes, number: np.full(_counts(sizes), number)),
+        "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
+            x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias
+        ),
+        "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
+        "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
+        "L2_NORMALIZATION": _each(lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)),
+        "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
+        "LOCAL_RESPONSE_NORMALIZATION": _response,
+        "MEAN": _reduced(np.mean),
+        "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
+        "PRELU": _each(lambda x, slope: values.relu(x, math.inf, slope)),
+        "RANGE": _each(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
+        "REDUCE_MAX": _reduced(np.max),
+        "REDUCE_MIN": _reduced(np.min),
+        "REDUCE_PROD": _reduced(np.prod),
+        "RESHAPE": lambda operator, x, sizes=None: x.reshape(
+            _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+        ),
+        "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
+        "SHAPE": _each(lambda x: np.asarray(x.shape)),
+        "SLICE": _sliced,
+        "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
+        "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
+        "SPACE_TO_BATCH_ND": _apart,
+        "SPACE_TO_DEPTH": _gathered,
+        "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _counts(axis)[0])),
+        "SPLIT_V": _parted,
+        "SQUEEZE": _squeezed,
+        "STRIDED_SLICE": _strided,
+        "SUM": _reduced(np.sum),
+        "TILE": _each(lambda x, times: np.tile(x, _counts(times))),
+        "TRANSPOSE": _each(lambda x, order: x.transpose(_counts(order))),
+        "TRANSPOSE_CONV": _transposed,
+        "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.scalar(1, "i"), 0)),
+    }
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from porter.base.tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
@@ -95,10 +96,12 @@ def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     return tensorflow.resized(x, sizes, tensorflow.nearest_or_linear(linear, half, ends))
 
 
-FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
-    **dict.fromkeys(KERNELS, _conv),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _pool),
-    **dict.fromkeys(("MIRROR_PAD", "PAD", "PADV2"), _pad),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resize),
-    "TRANSPOSE_CONV": _transposed,
-}
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
+    {
+        **dict.fromkeys(KERNELS, _conv),
+        "AVERAGE_POOL_2D MAX_POOL_2D": _pool,
+        "MIRROR_PAD PAD PADV2": _pad,
+        "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR": _resize,
+        "TRANSPOSE_CONV": _transposed,
+    }
+)

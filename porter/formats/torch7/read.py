@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
+from porter.base.tables import by_name
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Stored, Unsupported
@@ -291,42 +292,44 @@ _KINDS = {
     "CMaxTable": "Max",
     "CMinTable": "Min",
 }
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **dict.fromkeys(_KINDS, lambda layer, *values: merged(_KINDS[layer.op], values)),
-    **dict.fromkeys(_CONVOLUTIONS, _conv),
-    **dict.fromkeys(("SpatialMaxPooling", "SpatialAveragePooling"), _pool),
-    **dict.fromkeys(("SpatialAdaptiveMaxPooling", "SpatialAdaptiveAveragePooling"), _whole),
-    **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
-    **dict.fromkeys(("Concat", "JoinTable"), lambda layer, *values: concat(values, _axis(layer, values[0]))),
-    **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda layer, x: x.softmax(1)),
-    **dict.fromkeys(("Mean", "Max"), _reduce),
-    # Of the first kind, which does not scale what it keeps in training.
-    **dict.fromkeys(("Dropout", "SpatialDropout"), lambda layer, x: (1 - layer.number("p", 0.5)) * x),
-    "LogSoftMax": lambda layer, x: x.softmax(1, op=ops.LogSoftmax()),
-    "InstanceNormalization": _instance_norm,
-    "ShaveImage": _shaved,
-    "SpatialFullConvolution": _transposed,
-    "Linear": _dense,
-    "DepthConcat": _deep_concat,
-    "PReLU": lambda layer, x: slopes(x, layer.tensors["weight"]),
-    "Threshold": _threshold,
-    "HardTanh": lambda layer, x: x.clip(layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
-    "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(layer.number("negval", 0.01))),
-    "ELU": lambda layer, x: x.each(ops.Elu(layer.number("alpha", 1.0))),
-    "SoftPlus": _softplus,
-    "Square": lambda layer, x: x * x,
-    "MulConstant": lambda layer, x: layer.number("constant_scalar", 1.0) * x,
-    "AddConstant": lambda layer, x: x + layer.number("constant_scalar", 0.0),
-    "SpatialZeroPadding": lambda layer, x: x.pad(_pads(layer)),
-    "SpatialReflectionPadding": lambda layer, x: x.extend(_pads(layer), "reflect"),
-    "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
-    "Padding": _padding,
-    "SpatialCrossMapLRN": _lrn,
-    "SpatialUpSamplingNearest": _upsample,
-    "SpatialUpSamplingBilinear": _bilinear,
-    "Narrow": _narrow,
-}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        **dict.fromkeys(_KINDS, lambda layer, *values: merged(_KINDS[layer.op], values)),
+        **dict.fromkeys(_CONVOLUTIONS, _conv),
+        "SpatialMaxPooling SpatialAveragePooling": _pool,
+        "SpatialAdaptiveMaxPooling SpatialAdaptiveAveragePooling": _whole,
+        "SpatialBatchNormalization BatchNormalization": _norm,
+        "Concat JoinTable": lambda layer, *values: concat(values, _axis(layer, values[0])),
+        "View Reshape": _view,
+        "SoftMax SpatialSoftMax": lambda layer, x: x.softmax(1),
+        "Mean Max": _reduce,
+        # Of the first kind, which does not scale what it keeps in training.
+        "Dropout SpatialDropout": lambda layer, x: (1 - layer.number("p", 0.5)) * x,
+        "LogSoftMax": lambda layer, x: x.softmax(1, op=ops.LogSoftmax()),
+        "InstanceNormalization": _instance_norm,
+        "ShaveImage": _shaved,
+        "SpatialFullConvolution": _transposed,
+        "Linear": _dense,
+        "DepthConcat": _deep_concat,
+        "PReLU": lambda layer, x: slopes(x, layer.tensors["weight"]),
+        "Threshold": _threshold,
+        "HardTanh": lambda layer, x: x.clip(layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
+        "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(layer.number("negval", 0.01))),
+        "ELU": lambda layer, x: x.each(ops.Elu(layer.number("alpha", 1.0))),
+        "SoftPlus": _softplus,
+        "Square": lambda layer, x: x * x,
+        "MulConstant": lambda layer, x: layer.number("constant_scalar", 1.0) * x,
+        "AddConstant": lambda layer, x: x + layer.number("constant_scalar", 0.0),
+        "SpatialZeroPadding": lambda layer, x: x.pad(_pads(layer)),
+        "SpatialReflectionPadding": lambda layer, x: x.extend(_pads(layer), "reflect"),
+        "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
+        "Padding": _padding,
+        "SpatialCrossMapLRN": _lrn,
+        "SpatialUpSamplingNearest": _upsample,
+        "SpatialUpSamplingBilinear": _bilinear,
+        "Narrow": _narrow,
+    }
+)
 _PLAIN: Mapping[str, Op] = {
     "ReLU": ops.Relu(),
     "ReLU6": ops.Relu6(),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
 from porter.filegraph.kernels.program import KernelProgram, Row
@@ -139,64 +140,66 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda fields, x: function(x)
 
 
-_ROWS: Mapping[str, Callable[..., Any]] = {
-    "CAddTable": _merged(np.add),
-    "CSubTable": _merged(np.subtract),
-    "CMulTable": _merged(np.multiply),
-    "CDivTable": _merged(np.divide),
-    "CMaxTable": _merged(np.maximum),
-    "CMinTable": _merged(np.minimum),
-    **dict.fromkeys(("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution"), _conv),
-    **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _normed),
-    **dict.fromkeys(("Concat", "JoinTable"), _joined),
-    **dict.fromkeys(("View", "Reshape"), _seen),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _each(lambda x: values.softmax(x, 1))),
-    **dict.fromkeys(("Dropout", "SpatialDropout"), lambda fields, x: x * (1 - fields.get("p", 0.5))),
-    "InstanceNormalization": lambda fields, x, weight, bias: values.group_norm(
-        x, x.shape[1], weight, bias, fields.get("eps", 1e-5)
-    ),
-    "ShaveImage": lambda fields, x: pad(
-        x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
-    ),
-    "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.transposed(
-        x, weight, bias, _grid(fields).with_more(*fields.sides("adj", 0)), fields.whole("groups", 1)
-    ),
-    "SpatialMaxPooling": lambda fields, x: windows.max_pool(
-        x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
-    ),
-    "SpatialAveragePooling": _mean,
-    "SpatialAdaptiveMaxPooling": _each(lambda x: x.max((2, 3), keepdims=True)),
-    "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),
-    "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
-    "DepthConcat": _deep,
-    "PReLU": lambda fields, x, weight: values.relu(
-        x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]
-    ),
-    "ReLU": _each(values.relu),
-    "ReLU6": _each(lambda x: values.relu(x, 6.0)),
-    "Threshold": lambda fields, x: np.where(x > fields.get("threshold", 1e-6), x, fields.get("val", 0.0)),
-    "HardTanh": lambda fields, x: np.clip(x, fields.get("min_val", -1.0), fields.get("max_val", 1.0)),
-    "LeakyReLU": lambda fields, x: values.relu(x, slope=fields.get("negval", 0.01)),
-    "ELU": lambda fields, x: values.elu(x, fields.get("alpha", 1.0)),
-    "SoftPlus": _softplus,
-    "SoftSign": _each(lambda x: x / (1 + np.abs(x))),
-    "Sigmoid": _each(values.sigmoid),
-    "Tanh": _each(np.tanh),
-    "Square": _each(np.square),
-    "Identity": _each(lambda x: x),
-    "LogSoftMax": _each(lambda x: values.log_softmax(x, 1)),
-    "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
-    "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
-    "SpatialZeroPadding": _around("constant"),
-    "SpatialReflectionPadding": _around("reflect"),
-    "SpatialReplicationPadding": _around("edge"),
-    "Padding": _padded,
-    "SpatialCrossMapLRN": _response,
-    "SpatialUpSamplingNearest": lambda fields, x: resize_nearest(
-        x, (1, 1, *[fields.whole("scale_factor", 1)] * 2)
-    ),
-    "SpatialUpSamplingBilinear": _smooth,
-    "Narrow": _narrowed,
-    "Mean": _reduced(np.mean),
-    "Max": _reduced(np.max),
-}
+_ROWS: Mapping[str, Callable[..., Any]] = by_name(
+    {
+        "CAddTable": _merged(np.add),
+        "CSubTable": _merged(np.subtract),
+        "CMulTable": _merged(np.multiply),
+        "CDivTable": _merged(np.divide),
+        "CMaxTable": _merged(np.maximum),
+        "CMinTable": _merged(np.minimum),
+        "SpatialConvolution SpatialConvolutionMM SpatialDilatedConvolution": _conv,
+        "SpatialBatchNormalization BatchNormalization": _normed,
+        "Concat JoinTable": _joined,
+        "View Reshape": _seen,
+        "SoftMax SpatialSoftMax": _each(lambda x: values.softmax(x, 1)),
+        "Dropout SpatialDropout": lambda fields, x: x * (1 - fields.get("p", 0.5)),
+        "InstanceNormalization": lambda fields, x, weight, bias: values.group_norm(
+            x, x.shape[1], weight, bias, fields.get("eps", 1e-5)
+        ),
+        "ShaveImage": lambda fields, x: pad(
+            x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
+        ),
+        "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.transposed(
+            x, weight, bias, _grid(fields).with_more(*fields.sides("adj", 0)), fields.whole("groups", 1)
+        ),
+        "SpatialMaxPooling": lambda fields, x: windows.max_pool(
+            x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
+        ),
+        "SpatialAveragePooling": _mean,
+        "SpatialAdaptiveMaxPooling": _each(lambda x: x.max((2, 3), keepdims=True)),
+        "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),
+        "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
+        "DepthConcat": _deep,
+        "PReLU": lambda fields, x, weight: values.relu(
+            x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]
+        ),
+        "ReLU": _each(values.relu),
+        "ReLU6": _each(lambda x: values.relu(x, 6.0)),
+        "Threshold": lambda fields, x: np.where(x > fields.get("threshold", 1e-6), x, fields.get("val", 0.0)),
+        "HardTanh": lambda fields, x: np.clip(x, fields.get("min_val", -1.0), fields.get("max_val", 1.0)),
+        "LeakyReLU": lambda fields, x: values.relu(x, slope=fields.get("negval", 0.01)),
+        "ELU": lambda fields, x: values.elu(x, fields.get("alpha", 1.0)),
+        "SoftPlus": _softplus,
+        "SoftSign": _each(lambda x: x / (1 + np.abs(x))),
+        "Sigmoid": _each(values.sigmoid),
+        "Tanh": _each(np.tanh),
+        "Square": _each(np.square),
+        "Identity": _each(lambda x: x),
+        "LogSoftMax": _each(lambda x: values.log_softmax(x, 1)),
+        "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
+        "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
+        "SpatialZeroPadding": _around("constant"),
+        "SpatialReflectionPadding": _around("reflect"),
+        "SpatialReplicationPadding": _around("edge"),
+        "Padding": _padded,
+        "SpatialCrossMapLRN": _response,
+        "SpatialUpSamplingNearest": lambda fields, x: resize_nearest(
+            x, (1, 1, *[fields.whole("scale_factor", 1)] * 2)
+        ),
+        "SpatialUpSamplingBilinear": _smooth,
+        "Narrow": _narrowed,
+        "Mean": _reduced(np.mean),
+        "Max": _reduced(np.max),
+    }
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from porter.base.tables import by_name
 from porter.filegraph.tensor import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN
@@ -11,19 +12,21 @@ from porter.formats.torch_export.program_sizes import SIZES, read_size
 from porter.formats.torch_export.reading import Function, Reader, reads, reads_row
 from porter.graph import ChannelShuffle, DepthToSpace
 
-FUNCTIONS: Mapping[str, Function] = {
-    **arithmetic.FUNCTIONS,
-    **constants.FUNCTIONS,
-    **moves.FUNCTIONS,
-    **patches.FUNCTIONS,
-    **windows.FUNCTIONS,
-    **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), lambda x, other: x * other),
-    **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), lambda x, other: maximum(x, other)),
-    **dict.fromkeys(("logical_not", "bitwise_not"), lambda x: ~x),
-    "channel_shuffle": lambda x, groups: x.op(ChannelShuffle(groups)),
-    "einsum": lambda equation, tensors, path=None: einsum(equation, *tensors),
-    "pixel_shuffle": lambda x, upscale_factor: x.op(DepthToSpace(upscale_factor, "CRD")),
-}
+FUNCTIONS: Mapping[str, Function] = by_name(
+    {
+        **arithmetic.FUNCTIONS,
+        **constants.FUNCTIONS,
+        **moves.FUNCTIONS,
+        **patches.FUNCTIONS,
+        **windows.FUNCTIONS,
+        "logical_and bitwise_and __and__": lambda x, other: x * other,
+        "logical_or bitwise_or __or__": lambda x, other: maximum(x, other),
+        "logical_not bitwise_not": lambda x: ~x,
+        "channel_shuffle": lambda x, groups: x.op(ChannelShuffle(groups)),
+        "einsum": lambda equation, tensors, path=None: einsum(equation, *tensors),
+        "pixel_shuffle": lambda x, upscale_factor: x.op(DepthToSpace(upscale_factor, "CRD")),
+    }
+)
 READERS: Mapping[str, Reader] = {
     **{name: reads_row(row) for name, row in PLAIN.items()},
     **{name: reads(function) for name, function in FUNCTIONS.items()},

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from porter.base.tables import by_name
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
@@ -221,14 +222,16 @@ def _pair(stated: Pair) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-FUNCTIONS: Mapping[str, Function] = {
-    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _Convolution),
-    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), _MaxPool),
-    **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d"), _adaptive("mean")),
-    "adaptive_avg_pool1d": _to_one_number("mean"),
-    "adaptive_max_pool1d": _to_one_number("max"),
-    "adaptive_max_pool2d": _adaptive("max"),
-    "avg_pool1d": _AvgPool1d,
-    "avg_pool2d": _AvgPool,
-    "conv_transpose2d": partial(_Convolution, transposed=True),
-}
+FUNCTIONS: Mapping[str, Function] = by_name(
+    {
+        "conv1d conv2d convolution": _Convolution,
+        "max_pool2d max_pool2d_with_indices": _MaxPool,
+        "adaptive_avg_pool2d _adaptive_avg_pool2d": _adaptive("mean"),
+        "adaptive_avg_pool1d": _to_one_number("mean"),
+        "adaptive_max_pool1d": _to_one_number("max"),
+        "adaptive_max_pool2d": _adaptive("max"),
+        "avg_pool1d": _AvgPool1d,
+        "avg_pool2d": _AvgPool,
+        "conv_transpose2d": partial(_Convolution, transposed=True),
+    }
+)
