@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.dtypes import NamedArrays
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored, Unsupported

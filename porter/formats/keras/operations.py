@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Unsupported

@@ -13,7 +13,7 @@ from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending

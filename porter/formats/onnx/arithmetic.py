@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import arithmetic, functions
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand

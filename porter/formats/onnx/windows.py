@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.axes import Piece, View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import StoredTensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import Numbers, of_sizes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Stored, Unsupported

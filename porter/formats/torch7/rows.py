@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
 from porter.filegraph.kernels.program import KernelProgram, Row

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import arithmetic, functions, products
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value

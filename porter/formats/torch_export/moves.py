@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.left_out import LeftOut
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.axes import View
 from porter.filegraph.dims import Dim, Numbers, known, ratio

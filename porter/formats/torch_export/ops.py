@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.tensor import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN

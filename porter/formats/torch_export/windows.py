@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from porter.base.tables import by_name
+from porter.base.name_tables import by_name
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
