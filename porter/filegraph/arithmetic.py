@@ -102,6 +102,7 @@ def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
 
 
 def _by_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+    """A value and a constant: a layer's scale or offset where it fits one, otherwise an array of its own."""
     count = math.prod(walk.constant_shape(step.constant) or ())
     if not _fits(walk, view, step.constant) or (view.value.is_array and count > 1):
         return _by_array(walk, node, view, step)
@@ -186,6 +187,7 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTe
 
 
 def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
+    """An operator of several values, whose axes must be the same or stretch to each other."""
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
@@ -302,6 +304,7 @@ def _with_number(builder: Builder, name: str, value: Value, step: _Step, number:
 
 
 def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
+    """A power by the op that computes it best: a product, a root, a reciprocal or a Power."""
     if exponent == 2:
         return builder.add(name, ops.Multiply(), value, value)
     named: Mapping[float, Sequence[Op]] = {
@@ -446,6 +449,7 @@ def norm_of_cells(
 def _norm_of_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
 ) -> View:
+    """A norm over the last axes, whose sizes are known."""
     view = walk.view(source)
     rank = view.rank - len(places)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]

@@ -250,6 +250,7 @@ def _known_slice(part: slice) -> slice:
 
 
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
+    """Takes a part of an array, by an index that may have new axes (None)."""
     given = [part for part in index if part is not None]
     found = cut(x, dict(enumerate(given)))
     added = [
@@ -265,6 +266,7 @@ def gather(x: Numbers, place: int, places: Sequence[int]) -> Numbers:
 
 
 def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
+    """Pads an array, within the bound of constants."""
     widths = [(0, 0)] * x.ndim
     for place, pair in pairs.items():
         before, after = known(pair)

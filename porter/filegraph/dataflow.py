@@ -397,6 +397,7 @@ class Dataflow(Generic[N]):
         return next(self._matches((node.name, 0), pattern, {}), None)
 
     def _matches(self, source: Operand, pattern: Pattern, found: Found) -> Iterator[Found]:
+        """What a pattern's captures may be so that it matches what a source is computed by."""
         if isinstance(pattern, float | int):
             yield from self._match_number(source, pattern, found)
         elif isinstance(pattern, str):
@@ -431,6 +432,9 @@ class Dataflow(Generic[N]):
             yield from self._all_match(operands[1:], parts[1:], first)
 
     def _bound(self, source: Operand, capture: str) -> Any:
+        """What a capture is bound to: a number (`$`), integers (`#`) or a source; None if the source is no
+        such.
+        """
         if capture.startswith("$"):
             return self.number(source)
         if capture.startswith("#"):

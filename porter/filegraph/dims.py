@@ -179,6 +179,7 @@ def _name(unknown: Unknown) -> str:
 
 
 def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
+    """The terms of a size, which is a whole number if it is not open."""
     if isinstance(number, Open):
         return number.terms
     whole = int(number)
@@ -194,6 +195,7 @@ def _is_real(*numbers: Any) -> bool:
 
 
 def _made(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
+    """The size of a sum: an integer where no unknown is left in it."""
     kept = sorted(
         (item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]]
     )

@@ -327,6 +327,7 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def _product(x: Tensor, axes: Axes, keep: bool) -> Tensor:
+    """The product along axes, cell by cell."""
     found = x
     for axis in axes:
         size = x.size(axis)

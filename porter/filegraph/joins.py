@@ -259,6 +259,7 @@ def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], pla
 
 
 def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
+    """Trained tokens before those of a value; None where the tensors are none."""
     value = view.value
     for place, source in enumerate(reversed(stored), 1):
         held = walk.weights(walk.unrepeated(source))
@@ -291,6 +292,7 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int)
 
 
 def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View | None:
+    """Values of one shape along a new axis, beside each other in the channels; None for others."""
     names = walk.views.alike(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None

@@ -87,6 +87,7 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
 
 
 def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, str]) -> dict[str, str]:
+    """Names of the nodes: the scopes of the file where these are their own, otherwise numbered."""
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
     own = {scope for scope, count in counts.items() if scope and count == 1 and scope not in inputs}

@@ -110,6 +110,7 @@ def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice |
 
 
 def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
+    """A part of a value, axis by axis."""
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.aligned(f"{name}:array", view)
@@ -219,6 +220,7 @@ def pad(
 def _padded(
     walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
 ) -> View:
+    """A value with cells added or cut at the ends of its axes."""
     aligned = walk.aligned(f"{node.name}:array", view)
     ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):

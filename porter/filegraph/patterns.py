@@ -151,6 +151,7 @@ def _gates() -> list[Spellings]:
 
 
 def _hard_gates() -> list[Spellings]:
+    """The spellings of a hard sigmoid and a hard swish."""
     x = "x"
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]

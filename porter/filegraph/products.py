@@ -273,6 +273,7 @@ def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source])
 
 
 def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
+    """An einsum of one operand or of two: a dense layer, or a product of values."""
     if len(sources) == 1:
         return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -434,6 +435,7 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
 
 
 def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
+    """An einsum of two values, as a matrix product of them with their axes in order."""
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     (x, left), (y, right) = (
@@ -460,6 +462,7 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
 
 
 def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
+    """An einsum of one operand: diagonals, sums over axes and a transpose."""
     x, _, result = text.replace(" ", "").partition("->")
     view = walk.kept(source)
     for letter in sorted({*x}):

@@ -130,6 +130,9 @@ def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
 
 
 def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
+    """What a node gives: by a pattern, or by its operator's reader; a layer that is refused by name
+    otherwise.
+    """
     try:
         return read_pattern(walk, node) or reader(walk, node)
     except Unsupported as error:

@@ -154,6 +154,7 @@ def _grows(more: Dim) -> bool:
 
 
 def _side(before: Dim, after: Dim, half: Dim) -> Side:
+    """The side on which cells are added, by how many are before, behind and half of all."""
     if before == 0:
         return "end"
     if after == 0:
@@ -205,6 +206,7 @@ class _Target(NamedTuple):
 
 
 def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
+    """The target of a resize along an axis: a scale, a size, or both where they say the same."""
     if wanted is None:
         new = None if isinstance(old, Open) else math.floor(old * scale)
         # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.

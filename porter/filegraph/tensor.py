@@ -508,6 +508,7 @@ class _Layer(NamedTuple):
 
 
 def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _Layer) -> View:
+    """A layer whose channels are these axes, of any axes of the tensor."""
     view = walk.kept(source)
     sizes = view.sizes or ()
     places = sorted(place_of(axis, len(sizes)) for axis in axes)

@@ -78,6 +78,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
 
 
 def _under_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
+    """The graph of a file under these paths."""
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes

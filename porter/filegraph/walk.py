@@ -474,6 +474,7 @@ class NodeWalk(Generic[N]):
         return replace(graph, given=given, evaluated=self.flow.evaluated)
 
     def _end(self, source: Reference) -> Value:
+        """The value of an output, laid out as ports give it."""
         view = self.view(source)
         if source[0] in self.apart:
             return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
@@ -518,6 +519,7 @@ class NodeWalk(Generic[N]):
                     self.flow.computed[source] = value
 
     def _give(self, node: N, index: int, given: View | Value) -> None:
+        """Notes what a node gives, and shows it under the node's name."""
         view = given if isinstance(given, View) else self.views.of(given)
         self.found[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
@@ -547,6 +549,7 @@ class NodeWalk(Generic[N]):
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
+        """The tensors that a node reads, by role."""
         found = [
             tensor
             for source in node.inputs

@@ -160,6 +160,7 @@ class _Machine:
         return found
 
     def name(self, module: str, word: str) -> None:
+        """A class or a function by its name; one outside of the vocabulary is refused."""
         name = f"{'builtins' if module == '__builtin__' else module}.{word}"
         make = self.vocabulary.names.get(name)
         if make is None:
@@ -281,6 +282,7 @@ def _stack_global(machine: _Machine) -> None:
 
 
 def _call(machine: _Machine) -> None:
+    """A call: only what the vocabulary has a `make` for is called."""
     arguments, named = machine.stack.pop(), machine.stack.pop()
     if not isinstance(named, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError(f"it calls {type(named).__name__}")

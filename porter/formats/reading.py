@@ -82,6 +82,7 @@ def _files_in(path: Path) -> str | None:
 def _as_stored(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
+    """The checkpoint of a file, by the reader of its format."""
     format = recognise(path)
     if format.read is None:
         raise FileError(

@@ -66,6 +66,7 @@ class Shifted(Wrapped):
     hidden: Collection[str]
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        """The values of the source, with the numbers of the port where these are computed."""
         own = None if paths is None else {path for path in map(self._own, paths) if path is not None}
         values = self.source.run(batch, dtype, own)
         alike = {

@@ -127,6 +127,7 @@ def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, s
 
 
 def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
+    """Noise of several octaves, as photos have, from 0 to 1 in each image."""
     rng = np.random.default_rng(seed)
     # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
     pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))

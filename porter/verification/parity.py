@@ -71,6 +71,9 @@ def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity
 
 
 def _settled(parity: Parity, tolerance: float | None) -> Parity:
+    """The parity of a function that float64 proves: it passes, with the node where its rounding exceeds a
+    limit.
+    """
     if tolerance is None:
         nodes = tuple(
             replace(node, limit=max(node.limit, OWN_ROUNDING * node.rounding)) for node in parity.nodes
@@ -317,6 +320,7 @@ class _Worst:
     faint: set[str] = field(default_factory=set)
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
+        """Keeps the worst of one size at each node."""
         self.shapes |= sums.shapes
         self.faint |= sums.faint
         varying = {path: samples.variation for path, samples in sums.samples.items()}
@@ -343,6 +347,7 @@ class _Worst:
 
 
 def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
+    """The parity of all batches in one number type."""
     unseen = next((path for path in plan.graph.outputs if path not in seen.nodes), None)
     if unseen is not None or seen.logits is None:
         raise CheckFailed("the reference does not show this output, so nothing is proved", where=unseen)
@@ -392,6 +397,7 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
 
 
 def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
+    """The node where a difference starts, with the sites that may have caused it."""
     unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
     shapes = seen.shapes.get(bad.path)

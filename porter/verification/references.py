@@ -140,6 +140,7 @@ class ZooReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        """See SourceValues.run."""
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
         behind = {path for node, _ in self.behind for path in node.inputs}
         taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in behind}
@@ -155,6 +156,7 @@ class ZooReference:
         return self.engine.run_alone(self._model(size, "float64"), _tapped(layers, self.taps))
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
+        """The model of a size and number type, built once."""
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
@@ -250,6 +252,7 @@ class FileGraphSource:
         return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        """See SourceValues.run."""
         model, output = self._model(dtype), self.fit.graph.output
         ending, given = self.fit.graph.by_path[output], dict[str, str]()
         if _is_asked(output, paths):
@@ -322,7 +325,7 @@ class FileGraphSource:
         return self.engine.disagreement(self.checkpoint, batch)
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """The classifier of `Reference.classifier`."""
+        """See ZooReference.classifier."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
@@ -434,6 +437,7 @@ class OwnBuild:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        """See SourceValues.run."""
         rows, columns = batch.shape[2:]
         plan, model = self._built.get(dtype, (None, None))
         if plan is None or plan.only_size not in (None, (rows, columns)):
@@ -444,7 +448,7 @@ class OwnBuild:
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """The classifier of `Reference.classifier`."""
+        """See ZooReference.classifier."""
         plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
         model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)
         return self.destination.ENGINE.classifier(model, protocol, device, FP32)

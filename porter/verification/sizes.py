@@ -95,6 +95,7 @@ def check_sizes(
 
 
 def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None:
+    """Expects that the graph takes each size beyond the native one that the source takes."""
     for axis in (0, 1):
         side = _refused_side(graph, axis, native[axis])
         if side is None:

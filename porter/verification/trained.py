@@ -65,6 +65,7 @@ def check_trained(
 
 
 def _name(trained: Graph, shipped: Graph) -> str:
+    """The name of a build with training pads."""
     replaced = [
         node.path
         for node in trained.nodes

@@ -71,6 +71,7 @@ def running_code(file: Path) -> Iterator[None]:
 
 
 def _told(error: BaseException, file: Path) -> PorterError:
+    """The error of a user's code, at the last line of it that ran."""
     folder = file.resolve().parent
     lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:

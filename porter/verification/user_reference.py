@@ -144,6 +144,7 @@ class UserReference:
     run_by: str = "its own code"
 
     def takes(self, size: KnownSize) -> bool:
+        """Whether the reference runs at a size, which is tried."""
         if size == self.sizes.built or self.sizes.only is not None:
             return self.sizes.takes(size)
         try:
@@ -153,6 +154,7 @@ class UserReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        """See SourceValues.run."""
         shown = self.shown(batch, dtype if self.exact else "float32", paths)
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
         if self.dropped is not None:
@@ -198,6 +200,7 @@ def _image(graph: Graph, size: KnownSize) -> Array:
 
 
 def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+    """The reference that a user's code, or a model in memory, is."""
     held, notes = given.held, dict[str, None]()
     make = (
         held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
@@ -314,6 +317,7 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 def _of_checkpoint(
     given: ReferenceName, record: GivenFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
 ) -> UserReference:
+    """The reference that a user's file with a graph is."""
     file, where = checkpoint.graph, str(given.file)
     if file is None:
         carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")

@@ -47,6 +47,7 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
 
 
 def _places(count: int, cells: int, scale: float, coordinates: str) -> Numbers:
+    """The place in the source of each target cell."""
     place = np.arange(cells, dtype=np.float64)
     match coordinates:
         case "align_corners":
@@ -66,6 +67,7 @@ def _places(count: int, cells: int, scale: float, coordinates: str) -> Numbers:
 
 
 def _nearest(places: Numbers, rule: str) -> Numbers:
+    """The nearest cell of each place, by ONNX's rule for ties."""
     rounded: dict[str, Numbers] = {
         "floor": np.floor(places),
         "ceil": np.ceil(places),

@@ -53,6 +53,7 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
 
 
 def _blob(data: memoryview, name: str) -> Array:
+    """A blob of a layer."""
     shape, parts = _shape_and_parts(data, name)
     held = sum(part.size for part in parts)
     if held != math.prod(shape):

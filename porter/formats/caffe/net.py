@@ -143,6 +143,7 @@ class _Layers:
         return tuple(each for each in given if each not in read)
 
     def read(self, layer: TextMessage) -> None:
+        """Reads a layer, after those that it reads."""
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op, tops = _type_of(layer), layer.words("top")

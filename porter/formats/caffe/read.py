@@ -158,6 +158,7 @@ _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deco
 
 
 def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
+    """The graph of a net, with the tensors that are computed of its stored ones."""
     layers, computed = _with_norms(net.layers), dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
@@ -224,6 +225,7 @@ def _held(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
 
 
 def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    """A convolution, or a transposed one."""
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     (filters, *_), stated = known(kernel.sizes), layer.parameters
@@ -265,6 +267,7 @@ def _dense(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
+    """A batch norm with stored statistics; a Scale behind it may have its gamma and beta."""
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
         raise Unsupported("with the statistics of the batch")
@@ -336,6 +339,7 @@ def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 
 def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
+    """A sum with coefficients, a product or a maximum of values."""
     stated = layer.parameters
     kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
     factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
@@ -351,6 +355,7 @@ def _line(x: Tensor, scale: float, shift: float) -> Tensor:
 
 
 def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """The power of a line of x."""
     power, scale, shift = (
         layer.parameters.number(name, default)
         for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
@@ -362,6 +367,7 @@ def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 
 def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """A response norm across channels, or within each of them."""
     stated = layer.parameters
     size, alpha, beta = (
         stated.count("local_size", 5),
@@ -394,6 +400,7 @@ def _axis(layer: CaffeLayer, older: str) -> int:
 
 
 def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
+    """The parts of an axis, at the stated points or of one size."""
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     (whole,) = known([x.size(axis)])
     ends = (
@@ -452,6 +459,7 @@ def _logarithm(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 
 def _logarithmic(layer: CaffeLayer) -> tuple[float, float, float]:
+    """The base, scale and shift of an Exp or a Log."""
     base, scale, shift = (
         layer.parameters.number(name, usual)
         for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0))

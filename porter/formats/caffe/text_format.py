@@ -92,6 +92,7 @@ def parse(text: str) -> TextMessage:
 
 
 def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
+    """The values of a list in brackets."""
     values: list[str] = []
     for kind, token in tokens:
         if (kind, token) == ("mark", "]"):
@@ -104,6 +105,7 @@ def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """The words, numbers, texts and marks of a text."""
     place = 0
     while place < len(text):
         match = _TOKEN.match(text, place)

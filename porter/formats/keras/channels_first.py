@@ -87,6 +87,7 @@ def read_calls(text: str | bytes, where: str) -> Flow | None:
 
 
 def _all_last(flow: Flow) -> Flow:
+    """A model whose maps all have channels first, with channels last; others stay as they are."""
     stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
     if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
         stated = [one for one in stated if one]
@@ -101,6 +102,7 @@ def _all_last(flow: Flow) -> Flow:
 
 
 def _turned(flow: Flow) -> Flow:
+    """A model with channels last, in which a Flatten reads the map in the order that it had."""
     calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for place, call in enumerate(flow.calls):
         read = [ranks[result.call] for result in results_in(call.given)]

@@ -121,6 +121,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
 
 
 def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Described]) -> None:
+    """Adds the layers of a model, and of the models within it, by their paths in the file of weights."""
     counts: Counter[str] = Counter()
     for layer in model["config"].get("layers", ()):
         kind, arguments = snake_case(layer["class_name"]), layer["config"]

@@ -194,6 +194,7 @@ def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
 
 @contextmanager
 def _reading(where: str) -> Iterator[None]:
+    """Makes one error of what a damaged config raises."""
     try:
         yield
     except Unnamed as error:
@@ -211,6 +212,7 @@ def _is_model(layer: JsonObject) -> bool:
 
 
 def _names(model: JsonObject, depth: int) -> Iterator[str]:
+    """The names of a model's layers, those of models within it too."""
     if depth > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     inner = wrapped(model)
@@ -309,6 +311,7 @@ def _flatten(
 def _flatten_sequential(
     calls: _CallRecorder, model: JsonObject, place: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
+    """Adds the calls of a Sequential's layers. Returns the results of the last one."""
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
@@ -318,6 +321,7 @@ def _flatten_sequential(
 
 
 def _call(calls: _CallRecorder, layer: JsonObject, place: _CallPlace, given: Inbound) -> list[Result]:
+    """Adds a call of a layer, or those of a model's layers. Returns its results."""
     training = given.keywords.get("training")
     if isinstance(training, bool):
         place = replace(place, training=training)

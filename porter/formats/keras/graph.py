@@ -236,6 +236,7 @@ class _Model:
         return arrays
 
     def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
+        """What a layer gives; damage of its config is an error of the file."""
         try:
             return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:

@@ -263,6 +263,7 @@ def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
 
 
 def _names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
+    """The texts of an attribute, bounded before they are decoded."""
     found = owner.held.attributes[name]
     if found is None or len(found.shape) != 1 or len(found.texts) > _MOST_NAMES:
         said = f"shape {found.shape}" if found else "other values"

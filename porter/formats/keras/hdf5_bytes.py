@@ -88,6 +88,7 @@ class Hdf5Bytes:
         return int(header)
 
     def _object_at(self, address: int) -> Object:
+        """The object at an address: a group with its links, or a dataset."""
         messages: dict[int, list[bytes]] = {}
         for kind, flags, content in self._messages(address):
             self._count(1, len(content))
@@ -156,6 +157,7 @@ class Hdf5Bytes:
                 yield from found
 
     def _attribute(self, message: bytes) -> tuple[str, Texts | None]:
+        """The name and the texts of an attribute; None for other values."""
         version, _, *lengths = struct.unpack_from("<BBHHH", message)
         if version != 1:
             raise UnknownPart("attributes of later versions")
@@ -169,6 +171,7 @@ class Hdf5Bytes:
         )
 
     def _texts(self, datatype: bytes, shape: tuple[int, ...], value: bytes) -> Texts | None:
+        """The texts of an attribute; None if its values are none."""
         kind, (size,), count = datatype[0] & 15, struct.unpack_from("<I", datatype, 4), math.prod(shape)
         any_length = kind == _ANY_LENGTH and datatype[1] & 15 == 1
         if not count:
@@ -192,6 +195,7 @@ class Hdf5Bytes:
         return held[number][:length]
 
     def _collection(self, start: int) -> Mapping[int, memoryview]:
+        """The objects of a global heap, which holds texts of any length."""
         self._signed(start, b"GCOL\x01")
         (length,) = self._unpack("<Q", start + 8)
         end, at = start + length, start + 16
@@ -211,6 +215,7 @@ class Hdf5Bytes:
         return found
 
     def _values(self, messages: Mapping[int, list[bytes]]) -> DatasetValues:
+        """Where the values of a dataset are."""
         (datatype,), (dataspace,), (layout,) = (
             messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
         )

@@ -61,6 +61,7 @@ def _object(
     attributes: Mapping[str, Any],
     values: list[Any] | None,
 ) -> Object:
+    """An object from what the child process wrote of it."""
     from porter.base.dtypes import storage_type
     from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
@@ -100,6 +101,7 @@ def _described(item: Any, target: BinaryIO) -> list[Any]:
 
 
 def _texts(attribute: Any) -> list[Any] | None:
+    """The shape and the texts of an attribute; None if its values are none."""
     from h5py import h5s, h5t
 
     if attribute.get_space().get_simple_extent_type() == h5s.NULL:
@@ -137,6 +139,7 @@ def _values(dataset: Any, target: BinaryIO) -> list[Any]:
 
 
 def _number(kind: Any) -> np.dtype[np.generic] | None:
+    """The type of numbers that porter reads; None for another."""
     try:
         found: np.dtype[np.generic] = kind.dtype
     except TypeError:  # numpy has no such type
@@ -154,6 +157,7 @@ def _is_stored(held: Any) -> bool:
 
 
 def main() -> None:
+    """Writes what a file holds, by h5py, for the process that started this one."""
     import h5py
     from h5py import h5o
 

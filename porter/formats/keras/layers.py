@@ -153,6 +153,7 @@ def _dense(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _relu(layer: KerasLayer, x: Tensor) -> Tensor:
+    """A ReLU with a slope and a largest value, or with a threshold."""
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
         raise Unsupported("that is not Keras's own")

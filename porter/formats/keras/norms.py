@@ -19,6 +19,7 @@ _LEAST_NORM = 1e-12
 
 
 def read_batch_norm(layer: KerasLayer, x: Tensor) -> Tensor:
+    """A BatchNormalization with stored statistics."""
     if layer.arguments.get("renorm"):
         raise Unsupported("with renorm")
     if layer.arguments.get("mode", 0) != 0:
@@ -55,6 +56,7 @@ def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
+    """A GroupNormalization; -1 groups are one for each channel."""
     axes, tensors, stated = _axis(layer, x), _trained(layer), layer.arguments["groups"]
     if not x.walk.views.of_each_image(x.view):
         raise Unsupported("over the batch")

@@ -82,6 +82,7 @@ def _of_operands(function: Callable[..., Any], count: int = 2) -> Reader:
 
 
 def _operand(scope: Scope, operand: Any) -> Tensor:
+    """An operand as a tensor."""
     if isinstance(operand, Taken):
         return scope.tensor(operand.source)
     numbers = numbers_in(operand)
@@ -198,6 +199,7 @@ def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
+    """A pad of `numpy.pad`'s modes."""
     widths, fill = layer.first_of("pad_width", "paddings"), layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
     pairs = {
@@ -296,6 +298,7 @@ def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
+    """A matrix product of values, or with a constant."""
     turns = [
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]

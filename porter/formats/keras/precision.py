@@ -33,6 +33,7 @@ def halves_in(config: Any) -> tuple[Dtype, ...]:
 
 
 def _stated(config: Any) -> Iterator[Any]:
+    """Every `dtype` in a config."""
     match config:
         case Mapping():
             for name, value in config.items():

@@ -102,6 +102,7 @@ class _Held:
 
 
 def _read(file: hdf5.Hdf5) -> _Held:
+    """The names and arrays of a file of weights, and what else it states."""
     whole = hdf5.has_child(file.root, "model_weights")
     group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
     names = hdf5.names_attribute(file, group, "layer_names")

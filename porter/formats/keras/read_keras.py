@@ -99,6 +99,7 @@ class _LayerVariables:
 
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+    """The tensors of a `.weights.h5`, by the layers that config.json describes."""
     stored = _all_stored(file)
     names = _names(stored, described)
     ranks = {path: rank for rank, path in enumerate(described)}
@@ -148,6 +149,7 @@ def _steps(path: LayerPath) -> list[LayerPath]:
 
 
 def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
+    """The variables of every layer by the layer's path."""
     found: dict[LayerPath, _LayerVariables] = {}
     for path, group in hdf5.walk(file, file.root, _NOT_THE_MODEL):
         layer = _stored(file, path, group)

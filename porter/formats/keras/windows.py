@@ -53,6 +53,7 @@ def _depthwise(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _by_channel(layer: KerasLayer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
+    """A depthwise convolution."""
     shape = layer.arrays[kernel].shape
     if len(shape) not in (3, 4):
         raise Unsupported(f"with a kernel of {len(shape)} axes")

@@ -151,6 +151,7 @@ def _not_an_end(source: LayerCall, depth: int, levels: Mapping[LayerPath, _Level
 
 
 def _levels(model: JsonObject, path: LayerPath) -> Iterator[tuple[LayerPath, _Level]]:
+    """The layers of a model and of each model within it, with what they read."""
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     named = {_name(layer): layer for layer in layers}

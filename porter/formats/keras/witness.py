@@ -111,6 +111,7 @@ def _unturned(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:
 
 
 def _kernels(file: hdf5.Hdf5, within: hdf5.Hdf5Node, is_first: bool, is_theano: bool) -> Iterator[Array]:
+    """Every kernel of four axes as TensorFlow has it."""
     for _, group in hdf5.walk(file, within):
         datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
         found = {

@@ -123,6 +123,7 @@ def _unpacked(data: bytes, **limits: Any) -> Any:
 
 
 def _extension(code: int, data: bytes) -> Any:
+    """An array, or a number, of Flax's extension of msgpack."""
     if code == _COMPLEX:
         return None
     if code not in (_ARRAY, _SCALAR):

@@ -100,6 +100,7 @@ def read_mxnet(
 
 
 def _both(path: Path) -> tuple[Path | None, Path]:
+    """The symbol and the .params of a model, either of which may be named."""
     if path.name.endswith(_SYMBOL) or path.suffix == ".json":
         named = sorted(path.parent.glob(f"{path.name.removesuffix(_SYMBOL)}-[0-9][0-9][0-9][0-9].params"))
         choices = named or sorted(path.parent.glob("*.params"))
@@ -117,6 +118,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 
 
 def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
+    """The graph of a symbol."""
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
     live, stored = depending(nodes, [image]), Arrays(tensors)
     flow = Dataflow(
@@ -272,6 +274,7 @@ def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor
 
 
 def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
+    """A LeakyReLU of each of MXNet's kinds."""
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
         return slopes(x, node.inputs[1][0])

@@ -173,6 +173,7 @@ class _SymbolReader:
         return name, index or first
 
     def read(self, stated: Mapping[str, Any]) -> None:
+        """Reads a node, after those that it reads."""
         given, place, op = [source[:2] for source in stated["inputs"]], len(self.known), stated["op"]
         name = own_name(str(stated["name"]), place, self.names)
         words = _attributes(stated, name)

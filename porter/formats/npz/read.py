@@ -39,6 +39,7 @@ def read_npz(path: Path) -> Checkpoint:
 
 
 def _of_pair(path: Path, members: ZipMembers) -> Checkpoint:
+    """The tensors of two arrays, one of names and one of values."""
     names = _strings(members.read(_NAMES), f"{path}: names")
     values = _values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
     if len(names) != len(values) or len(set(names)) != len(names):
@@ -89,6 +90,7 @@ def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bo
 
 
 def _strings(data: bytes, where: str) -> list[str]:
+    """The texts of an array."""
     dtype, shape, _, content = _header(data, where)
     if dtype.kind not in "US" or len(shape) != 1:
         raise FileError(
@@ -104,6 +106,7 @@ def _strings(data: bytes, where: str) -> list[str]:
 
 
 def _values(data: bytes, limit: int, where: str) -> list[Array]:
+    """The arrays of an array of values, pickled or not."""
     dtype, shape, fortran, content = _header(data, where)
     if dtype.kind == "O":
         return unpickle_arrays(content, limit, where)

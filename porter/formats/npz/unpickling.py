@@ -117,6 +117,7 @@ class _Encoder:
 
 
 def _numbers(array: object, where: str) -> Array:
+    """An array of numbers from what was pickled of it."""
     if not isinstance(array, _Array) or not isinstance(array.dtype, _Dtype):
         raise FileError(
             f"expected arrays in the pickled list, got {type(array).__name__}", where=where, next=_NEXT

@@ -53,6 +53,7 @@ def _binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
 
 
 def _div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
+    """A quotient, or the response norm that it is the last step of."""
     walk = x.walk
     for means in (_MEANS, ("Reshape", _MEANS)):
         found = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
@@ -99,6 +100,7 @@ def _clip(node: OnnxNode, x: Tensor, low: Tensor | None = None, high: Tensor | N
 def _batch_norm(
     node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
+    """A BatchNormalization with stored statistics."""
     if node.integer("training_mode") or not node.integer("spatial", 1):
         raise Unsupported("in training mode" if node.integer("training_mode") else "of each cell")
     # ONNX's is the weight of the old statistics, in 32 bits.
@@ -146,6 +148,7 @@ def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None)
 
 
 def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
+    """A matrix product of values, or with stored numbers."""
     if x.is_value == other.is_value:
         return matmul(x, other)
     if not x.is_value:

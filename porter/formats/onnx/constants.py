@@ -37,6 +37,7 @@ def cuts(node: OnnxNode) -> bool:
 
 
 def cast(node: OnnxNode, x: Numbers) -> Numbers:
+    """The numbers of a Cast, as kinds of numbers and not as types."""
     kind = node.integer("to")
     if kind == _TRUTH:
         return x.astype(np.bool_)

@@ -112,6 +112,7 @@ def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: 
 
 
 def _whole(source: Reference, sizes: Sequence[int], rows: int) -> MappedInput:
+    """An input without a batch, which the port takes as one with a batch."""
     shape = rows, math.prod(sizes) // rows
     own = _text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"

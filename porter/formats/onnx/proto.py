@@ -139,6 +139,7 @@ class NameScope:
             self._add(node)
 
     def _add(self, node: Any) -> None:
+        """Adds a node under a name that no other has."""
         inputs = self._inputs(node)
         first = next(filter(None, node.output), "")
         if not first:

@@ -68,6 +68,7 @@ def read_onnx(
 def _read(
     message: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
+    """The checkpoint of a model: its tensors, and its graph where porter reads one."""
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
@@ -205,6 +206,7 @@ def _needed(message: OnnxGraph) -> set[str]:
 def _read_graph(
     message: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _ReadGraph:
+    """The graph of a model with these inputs, read with open sizes as long as they do."""
     taken = {each.image.source[0]: each.image for each in given}
     live, outputs = _live(message, taken), _outputs(message)
     flow = Dataflow(

@@ -201,6 +201,7 @@ def _pads(node: OnnxNode) -> tuple[int, ...]:
 
 
 def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
+    """The convention that a window's attributes state."""
     rule = node.text("auto_pad", "NOTSET")
     if rule in _RULES and (rule != "VALID" or not node.integer("ceil_mode")):
         return Convention(_RULES[rule], fill=fill, average=average)

@@ -19,6 +19,7 @@ _SINGLE = {
 
 
 def main() -> None:
+    """Copies arrays by tensorstore, for the process that started this one."""
     import tensorstore
 
     folder, wanted, target, most = sys.argv[1:]

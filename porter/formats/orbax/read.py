@@ -88,6 +88,7 @@ class _Tree(NamedTuple):
 
 
 def _stated(folder: Path) -> _Tree:
+    """The tree that a folder's metadata states, without what is not the model's."""
     stated = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
     leaves = dict(map(_leaf, stated["tree_metadata"].values()))
     kept = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}
@@ -121,6 +122,7 @@ def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:
 
 
 def _arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
+    """The arrays of these names, which another process reads."""
     with TemporaryDirectory() as scratch:
         wanted, most = Path(scratch) / "wanted", most_bytes(size)
         wanted.write_text(json.dumps({"ocdbt": is_ocdbt(folder), "zarr3": zarr3, "names": names}))

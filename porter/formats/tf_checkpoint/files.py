@@ -123,6 +123,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _is_table(path: Path) -> bool:
+    """Whether a file ends as a table does."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)

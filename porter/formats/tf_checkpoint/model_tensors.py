@@ -56,6 +56,9 @@ def training_state(shapes: Mapping[str, Shape], owners: Collection[ObjectTensor]
 
 
 def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
+    """Whether a key belongs to the training: a slot, a counter, or what the object graph has beside the
+    model.
+    """
     if _VALUE in key or "/.ATTRIBUTES/" in key or "/.OPTIMIZER_SLOT/" in key:
         steps = key.split("/")
         return not _TRAINING.isdisjoint(steps) and _TRAINED not in steps

@@ -53,6 +53,7 @@ def _bounded(entries: Iterable[tuple[bytes, memoryview]]) -> Iterator[tuple[byte
 
 
 def _blocks(data: memoryview, handles: Iterable[tuple[bytes, memoryview]]) -> Iterator[memoryview]:
+    """The blocks of a table, none of which may overlap."""
     end = 0
     for _, handle in handles:
         start, size, _ = _handle(handle, 0)

@@ -43,6 +43,7 @@ def kind_of(node: GraphNode) -> str:
 
 
 def _binary(node: GraphNode, *values: Tensor) -> Tensor:
+    """An operator of two values, or the log-sum-exp that it is the last step of."""
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:

@@ -121,6 +121,7 @@ class GraphConstants:
         return sizes
 
     def _decode(self, node: GraphNode) -> Array:
+        """The array of a Const, within the budget."""
         shape = self._shape(node)
         tf = import_tensorflow()
         proto = node.attributes["value"].tensor

@@ -31,6 +31,7 @@ def output_counts(op: str, attributes: Mapping[str, Any], library: Mapping[str, 
 
 
 def _count(output: Any, attributes: Mapping[str, Any]) -> int:
+    """How many values one output of an op is."""
     name = output.number_attr or output.type_list_attr
     if not name:
         return 1

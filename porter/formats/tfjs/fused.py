@@ -33,6 +33,7 @@ def unfuse(graph: Any) -> None:
 
 
 def _parts(node: Any, kind: Any) -> Iterator[Any]:
+    """The nodes that a fused one stands for."""
     if node.op == "Prelu":
         yield from _slopes(node, node.input[0], node.input[1], kind)
         return

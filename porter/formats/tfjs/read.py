@@ -79,6 +79,7 @@ def _graph_model(
     asked: tuple[Sequence[str], Size | None],
     files: tuple[Path, ...],
 ) -> Checkpoint:
+    """The checkpoint of a graph model, whose topology is a GraphDef in JSON."""
     from porter.formats.tensorflow import import_tensorflow
     from porter.formats.tf_graph.read import read_definition
     from porter.formats.tfjs.fused import unfuse

@@ -378,6 +378,7 @@ class _Operators:
             self.read(each, codes[each.scalar(0, "I")])
 
     def read(self, stated: Table, op: str) -> None:
+        """Reads an operator, after those that it reads."""
         gives = stated.numbers(2, "i4").tolist()
         sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
         inputs = tuple(self._source(place, op) for place in sources)

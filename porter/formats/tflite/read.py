@@ -91,6 +91,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _checkpoint(
     path: Path, data: bytes, model: TfliteModel, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
+    """The checkpoint of a model: its tensors, and its graph where porter reads one."""
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
     problem = model.problem or (None if all(_beside(model).values()) else EXPECTED)
@@ -105,6 +106,7 @@ def _checkpoint(
 
 
 def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
+    """The graph of a model."""
     given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
     taps = _taps(model)
@@ -158,6 +160,7 @@ def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None
 
 
 def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
+    """A matrix product of values, or with a stored matrix."""
     turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
     if x.is_value and other.is_value:
         return matmul(x, other, turned)
@@ -191,6 +194,7 @@ _REDUCTIONS: Mapping[str, Reduction] = {
 
 
 def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
+    """A reduction over axes."""
     places, keep = axes.integers(), bool(node.scalar(0, "B"))
     if not places:
         raise Unsupported("over no axes")
@@ -202,6 +206,7 @@ def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
 
 
 def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
+    """A part of a value, by starts and sizes or by starts, ends and steps."""
     batch = _before_zeros(x.walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return x.scope.tensor(batch)
@@ -225,6 +230,7 @@ def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
 
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
+    """The cells of an axis at stored indices."""
     places, shape = index.integers(), x.walk.constant_shape(index.source)
     if not places or shape is None or (len(shape) > 1 and x.is_value) or node.scalar(1, "i"):
         raise Unsupported("by indices that differ by image")

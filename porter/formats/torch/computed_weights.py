@@ -84,6 +84,7 @@ def _forms(stored: Collection[str]) -> dict[str, tuple[_Form, list[str]]]:
 
 
 def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Array:
+    """The weight that a module computes from its stored tensors."""
     try:
         if not all(map(is_floating, stored[:1])):
             raise _Unfit

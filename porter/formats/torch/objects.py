@@ -164,6 +164,7 @@ def _expect(holds: bool) -> None:
 
 
 def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> TorchTensor:
+    """A tensor as a pickle makes it, as a view of its storage."""
     if (
         not isinstance(storage, Storage)
         or type(shape) is not tuple

@@ -71,6 +71,7 @@ def _mapped(descriptor: int) -> mmap.mmap:
 
 
 def _checkpoint(path: Path, found: object, values: StorageValues) -> Checkpoint:
+    """The checkpoint of an unpickled object."""
     state = unwrap(found, _is_tensor, path)
     tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
     held = found if isinstance(found, Mapping) else {}
@@ -85,6 +86,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
+    """The object that an archive holds, and the values of its tensors."""
     with open_zip(
         path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
     ) as archive:

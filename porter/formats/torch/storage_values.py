@@ -89,6 +89,7 @@ class StorageValues:
             raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
 
     def _held(self, name: str, storage: Storage) -> Place:
+        """Where the values of a tensor's storage are; they must be all there."""
         whole, size = self._place(storage), storage.item_bytes
         if (
             whole is None
@@ -112,6 +113,7 @@ class StorageValues:
         return self._copies[place, item], 0
 
     def _copy(self, place: Place, item: int) -> Array:
+        """A copy of bytes in this machine's order, because a view cannot be had."""
         if isinstance(self._content, bytes):
             copied = self._bytes[place.start : place.start + place.length].copy()
         else:  # its pages would stay in memory beside the copy

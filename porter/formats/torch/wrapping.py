@@ -194,6 +194,7 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
 
 
 def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_key: str, path: Path) -> None:
+    """Expects that averaged weights have all tensors but counters."""
     counted = [name for name in raw.tensors if name.rpartition(".")[2] not in _COUNTERS]
     lacking = [name for name in counted if name not in averaged.tensors]
     if lacking:

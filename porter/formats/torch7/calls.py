@@ -47,6 +47,7 @@ class _ModuleCalls:
     names: dict[int, str] = field(default_factory=dict)
 
     def forward(self, module: Thing, place: tuple[str, ...], given: Given) -> Given:
+        """What a module gives: containers call their parts, others are steps."""
         kind, fields = module.kind.split(".")[-1], ModuleFields(module.fields)
         parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
         match kind:
@@ -82,6 +83,7 @@ class _ModuleCalls:
         return tuple(self.forward(*part, one) for part, one in zip(parts, given, strict=True))
 
     def _called(self, kind: str, name: str, fields: ModuleFields, given: Given) -> str:
+        """Adds the step of a module. Returns the name of its value."""
         held = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
         roles = tuple(role for role, array in held.items() if array.size)
         arrays = [self.names.setdefault(id(held[role]), ".".join((*name.split("/"), role))) for role in roles]

@@ -185,6 +185,7 @@ class _NetworkReader:
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
     def _add(self, path: str, op: str, value: Flow, fields: Table) -> Reference:
+        """Adds the layer of a module with its arrays."""
         name, held = path or op, dict[str, str]()
         for role in _HELD:
             array = fields.get(role)
@@ -202,6 +203,7 @@ def _is_passed(op: str, fields: Table) -> bool:
 
 
 def _modules(fields: Table) -> list[Any]:
+    """The modules of a container in their order."""
     held = fields.get("modules")
     return (
         [held[key] for key in sorted(key for key in held if isinstance(key, float))]

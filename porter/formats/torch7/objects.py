@@ -69,6 +69,7 @@ class _ObjectReader(Cursor):
         self.known: dict[int, Any] = {}
 
     def read(self) -> Any:
+        """The next object; one that was read before is given again."""
         kind = self.number("i")
         self.left -= 1
         if self.left < 0:
@@ -125,6 +126,7 @@ class _ObjectReader(Cursor):
         return self.array(name or self.long, self._long())
 
     def _tensor(self) -> Array:
+        """The next tensor, a view of its storage."""
         axes = self.number("i")
         if not 0 <= axes <= _MOST_AXES:
             raise ValueError(f"a tensor of {axes} axes")

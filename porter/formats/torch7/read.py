@@ -65,6 +65,7 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _checkpoint(
     path: Path, data: bytes, network: Torch7Network, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
+    """The checkpoint of a network."""
     tensors, computed = (
         {name: array for name, array in network.tensors.items() if is_floating(array)},
         _computed(network),
@@ -131,6 +132,7 @@ def _conv(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
+    """A transposed convolution."""
     window, (top, bottom, left, right) = _window(layer)
     if further:
         raise Unsupported("to the size of another value")

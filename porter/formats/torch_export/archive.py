@@ -102,6 +102,7 @@ def parsed(text: bytes, where: str) -> Any:
 
 
 def _program(text: bytes, path: Path) -> JsonObject:
+    """The program of a JSON in the schema that porter reads."""
     stated = parsed(text, str(path))
     version = stated.get("schema_version") if isinstance(stated, dict) else None
     major = version.get("major") if isinstance(version, dict) else None

@@ -328,6 +328,7 @@ def _bilinear(
 
 
 def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
+    """A matrix product of values, or with stored numbers."""
     if x.array is not None and other.array is not None:
         return matmul(x, other)
     walk, node, kernel = scope.walk, scope.node, other.source

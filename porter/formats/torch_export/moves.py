@@ -42,6 +42,7 @@ DROPOUTS: Mapping[str, str] = {
 
 
 def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
+    """A dropout, which does nothing outside of training."""
     if x.array is not None:
         return x
     if train:

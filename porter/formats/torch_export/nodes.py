@@ -159,6 +159,7 @@ class _NodeReader:
     lowered: int | None = None
 
     def add(self, node: AtenNode, *further: str) -> None:
+        """Adds a node and the names of what it gives."""
         if self.scope:
             node = replace(node, name=f"{self.scope}{node.name}")
         for place, name in enumerate((node.name.removeprefix(self.scope), *further)):
@@ -172,6 +173,7 @@ class _NodeReader:
         self.nodes[node.name] = node
 
     def read(self, stated: JsonObject) -> None:
+        """Reads a node, and the graphs that it runs."""
         names = values_of(stated)
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
@@ -254,6 +256,7 @@ class _NodeReader:
         }
 
     def argument(self, stated: JsonObject) -> Any:
+        """An argument of an op as a plain value."""
         ((kind, value),) = stated.items()
         match kind:
             case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is

@@ -27,6 +27,7 @@ def with_rows(program: AtenProgram) -> AtenProgram:
 
 
 def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
+    """The node that takes rows of a table in place of a product with one-hot rows; None if it is no such."""
     dims, (source, table) = [*range(len(product.sizes[0]))], product.inputs
     while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
         if node.op == "permute":

@@ -93,6 +93,7 @@ class _Numbers:
         return self.found[stated]
 
     def _size(self, source: Reference, depth: int) -> Dim:
+        """The size that a node computes."""
         node = self.walk.flow.nodes[source[0]]
         if node.expression in self.own:
             return self.own[node.expression]

@@ -72,6 +72,7 @@ class _Convolution(Call):
         return pointwise(x, self.weight.numbers(), None if self.bias is None else self.bias.numbers())
 
     def _over_one_axis(self, kernel: StoredTensor, tensors: Mapping[str, Stored]) -> Tensor:
+        """A convolution along one axis, as one of a map of one row."""
         if self.transposed or isinstance(self.padding, str):
             raise Unsupported("of 1 axis that is transposed or has pads by a rule")
         (_, step), (_, apart), (_, pad) = map(_pair, (self.stride, self.dilation, self.padding))
@@ -199,6 +200,8 @@ def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, conv
 
 
 def _adaptive(function: Reduced) -> Function:
+    """A pool to so many rows and columns."""
+
     def adaptive(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
         if not x.value.is_map:
             raise Unsupported("of something else than a map")
@@ -209,6 +212,8 @@ def _adaptive(function: Reduced) -> Function:
 
 
 def _to_one_number(function: Reduced) -> Function:
+    """A pool of an axis to one number."""
+
     def adaptive(x: Tensor, output_size: Sequence[int]) -> Tensor:
         if output_size != [1]:
             raise Unsupported("to more than one number")

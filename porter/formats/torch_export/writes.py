@@ -186,6 +186,7 @@ class _FunctionalWriter:
         self.types = {source: self.program.types.get(name) for name, source in self.program.given.items()}
 
     def add(self, place: int, stated: AtenNode) -> None:
+        """Adds a node; one that writes into a value becomes steps that make a new one."""
         if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
             base = self.views.get(stated.source, stated.source)
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
