@@ -334,7 +334,8 @@ def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float
 
 def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: Reference) -> View:
     """A PReLU with one slope, or one for each channel."""
-    view, number = walk.kept(source), walk.flow.number(alpha)
+    view = walk.kept(source)
+    number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
         return apply(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)

@@ -74,8 +74,10 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     source: Source = node.source
     stated = [stated_by(walk, each) for each in (node, *ends)]
     if axis is not None:
-        source, stated = walk.view(source).with_axes([axis]), [_of_map(*each, axis) for each in stated]
-    value, sizes = walk.value(source), source.sizes if isinstance(source, View) else walk.sizes(source)
+        source = walk.view(source).with_axes([axis])
+        stated = [_of_map(*each, axis) for each in stated]
+    value = walk.value(source)
+    sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)
     block, pads, crops = _numbers(stated, ends[0].op)
@@ -131,11 +133,14 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
     Raises:
         Unsupported: they are something else than a window and ops of each cell behind it.
     """
-    inside, ends, waiting = dict[str, N](), list[N](), [*walk.flow.readers.get(node.name, ())]
+    inside = dict[str, N]()
+    ends = list[N]()
+    waiting = [*walk.flow.readers.get(node.name, ())]
     taken, added = {node.name}, set[float | None]()
     while waiting:
         each = waiting.pop()
-        kind, first = walk.flow.kind(each), any(source in taken for source, _ in each.inputs)
+        kind = walk.flow.kind(each)
+        first = any(source in taken for source, _ in each.inputs)
         if kind in _TOGETHER and not first:
             ends.append(each)
             continue

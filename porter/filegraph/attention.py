@@ -73,7 +73,8 @@ def _attention(
     mixed = _before(node, known, MatMul)
     if mixed is None or mixed.op != MatMul():
         return ()
-    shares, numbers = _before(mixed, known, Softmax), _numbers(shapes.get(mixed.name))
+    shares = _before(mixed, known, Softmax)
+    numbers = _numbers(shapes.get(mixed.name))
     if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
     products, factor = _unscaled(known.get(shares.inputs[0]), known)

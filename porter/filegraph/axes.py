@@ -148,7 +148,8 @@ class View:
         """The tensor with axes of one cell, which have these places in it."""
         if self.axes is None:
             return self
-        added, left = {place_of(place, len(self.axes) + len(places)) for place in places}, iter(self.axes)
+        added = {place_of(place, len(self.axes) + len(places)) for place in places}
+        left = iter(self.axes)
         count = len(self.axes) + len(added)
         return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
 

@@ -383,7 +383,9 @@ class Builder:
 
     def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
         """Channels of the input, and what scales each and is added to it, if the value is that."""
-        scale, offset, node = np.ones(1), np.zeros(1), self.nodes.get(value.node)
+        scale = np.ones(1)
+        offset = np.zeros(1)
+        node = self.nodes.get(value.node)
         while node is not None and isinstance(node.op, ops.Affine):
             offset, scale = offset + scale * node.op.offset, scale * node.op.scale
             node = self.nodes.get(node.inputs[0])

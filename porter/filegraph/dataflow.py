@@ -280,7 +280,8 @@ class Dataflow(Generic[N]):
 
         No step of it has more numbers than its largest operand.
         """
-        found, name = self.tensor(source), source[0] if not source[1] else f"{source[0]}:{source[1]}"
+        found = self.tensor(source)
+        name = source[0] if not source[1] else f"{source[0]}:{source[1]}"
         if found is not None or source[0] in self.live or self.budget < 0:
             return found
         if name not in self.evaluated and name not in self.refused and self.steps <= _MOST_STEPS:

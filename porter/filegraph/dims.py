@@ -126,7 +126,8 @@ class Open:
         quotients are before they are rounded: half of n, rounded down, is at least half of n - 1.
         """
         own = _edges(dict(self.terms))
-        least, most = _edges(_unrounded(self.terms, -1))[0], _edges(_unrounded(self.terms, 1))[1]
+        least = _edges(_unrounded(self.terms, -1))[0]
+        most = _edges(_unrounded(self.terms, 1))[1]
         if all(factor.denominator == 1 for _, factor in self.terms):
             least, most = (
                 end if math.isinf(end) else way(end) for end, way in ((least, math.ceil), (most, math.floor))

@@ -227,7 +227,8 @@ def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     truths = walk.constant(walk.unrepeated(test.source))
     if truths is None or truths.dtype.kind != "b":
         raise Unsupported("by what the file stores")
-    values, added = list[Tensor](), np.zeros(())
+    values = list[Tensor]()
+    added = np.zeros(())
     for x, share in ((first, truths), (second, ~truths)):
         if x.is_value:
             values.append(x * test.scope.constant(share))

@@ -244,7 +244,9 @@ def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], pla
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
-    parts, stored, only = list[View](), list[Source](), sum(map(walk.is_value, sources)) == 1
+    parts = list[View]()
+    stored = list[Source]()
+    only = sum(map(walk.is_value, sources)) == 1
     for source in sources:
         if not walk.is_value(source):
             stored.append(source)
@@ -311,7 +313,8 @@ def windows(walk: Walk, node: OperatorNode, source: Source, place: int, window: 
     and the cells of each as the last axis.
     """
     view, (size, step) = walk.view(source), window
-    cells, at = view.size(place), place_of(place, view.rank)
+    cells = view.size(place)
+    at = place_of(place, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1

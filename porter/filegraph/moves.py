@@ -145,7 +145,8 @@ def quarter_turns(
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
     rank = len(view.known_axes)
-    order, (one, other) = [*range(rank)], (place_of(place, rank) for place in places)
+    order = [*range(rank)]
+    one, other = (place_of(place, rank) for place in places)
     order[one], order[other] = other, one
     turned = view.transposed(order) if turns % 2 else view
     around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]

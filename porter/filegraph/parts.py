@@ -206,7 +206,9 @@ def pad(
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
     """
-    view, stated, opened = walk.kept(source), dict[int, tuple[int, int]](), dict[int, tuple[Dim, Dim]]()
+    view = walk.kept(source)
+    stated = dict[int, tuple[int, int]]()
+    opened = dict[int, tuple[Dim, Dim]]()
     for place, (before, after) in pairs.items():
         if isinstance(before, Open) or isinstance(after, Open):
             opened[place] = before, after
@@ -287,7 +289,8 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
             raise Unsupported("of an axis of open size")
         if not shift % size:
             continue
-        first, last = slice(0, size - shift % size), slice(size - shift % size, size)
+        first = slice(0, size - shift % size)
+        last = slice(size - shift % size, size)
         parts = [
             walk.builder.cut(f"{node.name}:{name}", value, {axis: part})
             for name, part in (("last", last), ("first", first))

@@ -58,7 +58,8 @@ def map_of_patches(
         (cells + before + after - window.extent(axis)) // window.stride[axis] + 1
         for axis, (cells, (before, after)) in enumerate(zip((down, across), ends, strict=True))
     ]
-    tokens, tensors = view.reshaped([batch, whole, *counts]), _each_cell(walk, node, channels, window)
+    tokens = view.reshaped([batch, whole, *counts])
+    tensors = _each_cell(walk, node, channels, window)
     if tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     bottom, right = (

@@ -288,7 +288,8 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
         return _scaled(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
-    kernel, view = Kernel(tensor.name, tensor.shape), walk.kept(sources[0])
+    kernel = Kernel(tensor.name, tensor.shape)
+    view = walk.kept(sources[0])
     return first_of(
         lambda: with_kernel(walk, node, view, equation, kernel),
         lambda: _by_groups(walk, node.name, view, equation, kernel),
@@ -314,14 +315,16 @@ def by_matrix(walk: Walk, node: OperatorNode, first: Reference, source: Source) 
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
-    matrix, rank = walk.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
+    matrix = walk.weights(walk.unrepeated(first))
+    rank = len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
     matrix = walk.flow.once(matrix)
     shape, places = matrix.shape, "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
-    equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
+    equation = Equation(f"{places}km", "nk", f"{places}nm")
+    kernel = Kernel(matrix.name, shape)
     return with_kernel(walk, node, source, equation, kernel)
 
 
@@ -334,7 +337,8 @@ def bilinear(
     Args:
         kernel: units×features×features.
     """
-    tensor, places = walk.weights(kernel), "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
+    tensor = walk.weights(kernel)
+    places = "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
     vector = None if bias is None else walk.weights(bias)
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")

@@ -264,7 +264,8 @@ class Views:
         if times:
             whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
-        channels, behind = self._channels(view.value), Piece("C", copies, view.value.channels or 1)
+        channels = self._channels(view.value)
+        behind = Piece("C", copies, view.value.channels or 1)
         return View(
             whole,
             joined(
@@ -327,7 +328,8 @@ class Views:
         file's own layout; None for repetitions, and where the batch is not the first axis. What stands beside
         the batch in that axis becomes one of its own.
         """
-        whole, axes = self._pieces(view.value)[1:], self._behind_batch(view)
+        whole = self._pieces(view.value)[1:]
+        axes = self._behind_batch(view)
         if not whole or axes is None or (of_map and len(axes) != 3):
             return None
         if of_map and self.builder.order == "HWC":
@@ -378,10 +380,8 @@ class Views:
         block = next((_stated(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:
-            blocks, within = (
-                ((Piece("H", fewer, block),), (Piece("W", narrower, block),)),
-                (Piece("H", block), Piece("W", block)),
-            )
+            blocks = ((Piece("H", fewer, block),), (Piece("W", narrower, block),))
+            within = (Piece("H", block), Piece("W", block))
             ops.append((SpaceToDepth(block, "DCR"), self._map(n, *blocks, (*within, c))))
             ops.append((SpaceToDepth(block, "CRD"), self._map(n, *blocks, (c, *within))))
         return ops
@@ -478,7 +478,8 @@ def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], stated: Co
         stated: the axes of which each piece says its size; of others, all but the first say it.
     """
     pieces = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
-    words, before = dict[Piece, str](), list[list[str]]()
+    words = dict[Piece, str]()
+    before = list[list[str]]()
     for letter in letters:
         own = [piece for piece in pieces if piece.axis == letter]
         for index, piece in enumerate(own):

@@ -278,7 +278,8 @@ class NodeWalk(Generic[N]):
         """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own
         layout.
         """
-        held, tap = self.builder.nodes.get(view.value.node), self._called(source)
+        held = self.builder.nodes.get(view.value.node)
+        tap = self._called(source)
         return None if held is not None and held.tap == tap else tap
 
     def _called(self, source: Reference) -> str | None:
@@ -539,10 +540,8 @@ class NodeWalk(Generic[N]):
         of = self.flow.tensors_of
         held = self._read_tensors(node) if of is None else of(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
-        tensors, reads = (
-            {role: Stored(name) for role, name in held.items()},
-            tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources),
-        )
+        tensors = {role: Stored(name) for role, name in held.items()}
+        reads = tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources)
         # The op is what porter lacks, not a layout that nobody asked for.
         values = [self.view(source).value for source in sources]
         kind = f"{node.op} {lacks}".strip()

@@ -72,7 +72,8 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
     not looked at.
     """
     parts, left = 0, len(data)
-    large, small = [(0, len(data), descriptor)], list[tuple[int, int, Any]]()
+    large = [(0, len(data), descriptor)]
+    small = list[tuple[int, int, Any]]()
     while (large or small) and parts + left // 2 > most:
         start, end, kind = large.pop() if large else small.pop()
         left -= end - start

@@ -48,7 +48,8 @@ class Settings:
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
         """Rows and columns, which names of their own may give: `kernel_h`, `kernel_w` of `kernel_size`."""
-        given, own = self.counts(name) or [default], name.removesuffix("_size")
+        given = self.counts(name) or [default]
+        own = name.removesuffix("_size")
         return self.count(f"{own}_h", given[0]), self.count(f"{own}_w", given[-1])
 
 

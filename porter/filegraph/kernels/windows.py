@@ -86,7 +86,9 @@ def conv(
 ) -> Numbers:
     """A convolution with a kernel O×I×H×W, in which I are the channels of a group."""
     filters, width, *sides = kernel.shape
-    weights, images, total = kernel.reshape(groups, filters // groups, width, -1), len(x), None
+    weights = kernel.reshape(groups, filters // groups, width, -1)
+    images = len(x)
+    total = None
     for place, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
         part = weights[..., place] @ cells.reshape(images, groups, width, -1)
         total, shape = part if total is None else total + part, (images, filters, *cells.shape[2:])
@@ -112,10 +114,8 @@ def transposed(
         for axis, (n, behind) in enumerate(zip(counts, (bottom, last), strict=True))
     ]
     total = np.zeros((images, groups * width, *spans), x.dtype)
-    parts, weights = (
-        x.reshape(images, groups, channels // groups, -1),
-        kernel.reshape(groups, channels // groups, width, *sides),
-    )
+    parts = x.reshape(images, groups, channels // groups, -1)
+    weights = kernel.reshape(groups, channels // groups, width, *sides)
     for row, column in np.ndindex(*sides):
         down, across = row * grid.dilation[0], column * grid.dilation[1]
         places = (

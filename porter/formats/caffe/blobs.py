@@ -65,7 +65,9 @@ def _blob(data: memoryview, name: str) -> Array:
 
 def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list[Array]]:
     """The sizes of a blob, and its numbers in the parts that they are stored in."""
-    sizes, legacy, parts = list[int](), dict[int, int](), list[Array]()
+    sizes = list[int]()
+    legacy = dict[int, int]()
+    parts = list[Array]()
     for number, value in fields(data):
         if isinstance(value, int):
             legacy |= {number: value} if number in _LEGACY else {}

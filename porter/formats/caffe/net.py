@@ -146,7 +146,8 @@ class _Layers:
         """Reads a layer, after those that it reads."""
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
-        op, tops = _type_of(layer), layer.words("top")
+        op = _type_of(layer)
+        tops = layer.words("top")
         if op in _DATA or op == "Input":
             self._take(op, layer, tops)
             return
@@ -229,10 +230,8 @@ def _dims(net: TextMessage) -> list[Sequence[int | None]]:
 
 def _cut_to(layer: TextMessage) -> Sequence[int | None]:
     """The sizes of what a data layer gives, as far as it states them."""
-    memory, side = (
-        layer.part("memory_data_param"),
-        layer.part("transform_param").count("crop_size", 0) or None,
-    )
+    memory = layer.part("memory_data_param")
+    side = layer.part("transform_param").count("crop_size", 0) or None
     return (
         None,
         memory.count("channels", 0) or None,

@@ -159,7 +159,8 @@ _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deco
 
 def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     """The graph of a net, with the tensors that are computed of its stored ones."""
-    layers, computed = _with_norms(net.layers), dict[str, Array]()
+    layers = _with_norms(net.layers)
+    computed = dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
             names, of_norm = _statistics(layer.blobs[:3], tensors)
@@ -235,7 +236,8 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
 
 
 def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    (_, width, *_), groups = known(kernel.sizes), layer.parameters.count("group", 1)
+    _, width, *_ = known(kernel.sizes)
+    groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
     return x.op(op, **_held(layer, "OIHW"))
 
@@ -401,7 +403,8 @@ def _axis(layer: CaffeLayer, older: str) -> int:
 
 def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
     """The parts of an axis, at the stated points or of one size."""
-    axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
+    axis = _axis(layer, "slice_dim")
+    points = layer.parameters.counts("slice_point")
     (whole,) = known([x.size(axis)])
     ends = (
         [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
@@ -412,7 +415,8 @@ def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
 def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
     """A value cut to the size of another from an axis on, at offsets."""
     sizes, wanted = x.sizes, like.sizes
-    axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
+    axis = layer.parameters.count("axis", 2)
+    offsets = layer.parameters.counts("offset")
     if len(sizes) != len(wanted):
         raise Unsupported(f"of {len(sizes)} axes by a value of {len(wanted)}")
     axes = range(axis % len(sizes), len(sizes))

@@ -81,7 +81,8 @@ def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Num
 
 
 def _joined(stated: Settings, *several: Numbers) -> Any:
-    operation, factors = stated.word("operation", "SUM"), stated.values("coeff")
+    operation = stated.word("operation", "SUM")
+    factors = stated.values("coeff")
     if operation in ("PROD", "0"):
         return np.multiply.reduce(several)
     if operation in ("MAX", "2"):
@@ -113,7 +114,8 @@ def _cropped(stated: Settings, x: Numbers, like: Numbers) -> Any:
 
 
 def _flattened(stated: Settings, x: Numbers) -> Any:
-    first, last = stated.count("axis", 1) % x.ndim, stated.count("end_axis", -1) % x.ndim
+    first = stated.count("axis", 1) % x.ndim
+    last = stated.count("end_axis", -1) % x.ndim
     return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
@@ -169,12 +171,14 @@ def _permuted(stated: Settings, x: Numbers) -> Any:
 
 
 def _exponential(stated: Settings, x: Numbers) -> Any:
-    inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
+    inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
+    base = stated.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
 
 
 def _logarithm(stated: Settings, x: Numbers) -> Any:
-    inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
+    inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
+    base = stated.number("base", -1.0)
     return np.log(inner) if base == -1 else np.log(inner) / np.log(base)
 
 

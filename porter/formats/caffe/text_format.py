@@ -40,7 +40,8 @@ class TextMessage:
         """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size`
         `kernel_h`.
         """
-        given, short = self.counts(name) or [default], name.removesuffix("_size")
+        given = self.counts(name) or [default]
+        short = name.removesuffix("_size")
         return self.count(f"{short}_h", given[0]), self.count(f"{short}_w", given[-1])
 
     def flag(self, name: str, default: bool) -> bool:

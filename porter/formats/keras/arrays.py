@@ -72,7 +72,8 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     """An EinsumDense that multiplies each number by its own, or that is a dense layer over some axes."""
     if (stored := stored_array(layer)) is not None:
         return x * x.scope.tensor((stored[0], 0))
-    kernel, stated = layer.stored("kernel"), layer.arguments.get("bias_axes")
+    kernel = layer.stored("kernel")
+    stated = layer.arguments.get("bias_axes")
     said = f"by '{layer.arguments.get('equation')!s:.40}'"
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
@@ -111,7 +112,8 @@ def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
         """Heads with the axes that attend as one, before the channels."""
         found = _part(layer, part, x, Equation(f"{places}c", "chd", f"{places}hd")).transpose(by_head)
         *first, channels = found.sizes
-        outer, inner = first[: -len(over)], first[-len(over) :]
+        outer = first[: -len(over)]
+        inner = first[-len(over) :]
         return found.reshape([*outer, math.prod(inner), channels])
 
     mixed = attention(attending("query", query), attending("key", key), attending("value", value))
@@ -150,7 +152,8 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has tf.math.l2_normalize, which
     bounds the square of a norm).
     """
-    places, ranks = pair(layer.arguments["axes"]), [each.rank for each in values]
+    places = pair(layer.arguments["axes"])
+    ranks = [each.rank for each in values]
     if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
         raise Unsupported(f"of normalised values, or of {len(ranks)}")
     if ranks == [2, 2] and all(place in (1, -1) for place in places):

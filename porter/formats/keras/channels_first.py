@@ -160,7 +160,8 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
     Args:
         ranks: of the values that it reads.
     """
-    rank, axis = max(ranks, default=0), arguments.get("axis", -1)
+    rank = max(ranks, default=0)
+    axis = arguments.get("axis", -1)
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
         raise _Mixed
     if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_WHOLE)):

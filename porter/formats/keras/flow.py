@@ -115,12 +115,14 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         model = read_json(text)
         if not _is_model(model):
             return None
-        calls, further = _CallRecorder(), _shapes_by_input(model)
+        calls = _CallRecorder()
+        further = _shapes_by_input(model)
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
         outputs, names = _in_order(model, _flatten(calls, model, _CallPlace(), inputs))
-        version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
+        version = _version(model, calls.found)
+        backend = str(model.get(_BACKEND, ""))
         types = _type_of(model, image), halves_in(model["config"])
         return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
 

@@ -187,7 +187,8 @@ class _Model:
         """The graph for an image that ends at these values."""
         calls = self.calls
         before = {named.name: before_activation(named) for named in calls}
-        layers, stored = dict[str, KerasLayer](), _StoredArrays({}, set())
+        layers = dict[str, KerasLayer]()
+        stored = _StoredArrays({}, set())
         live = {_IMAGE[0], *(named.name for named in calls), *map(fused_name, calls)}
         flow = Dataflow(
             layers,

@@ -282,7 +282,8 @@ def read_datasets(file: Hdf5, found: Mapping[str, Hdf5Node]) -> NamedArrays:
             cannot hold the sizes.
     """
     held = {name: node.held.values for name, node in found.items() if node.held.values is not None}
-    total, most = sum(values.nbytes for values in held.values()), most_bytes(file.size)
+    total = sum(values.nbytes for values in held.values())
+    most = most_bytes(file.size)
     if total > most:
         raise file.refuse(f"the file declares {total} bytes of tensors, more than the {most} it can hold")
     for node in found.values():

@@ -172,7 +172,9 @@ class Hdf5Bytes:
 
     def _texts(self, datatype: bytes, shape: tuple[int, ...], value: bytes) -> Texts | None:
         """The texts of an attribute; None if its values are none."""
-        kind, (size,), count = datatype[0] & 15, struct.unpack_from("<I", datatype, 4), math.prod(shape)
+        kind = datatype[0] & 15
+        (size,) = struct.unpack_from("<I", datatype, 4)
+        count = math.prod(shape)
         any_length = kind == _ANY_LENGTH and datatype[1] & 15 == 1
         if not count:
             return Texts(shape, ())

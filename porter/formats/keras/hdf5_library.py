@@ -44,13 +44,16 @@ def told_by_library(
     from porter.formats.limits import most_bytes, read_json
 
     with TemporaryDirectory() as folder:
-        source, index, values = path, Path(folder) / "index.json", Path(folder) / "values"
+        source = path
+        index = Path(folder) / "index.json"
+        values = Path(folder) / "values"
         if image is not None:
             source = Path(folder) / "source.h5"
             source.write_bytes(image)
         limits = replace(READING, written=most_bytes(len(data)))
         run_apart(__file__, [source.absolute(), index, values], len(data), "HDF5", limits)
-        told, written = read_json(index.read_bytes()), values.read_bytes()
+        told = read_json(index.read_bytes())
+        written = values.read_bytes()
     return {address: _object(data, written, *parts) for address, *parts in told["objects"]}, told["root"]
 
 
@@ -119,7 +122,8 @@ def _values(dataset: Any, target: BinaryIO) -> list[Any]:
     import h5py
     from h5py import h5t
 
-    held, kind = h5py.Dataset(dataset), dataset.get_type()
+    held = h5py.Dataset(dataset)
+    kind = dataset.get_type()
     number = _number(kind) if held.shape is not None else None
     what = [held.shape or (), kind.get_class(), number and number.str]
     if held.is_virtual or held.external:
@@ -131,7 +135,8 @@ def _values(dataset: Any, target: BinaryIO) -> list[Any]:
     if start is not None and (kind.get_class() == _OPAQUE or base.equal(h5t.py_create(base.dtype))):
         return [start, False, *what, None]
     try:
-        found, start = np.asarray(held[()], number), target.tell()
+        found = np.asarray(held[()], number)
+        start = target.tell()
     except (OSError, MemoryError) as error:  # other filters than HDF5's own, and damage
         return [None, False, *what, f"cannot be read by HDF5: {error}"]
     target.write(found.tobytes())

@@ -38,7 +38,9 @@ def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """
     if layer.arguments.get("rms_scaling"):
         raise Unsupported("with rms_scaling")
-    epsilon, axes, tensors = number(layer.arguments["epsilon"]), axes_in(layer, x), _trained(layer)
+    epsilon = number(layer.arguments["epsilon"])
+    axes = axes_in(layer, x)
+    tensors = _trained(layer)
     if not tensors and (groups := x.normed_groups(axes)):
         return x.each(ops.GroupNorm(groups, epsilon, False, False))
     return x.along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
@@ -57,7 +59,9 @@ def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """A GroupNormalization; -1 groups are one for each channel."""
-    axes, tensors, stated = _axis(layer, x), _trained(layer), layer.arguments["groups"]
+    axes = _axis(layer, x)
+    tensors = _trained(layer)
+    stated = layer.arguments["groups"]
     if not x.walk.views.of_each_image(x.view):
         raise Unsupported("over the batch")
     groups = count(x.size(*axes) if stated == -1 else stated)
@@ -95,7 +99,8 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
-    scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
+    scale = constant(layer.arguments["scale"])
+    offset = constant(layer.arguments.get("offset", 0.0))
     if scale is None or offset is None:
         raise Unsupported("by something that is not one number per channel")
     return _affine(x, scale, offset)

@@ -105,7 +105,8 @@ def _reduced(function: Reduction) -> Reader:
 
 
 def _norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    axes, order = _axes(layer, x), 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
+    axes = _axes(layer, x)
+    order = 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
     if len(axes) > 1 and order != 2:
         raise Unsupported(f"of a matrix of order {order!r:.20}")
     return functions.norm(x, number(order), axes, layer.keeps())
@@ -144,7 +145,9 @@ def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
     """Each cell of an axis several times, one after the other."""
-    (axis,), sizes, times = _axes(layer, x), [*x.sizes], count(layer.arguments["repeats"])
+    (axis,) = _axes(layer, x)
+    sizes = [*x.sizes]
+    times = count(layer.arguments["repeats"])
     if sizes[axis] != 1:
         return x.interleave(axis, times)
     sizes[axis] = times
@@ -200,7 +203,8 @@ def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
     """A pad of `numpy.pad`'s modes."""
-    widths, fill = layer.first_of("pad_width", "paddings"), layer.arguments.get("constant_values") or 0.0
+    widths = layer.first_of("pad_width", "paddings")
+    fill = layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
     pairs = {
         place: (row[0], row[1])
@@ -341,7 +345,8 @@ def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
     """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
-    order, least = layer.arguments.get("order", 2), layer.arguments.get("epsilon")
+    order = layer.arguments.get("order", 2)
+    least = layer.arguments.get("epsilon")
     if order not in (1, 2):
         raise Unsupported(f"of order {order!r:.20}")
     return functions.over_norm(

@@ -200,7 +200,8 @@ def _variables(
 ) -> tuple[dict[str, hdf5.Hdf5Node], bool]:
     """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
-    where, count = "/".join(stored.path), len(stored.numbered)
+    where = "/".join(stored.path)
+    count = len(stored.numbered)
     guessed = False
     if kind == "batch_normalization":
         names = _norm_variables(count, described)

@@ -27,7 +27,8 @@ def padded_by_theano(flow: Flow) -> Flow:
     """
     calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
     for place, call in enumerate(flow.calls):
-        given, pads = moved(call.given, places), _pads(call)
+        given = moved(call.given, places)
+        pads = _pads(call)
         if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
             calls.append(_pad(call, pads, given))
             given = Inbound((Result(len(calls) - 1),), {})
@@ -45,7 +46,8 @@ def _pads(call: LayerCall) -> _Pads | None:
     stated = call.arguments
     if call.kind not in _WINDOWS or stated.get("padding") != "same":
         return None
-    window, dilation = _pair(stated[_WINDOWS[call.kind]]), _pair(stated.get("dilation_rate") or 1)
+    window = _pair(stated[_WINDOWS[call.kind]])
+    dilation = _pair(stated.get("dilation_rate") or 1)
     stride = _pair(stated.get("strides") or (1 if call.kind == "Conv2D" else window))
     extents = [(cells - 1) * apart + 1 for cells, apart in zip(window, dilation, strict=True)]
     before = [_before(call.kind, extent) for extent in extents]
@@ -70,15 +72,11 @@ def _pair(stated: Any) -> tuple[int, int]:
 
 def _pad(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
     """Zeros before a convolution, and nothing that could be the largest before a pool."""
-    kind, arguments = (
-        "ZeroPadding2D",
-        dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last"),
-    )
+    kind = "ZeroPadding2D"
+    arguments = dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")
     if call.kind == "MaxPooling2D":
-        kind, arguments = (
-            f"{OPERATION}Pad",
-            {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf},
-        )
+        kind = f"{OPERATION}Pad"
+        arguments = {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf}
     path = (*call.path[:-1], f"{call.path[-1]}_pad_of_theano")
     return replace(
         call, path=path, kind=kind, arguments=arguments, given=Inbound((results_in(given)[0],), {})

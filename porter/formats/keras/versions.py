@@ -138,7 +138,8 @@ def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         mode = str(arguments.get("mode", "sum"))
         axes = {"axis": arguments.get("concat_axis", -1), "axes": arguments.get("dot_axes", -1)}
         return _KERAS_1_MERGES.get(mode, f"Merge by {mode:.20}"), {**arguments, **axes}
-    kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
+    kind = _CLASSES.get(kind, kind)
+    axis = arguments.get("axis")
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
         # tf.keras allows several axes.
         arguments = {**arguments, "axis": axis[0]}

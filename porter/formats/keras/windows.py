@@ -41,7 +41,8 @@ def weights(layer: KerasLayer, kernel: Stored) -> dict[str, Stored]:
 
 def _conv(layer: KerasLayer, x: Tensor) -> Tensor:
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
-    window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
+    window = _window(layer, "kernel_size", 1)
+    groups = count(layer.arguments.get("groups", 1))
     op = ops.Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
     return x.conv(op, tensors)
 
@@ -73,11 +74,14 @@ def _transposed(layer: KerasLayer, x: Tensor) -> Tensor:
     """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut`
     leaves.
     """
-    window, convention = _window(layer, "kernel_size", 1), _convention(layer)
-    groups, more = layer.arguments.get("groups", 1), layer.arguments.get("output_padding")
+    window = _window(layer, "kernel_size", 1)
+    convention = _convention(layer)
+    groups = layer.arguments.get("groups", 1)
+    more = layer.arguments.get("output_padding")
     if groups != 1:
         raise Unsupported("with groups")
-    extents, extra = (window.extent(0), window.extent(1)), (None, None) if more is None else pair(more)
+    extents = (window.extent(0), window.extent(1))
+    extra = (None, None) if more is None else pair(more)
     cuts = [
         _cut(convention.rule == "same", *sizes) for sizes in zip(extents, window.stride, extra, strict=True)
     ]
@@ -171,12 +175,14 @@ WINDOWS: Mapping[str, Reader] = {
 
 def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
-    row, kind = x.row(), layer.op.replace("1D", "2D")
+    row = x.row()
+    kind = layer.op.replace("1D", "2D")
     arguments = StatedFields({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
         dilation = pair(arguments.get("dilation_rate") or 1)
         extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
-        row, arguments = row.pad_map((0, 0, extent - 1, 0)), StatedFields({**arguments, "padding": "valid"})
+        row = row.pad_map((0, 0, extent - 1, 0))
+        arguments = StatedFields({**arguments, "padding": "valid"})
     found: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
     return found.of_row()
 

@@ -63,7 +63,8 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
         NotInstalled: msgpack is not installed.
     """
     expect_installed("msgpack", "pip install msgpack")
-    data, count = path.read_bytes(), _Count()
+    data = path.read_bytes()
+    count = _Count()
     tree = _unpacked(
         data,
         raw=False,

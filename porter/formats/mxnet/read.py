@@ -120,7 +120,8 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
     """The graph of a symbol."""
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
-    live, stored = depending(nodes, [image]), Arrays(tensors)
+    live = depending(nodes, [image])
+    stored = Arrays(tensors)
     flow = Dataflow(
         nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
     )
@@ -204,7 +205,8 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     else:
         rows, columns = stated.pair("adj", 0)
         pads = top, bottom - rows, left, right - columns
-    held, groups = _held(node, "OIHW"), stated.count("num_group", 1)
+    held = _held(node, "OIHW")
+    groups = stated.count("num_group", 1)
     op = ops.ConvTranspose(stated.count("num_filter", 0), window, pads, groups, "bias" in held)
     return x.op(op, **held)
 
@@ -269,7 +271,8 @@ def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor
     if stated.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     scale = None if stated.flag("fix_gamma", True) else gamma
-    epsilon, momentum = stated.number("eps", 1e-3), round(1 - stated.number("momentum", 0.9), 9)
+    epsilon = stated.number("eps", 1e-3)
+    momentum = round(1 - stated.number("momentum", 0.9), 9)
     return x.batch_norm(epsilon, momentum, gamma=scale, beta=beta, mean=mean, variance=variance)
 
 
@@ -303,7 +306,8 @@ def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolN
 
 def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
     stated, size = node.stated, node.stated.count("nsize", 0)
-    alpha, beta = stated.number("alpha", 1e-4) / size, stated.number("beta", 0.75)
+    alpha = stated.number("alpha", 1e-4) / size
+    beta = stated.number("beta", 0.75)
     return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
 
 
@@ -348,7 +352,8 @@ def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
 
 def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
     """0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
-    wanted, rest = list[Dim](), list(x.sizes)
+    wanted = list[Dim]()
+    rest = list(x.sizes)
     for code in node.stated.counts("shape"):
         if code < -3 or node.stated.flag("reverse"):
             raise Unsupported(f"to {node.stated.word('shape')}")
@@ -359,7 +364,8 @@ def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _swapped(node: SymbolNode, x: Tensor) -> Tensor:
-    order, (first, second) = [*range(x.rank)], (node.stated.count(name, 0) for name in ("dim1", "dim2"))
+    order = [*range(x.rank)]
+    first, second = (node.stated.count(name, 0) for name in ("dim1", "dim2"))
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
@@ -383,7 +389,8 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     """An upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
     (src/operator/nn/upsampling-inl.h).
     """
-    scale, kind = node.stated.count("scale", 1), node.stated.word("sample_type")
+    scale = node.stated.count("scale", 1)
+    kind = node.stated.word("sample_type")
     if kind == "bilinear":
         channels, side, pad = node.stated.count("num_filter", 0), 2 * scale - scale % 2, scale // 2
         window = Window((side, side), (scale, scale))

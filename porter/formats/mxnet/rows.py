@@ -52,7 +52,8 @@ def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = 
 
 
 def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    own, grid = None if stated.flag("no_bias", True) else bias, _grid(stated)
+    own = None if stated.flag("no_bias", True) else bias
+    grid = _grid(stated)
     if wanted := stated.counts("target_shape"):
         sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, wanted, strict=True)
         less = [(n - 1) * step + (side - 1) * apart + 1 - size for n, step, side, apart, size in sides]
@@ -72,7 +73,8 @@ def _pool(stated: Settings, x: Numbers) -> Any:
     average = kind == "avg"
     if stated.flag("global_pool"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    grid, sides = _pool_grid(stated), stated.pair("kernel", 0)
+    grid = _pool_grid(stated)
+    sides = stated.pair("kernel", 0)
     if not average:
         return windows.max_pool(x, sides, grid)
     return windows.average_pool(
@@ -244,7 +246,8 @@ def _softmax(stated: Settings, x: Numbers) -> Numbers:
 
 def _pad(stated: Settings, x: Numbers) -> Numbers:
     widths = stated.counts("pad_width")
-    pairs, mode = list(zip(widths[::2], widths[1::2], strict=True)), stated.word("mode")
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))
+    mode = stated.word("mode")
     return pad(x, pairs, mode, stated.number("constant_value", 0.0))
 
 

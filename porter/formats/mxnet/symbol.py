@@ -174,7 +174,9 @@ class _SymbolReader:
 
     def read(self, stated: Mapping[str, Any]) -> None:
         """Reads a node, after those that it reads."""
-        given, place, op = [source[:2] for source in stated["inputs"]], len(self.known), stated["op"]
+        given = [source[:2] for source in stated["inputs"]]
+        place = len(self.known)
+        op = stated["op"]
         name = own_name(str(stated["name"]), place, self.names)
         words = _attributes(stated, name)
         if any(type(index) is not int or not 0 <= before < place for before, index in given):

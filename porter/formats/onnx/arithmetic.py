@@ -67,8 +67,10 @@ def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
     LocalResponseNorm.
     """
     padded = walk.flow.nodes[pool.source[0]]
-    squares, kernel = walk.view(padded.source), pool.integers("kernel_shape")
-    pads, fill = _pads(walk, padded), padded.input(2)
+    squares = walk.view(padded.source)
+    kernel = pool.integers("kernel_shape")
+    pads = _pads(walk, padded)
+    fill = padded.input(2)
     size = kernel[0] if kernel else 0
     along = (
         squares.sizes is not None
@@ -115,7 +117,8 @@ def _layer_norm(
     """LayerNormalization and RMSNormalization from an axis on. Further outputs are the mean and one over the
     deviation.
     """
-    axis, epsilon = node.integer("axis", -1), node.real("epsilon", 1e-5)
+    axis = node.integer("axis", -1)
+    epsilon = node.real("epsilon", 1e-5)
     axes = range(axis, 0) if axis < 0 else range(axis, len(x.sizes))
     if node.op == "RMSNormalization":
         return x.rms_norm(axes, epsilon, scale)
@@ -138,10 +141,8 @@ def _instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> 
 
 def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """alpha * x @ kernel + beta * bias."""
-    axes, factors = (
-        "OI" if node.integer("transB") else "IO",
-        (node.real("alpha", 1.0), node.real("beta", 1.0)),
-    )
+    axes = "OI" if node.integer("transB") else "IO"
+    factors = (node.real("alpha", 1.0), node.real("beta", 1.0))
     added = None if bias is None else bias.reference
     place = 0 if node.integer("transA") else -1
     return x.dense(Product(kernel.reference, axes, added, factors, place))

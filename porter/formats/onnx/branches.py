@@ -30,7 +30,9 @@ def chosen(message: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> O
     Raises:
         FileError: the branch is damaged, as porter.formats.onnx.proto.read_message.
     """
-    nodes, arrays, scopes = dict[str, OnnxNode](), dict(message.arrays), dict(message.scopes)
+    nodes = dict[str, OnnxNode]()
+    arrays = dict(message.arrays)
+    scopes = dict(message.scopes)
     moved: dict[Reference, Reference] = {}
     stored = Initializers(message.files[0], refuse)
 

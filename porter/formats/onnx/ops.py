@@ -33,7 +33,8 @@ _GLOBAL: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMaxPool"
 
 def _filled(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
     """ConstantOfShape; of the size of a value zeros, which only a Concat takes."""
-    number, dims = filling(node), sizes.dims()
+    number = filling(node)
+    dims = sizes.dims()
     if number is not None and not any(isinstance(size, Open) for size in dims):
         return full(dims, number)
     if number != 0:
@@ -87,7 +88,8 @@ def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
 
 def _reduce(node: OnnxNode, x: Tensor, axes: Tensor | None = None) -> Tensor:
     """ReduceMean, ReduceMax, ReduceL2 and others; without axes over all of them, or over none."""
-    places, keep = node.whole("axes", axes), bool(node.integer("keepdims", 1))
+    places = node.whole("axes", axes)
+    keep = bool(node.integer("keepdims", 1))
     if not places and node.integer("noop_with_empty_axes"):
         if node.op not in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"):
             raise Unsupported("of each number")
@@ -131,8 +133,10 @@ def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head
     (`as_strided`).
     """
-    dims, shape = index.dims(), x.walk.constant_shape(index.source) or ()
-    count, sizes = len(dims), x.walk.sizes(x.source) or ()
+    dims = index.dims()
+    shape = x.walk.constant_shape(index.source) or ()
+    count = len(dims)
+    sizes = x.walk.sizes(x.source) or ()
     if shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
         return x.reshape([-1, *shape[1:]])
     places = known(dims)
@@ -157,7 +161,8 @@ def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
 
 def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
     """Into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
-    stated, axis = node.sizes("split", sizes), node.integer("axis")
+    stated = node.sizes("split", sizes)
+    axis = node.integer("axis")
     if not stated:
         (size,) = known([x.size(axis)])
         most = -(-size // node.outputs)
@@ -178,7 +183,8 @@ def _response_norm(node: OnnxNode, x: Tensor) -> Tensor:
     """LRN divides alpha by the size, and has the odd channel of an even size behind
     (onnx/defs/nn/defs.cc).
     """
-    size, alpha = node.integer("size"), node.real("alpha", 1e-4)
+    size = node.integer("size")
+    alpha = node.real("alpha", 1e-4)
     if size % 2 == 0:
         raise Unsupported("over an even number of channels")
     return x.op(LocalResponseNorm(size, alpha / size, node.real("beta", 0.75), node.real("bias", 1.0)))

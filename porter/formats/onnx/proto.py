@@ -296,7 +296,8 @@ class Initializers:
         Raises:
             FileError: it does not hold what it declares.
         """
-        onnx, shape = import_onnx(), tuple(tensor.dims)
+        onnx = import_onnx()
+        shape = tuple(tensor.dims)
         try:
             kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
             if kind.kind not in "iufbV":
@@ -329,7 +330,8 @@ class Initializers:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         file = self._beside(location, name)
-        count, offset = math.prod(shape), int(entries.get("offset") or 0)
+        count = math.prod(shape)
+        offset = int(entries.get("offset") or 0)
         size = count * kind.itemsize
         length = int(entries.get("length") or size)
         if offset < 0 or length < size or offset + length > file.stat().st_size:

@@ -208,7 +208,8 @@ def _read_graph(
 ) -> _ReadGraph:
     """The graph of a model with these inputs, read with open sizes as long as they do."""
     taken = {each.image.source[0]: each.image for each in given}
-    live, outputs = _live(message, taken), _outputs(message)
+    live = _live(message, taken)
+    outputs = _outputs(message)
     flow = Dataflow(
         message.nodes,
         live,
@@ -305,7 +306,9 @@ def _definition(message: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, s
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
     kept.graph.name = whole.graph.name or "graph"
     kept.graph.output.extend(whole.graph.output)
-    wanted, read, nodes = {value.name for value in whole.graph.output}, set[str](), []
+    wanted = {value.name for value in whole.graph.output}
+    read = set[str]()
+    nodes = []
     for node in reversed(whole.graph.node):
         if not (wanted | read).isdisjoint(node.output):
             read.update(node.input, captured(node, message.given))

@@ -96,8 +96,10 @@ def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None 
     gives fewer; an `output_shape` then has them behind.
     """
     kernel, tensors = _stored(weights, bias)
-    whole, groups = _map(x, len(kernel.shape) - 2), node.integer("group", 1)
-    window, rule = _window(node, kernel.shape[2:]), node.text("auto_pad", "NOTSET")
+    whole = _map(x, len(kernel.shape) - 2)
+    groups = node.integer("group", 1)
+    window = _window(node, kernel.shape[2:])
+    rule = node.text("auto_pad", "NOTSET")
     more = (0, 0, *node.integers("output_padding"))[-2:]
     wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
     wanted = (1, *wanted) if len(wanted) == 1 else wanted
@@ -137,7 +139,8 @@ def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     kernel = node.integers("kernel_shape")
     if len(kernel) == 3:
         return _pool_of_first(node, x, kernel)
-    whole, window = _map(x, len(kernel)), _window(node, kernel)
+    whole = _map(x, len(kernel))
+    window = _window(node, kernel)
     if node.op == "MaxPool":
         return _held(kernel, whole.pool("max", window, _convention(node, LOWEST)))
     average: Average = "real_cells"
@@ -148,7 +151,8 @@ def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
 
 def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
     """LpPool: the root of the sum of powers, of an average that counts every cell of the window."""
-    kernel, order = node.integers("kernel_shape"), float(node.integer("p", 2))
+    kernel = node.integers("kernel_shape")
+    order = float(node.integer("p", 2))
     if order < 1 or node.integer("ceil_mode"):
         raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
     powers = abs(_map(x, len(kernel))).each(Power(order))
@@ -160,8 +164,11 @@ def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
     """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too
     little; an odd cell is the last.
     """
-    wanted, stated, sizes = shape.integers(), node.integers("axes"), Items(x.sizes)
-    less, more = dict[int, slice | int](), dict[int, tuple[int, int]]()
+    wanted = shape.integers()
+    stated = node.integers("axes")
+    sizes = Items(x.sizes)
+    less = dict[int, slice | int]()
+    more = dict[int, tuple[int, int]]()
     for place, size in zip(stated or range(len(sizes)), wanted, strict=True):
         (apart,) = known([size - sizes[place]])
         if apart < 0:
@@ -228,7 +235,9 @@ def _pad(
     axes: Tensor | None = None,
 ) -> Tensor:
     """Pad with one number, or with the map's own cells."""
-    mode, numbers, places = node.text("mode", "constant"), node.sizes("pads", pads), node.whole("axes", axes)
+    mode = node.text("mode", "constant")
+    numbers = node.sizes("pads", pads)
+    places = node.whole("axes", axes)
     if numbers is None:
         raise Unsupported("without pads")
     half = len(numbers) // 2
@@ -243,10 +252,12 @@ def _pad(
 
 def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
-    op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
+    op = _resizing(node)
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
     index = 0 if node.op == "Upsample" or node.opset < 11 else 1
     given = dict(enumerate(further))
-    scales, wanted = _scales(node, given.get(index)), given.get(2)
+    scales = _scales(node, given.get(index))
+    wanted = given.get(2)
     sizes = [] if scales or wanted is None else wanted.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
@@ -314,7 +325,8 @@ def _resizing(node: OnnxNode) -> Resize:
     Raises:
         Unsupported: porter does not compute them so.
     """
-    mode, inside = node.text("mode", "nearest"), bool(node.integer("exclude_outside"))
+    mode = node.text("mode", "nearest")
+    inside = bool(node.integer("exclude_outside"))
     if node.op == "Upsample" or node.opset < 11:
         rule, nearest = "asymmetric", "floor"
     else:
@@ -322,7 +334,8 @@ def _resizing(node: OnnxNode) -> Resize:
         nearest = node.text("nearest_mode", "round_prefer_floor")
     if (rule, mode, nearest) == ("tf_half_pixel_for_nn", "nearest", "floor"):
         rule, nearest = "half_pixel", "round_prefer_ceil"
-    mode, coordinates = {"bilinear": "linear"}.get(mode, mode), _COORDINATES.get(rule)
+    mode = {"bilinear": "linear"}.get(mode, mode)
+    coordinates = _COORDINATES.get(rule)
     if mode not in ("nearest", "linear", "cubic") or coordinates is None or nearest not in _NEAREST:
         raise Unsupported(f"({mode} by {rule}" + (f" and {nearest})" if mode == "nearest" else ")"))
     if mode == "nearest":

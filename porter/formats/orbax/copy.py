@@ -29,7 +29,9 @@ def main() -> None:
         if named["ocdbt"]
         else {"driver": "file", "path": f"{folder}/"}
     )
-    context, left, described = tensorstore.Context(_SINGLE), int(most), []
+    context = tensorstore.Context(_SINGLE)
+    left = int(most)
+    described = []
     with (Path(target) / "arrays").open("wb") as stream:
         for name in named["names"]:
             place = {**store, "path": f"{store.get('path', '')}{name}/"}

@@ -124,7 +124,8 @@ def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:
 def _arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
     """The arrays of these names, which another process reads."""
     with TemporaryDirectory() as scratch:
-        wanted, most = Path(scratch) / "wanted", most_bytes(size)
+        wanted = Path(scratch) / "wanted"
+        most = most_bytes(size)
         wanted.write_text(json.dumps({"ocdbt": is_ocdbt(folder), "zarr3": zarr3, "names": names}))
         run_apart(copy.__file__, [folder.absolute(), wanted, scratch, str(most)], size, "tensorstore")
         data = np.fromfile(Path(scratch) / "arrays", np.uint8)

@@ -78,7 +78,8 @@ class CheckpointTensor:
             )
         if len(parts) == 1:
             return parts[0]
-        found, filled = np.empty(self.shape, self.dtype), np.zeros(self.shape, bool)
+        found = np.empty(self.shape, self.dtype)
+        filled = np.zeros(self.shape, bool)
         for part, array in zip(self.slices, parts, strict=True):
             found[part.places], filled[part.places] = array, True
         if not filled.all():

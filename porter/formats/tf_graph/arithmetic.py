@@ -113,7 +113,8 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
     0.
     """
-    least, most = -int(below.number()), int(above.number())
+    least = -int(below.number())
+    most = int(above.number())
     return functions.band(x, None if least > 0 else least, None if most < 0 else most)
 
 

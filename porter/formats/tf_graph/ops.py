@@ -94,7 +94,8 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
 
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
     """GatherV2 of places of an axis, which goes where there is a single one."""
-    places, place = index.integers(), 0 if axis is None else int(axis.number())
+    places = index.integers()
+    place = 0 if axis is None else int(axis.number())
     shape = x.walk.constant_shape(index.source)
     if not places or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
         raise Unsupported("of several places")

@@ -253,5 +253,6 @@ def _references(stated: Mapping[str, Any]) -> list[Reference]:
 
 def _inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
     """The inputs of a signature that may be images, otherwise all of them, otherwise those of the graph."""
-    images, known = image_inputs(nodes), [name for name, _ in signature.inputs if name in nodes]
+    images = image_inputs(nodes)
+    known = [name for name, _ in signature.inputs if name in nodes]
     return [name for name in known if name in images] or known or images

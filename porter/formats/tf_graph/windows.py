@@ -27,7 +27,9 @@ def _convolution(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
     Conv2D's shape).
     """
     expect_layout(node)
-    kernel, stride, dilation = _kernel(weights), _pair(node, "strides"), _pair(node, "dilations")
+    kernel = _kernel(weights)
+    stride = _pair(node, "strides")
+    dilation = _pair(node, "dilations")
     rows, columns, taken, last = kernel.shape
     channels = x.value.channels or taken
     depthwise = node.op == "DepthwiseConv2dNative"
@@ -43,8 +45,12 @@ def _transposed(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> 
     spreads.
     """
     expect_layout(node)
-    kernel, stride, dilation = _kernel(weights), _pair(node, "strides"), _pair(node, "dilations")
-    sizes, rule, known = wanted.dims(), node.text("padding", ""), x.walk.views.of(x.value).known_sizes
+    kernel = _kernel(weights)
+    stride = _pair(node, "strides")
+    dilation = _pair(node, "dilations")
+    sizes = wanted.dims()
+    rule = node.text("padding", "")
+    known = x.walk.views.of(x.value).known_sizes
     if len(known) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
         raise Unsupported(f"of {len(known)} axes to {len(sizes)} with padding '{rule}'")
     if known[3] != kernel.shape[3]:

@@ -26,7 +26,9 @@ def as_json(text: str) -> str:
         ValueError: it exports none, or computes what it exports.
     """
     found = WRAPPED.search(text)
-    place, depth, parts = text.index("{", found.start()) if found else len(text), 0, list[str]()
+    place = text.index("{", found.start()) if found else len(text)
+    depth = 0
+    parts = list[str]()
     while depth or not parts:
         token = _TOKEN.match(text, place)
         if token is None:

@@ -51,7 +51,8 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
         data = b"".join(map(shard, paths))
         place, budget = 0, most_bytes(len(data))
         for weight in group["weights"]:
-            name, held = str(weight["name"]), weight.get("quantization") or {}
+            name = str(weight["name"])
+            held = weight.get("quantization") or {}
             if len(tensors) > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} weights")
             if name in tensors:

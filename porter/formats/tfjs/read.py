@@ -85,7 +85,8 @@ def _graph_model(
     from porter.formats.tfjs.fused import unfuse
 
     tensorflow = import_tensorflow()
-    graph, as_json = tensorflow.compat.v1.GraphDef(), import_module("google.protobuf.json_format")
+    graph = tensorflow.compat.v1.GraphDef()
+    as_json = import_module("google.protobuf.json_format")
     with refusing_damage(path, _AGAIN, further=(*OF_JSON, as_json.Error)):
         as_json.ParseDict(topology, graph, ignore_unknown_fields=True)
         unfuse(graph)

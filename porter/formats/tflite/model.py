@@ -282,7 +282,8 @@ def read_model(data: bytes) -> TfliteModel:
     graph = next(iter(file.tables(2, MOST_NODES)), None)
     if graph is None:
         raise ValueError("it has no graph")
-    tensors, taken = graph.tables(0, MOST_NODES), set[str]()
+    tensors = graph.tables(0, MOST_NODES)
+    taken = set[str]()
     names = [own_name(tensor.text(3) or "tensor", index, taken) for index, tensor in enumerate(tensors)]
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
     stored = _stored(data, names, tensors, file.tables(4, MOST_NODES), _readers(graph, codes))
@@ -321,7 +322,8 @@ def _stored(
     readers: Mapping[int, Collection[str]],
 ) -> dict[str, Array]:
     """The tensors that have numbers in the file, by name."""
-    found, budget = dict[str, Array](), most_bytes(len(data))
+    found = dict[str, Array]()
+    budget = most_bytes(len(data))
     for place, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
         content = _content(data, buffers, tensor.scalar(2, "I"))
         if content is None:
@@ -389,7 +391,8 @@ class _Operators:
         if whole is not None:
             raise Unread(f"{_WHOLE}: '{self.names[whole]}', which {op} gives, is in whole numbers", _REAL)
         name = own_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
-        options, names = stated.table(4), tuple(self.names[place] for place in gives)
+        options = stated.table(4)
+        names = tuple(self.names[place] for place in gives)
         if activation := _activation(op, options):
             inner = own_name(f"{name}:linear", len(self.operators), self.inner)
             self.operators.append(Operator(name, op, inputs, (), options, inner))
@@ -470,7 +473,8 @@ def _array(name: str, tensor: Table, content: Array, most: int, readers: Collect
 
 def _as_stored(name: str, tensor: Table, content: Array, kind: np.dtype[Any], most: int) -> Array:
     """A tensor's numbers of the kind that the file has them in; `most` is as in `_array`."""
-    shape, sparse = tuple(int(size) for size in tensor.numbers(0, "i4")), tensor.table(6)
+    shape = tuple(int(size) for size in tensor.numbers(0, "i4"))
+    sparse = tensor.table(6)
     cells = math.prod(shape)
     whole = sparse is not None or cells * kind.itemsize == content.size
     if len(shape) > 8 or min(shape, default=0) < 0 or not whole:
@@ -489,7 +493,8 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
     """Expects that a quantised kernel is one that TensorFlow Lite's operators of real numbers take as stored,
     and that what reads it reads the same.
     """
-    kind, channels = tensor.scalar(1, "b"), int(tensor.numbers(0, "i4")[-1])
+    kind = tensor.scalar(1, "b")
+    channels = int(tensor.numbers(0, "i4")[-1])
     other = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
     problem = ""
     if other is not None:

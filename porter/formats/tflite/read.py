@@ -195,7 +195,8 @@ _REDUCTIONS: Mapping[str, Reduction] = {
 
 def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
     """A reduction over axes."""
-    places, keep = axes.integers(), bool(node.scalar(0, "B"))
+    places = axes.integers()
+    keep = bool(node.scalar(0, "B"))
     if not places:
         raise Unsupported("over no axes")
     return (
@@ -231,7 +232,8 @@ def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     """The cells of an axis at stored indices."""
-    places, shape = index.integers(), x.walk.constant_shape(index.source)
+    places = index.integers()
+    shape = x.walk.constant_shape(index.source)
     if not places or shape is None or (len(shape) > 1 and x.is_value) or node.scalar(1, "i"):
         raise Unsupported("by indices that differ by image")
     axis, place = node.scalar(0, "i"), places[0]

@@ -99,11 +99,9 @@ def _transposed(
     """What the pads of the convolution that it is the gradient of cover is cut off, on the map that it
     gives.
     """
-    wanted, stride, sides = (
-        _counts(sizes)[1:3],
-        (operator.scalar(2, "i"), operator.scalar(1, "i")),
-        kernel.shape[1:3],
-    )
+    wanted = _counts(sizes)[1:3]
+    stride = (operator.scalar(2, "i"), operator.scalar(1, "i"))
+    sides = kernel.shape[1:3]
     same = operator.scalar(0, "b") == 0
     first = [
         same_pads(size, side, step)[0] if same else 0
@@ -207,10 +205,9 @@ def _gathered(operator: Operator, x: Numbers) -> Any:
 
 def _apart(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
     """Cells that are a block apart as images, block rows first."""
-    (down, across), (images, rows, columns, channels) = (
-        _counts(block),
-        (wide := pad(x, [(0, 0), *pads.tolist(), (0, 0)])).shape,
-    )
+    down, across = _counts(block)
+    wide = pad(x, [(0, 0), *pads.tolist(), (0, 0)])
+    images, rows, columns, channels = wide.shape
     cells = wide.reshape(images, rows // down, down, columns // across, across, channels).transpose(
         2, 4, 0, 1, 3, 5
     )
@@ -228,16 +225,15 @@ def _together(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
 
 
 def _response(operator: Operator, x: Numbers) -> Any:
-    size, (bias, alpha, beta) = (
-        2 * operator.scalar(0, "i") + 1,
-        (operator.scalar(field, "f") for field in (1, 2, 3)),
-    )
+    size = 2 * operator.scalar(0, "i") + 1
+    bias, alpha, beta = (operator.scalar(field, "f") for field in (1, 2, 3))
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
 
 
 def _summed(operator: Operator, x: Numbers, axis: Any) -> Any:
     """Running sums: the first option leaves each number itself out, the second begins at the end."""
-    (place,), (exclusive, backwards) = _counts(axis), (operator.scalar(field, "B") for field in (0, 1))
+    (place,) = _counts(axis)
+    exclusive, backwards = (operator.scalar(field, "B") for field in (0, 1))
     turned = np.flip(x, place) if backwards else x
     found = np.cumsum(turned, place) - (turned if exclusive else 0)
     return np.flip(found, place) if backwards else found

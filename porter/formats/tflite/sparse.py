@@ -29,11 +29,13 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
         ValueError: the places are outside the tensor, or there are other numbers of them than of values.
     """
     order, blocks = ([int(axis) for axis in stated.numbers(field, "i4")] for field in (0, 1))
-    levels, axes = stated.tables(2, _MOST_LEVELS), range(len(shape))
+    levels = stated.tables(2, _MOST_LEVELS)
+    axes = range(len(shape))
     of_axes = sorted(order) == [*range(len(shape) + len(blocks))] and {*blocks} <= {*axes}
     if not of_axes or len(levels) != len(order):
         raise ValueError("its levels are not those of its axes")
-    places, sides = _Levels(math.prod(shape)), dict[int, int]()
+    places = _Levels(math.prod(shape))
+    sides = dict[int, int]()
     for axis, level in zip(order, levels, strict=True):
         if level.scalar(0, "b"):
             places.add_stored(axis, _numbers(level, 2), _numbers(level, 4))
@@ -93,7 +95,8 @@ class _Levels:
 
 
 def _numbers(level: Table, field: int) -> Places:
-    kind, held = level.scalar(field, "B"), level.table(field + 1)
+    kind = level.scalar(field, "B")
+    held = level.table(field + 1)
     if held is None or not 0 < kind < len(_INDICES):
         raise ValueError("a sparse level has no places")
     return held.numbers(0, _INDICES[kind]).astype(np.int64)

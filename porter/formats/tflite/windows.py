@@ -60,7 +60,9 @@ def _transposed(
     node: Operator, sizes: Tensor, weights: Tensor, x: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
-    wanted, kernel, known = sizes.dims(), stored(weights, 4), x.walk.views.of(x.value).known_sizes
+    wanted = sizes.dims()
+    kernel = stored(weights, 4)
+    known = x.walk.views.of(x.value).known_sizes
     if len(wanted) != 4 or len(known) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)

@@ -50,7 +50,8 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
     """
     forms = _forms(checkpoint.tensors)
     owners = {name: weight for weight, (_, names) in forms.items() for name in names}
-    tensors, made = dict[str, Array](), dict[str, list[str]]()
+    tensors = dict[str, Array]()
+    made = dict[str, list[str]]()
     for name, array in checkpoint.tensors.items():
         if name not in owners:
             tensors[name] = array

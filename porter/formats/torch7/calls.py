@@ -48,7 +48,8 @@ class _ModuleCalls:
 
     def forward(self, module: Thing, place: tuple[str, ...], given: Given) -> Given:
         """What a module gives: containers call their parts, others are steps."""
-        kind, fields = module.kind.split(".")[-1], ModuleFields(module.fields)
+        kind = module.kind.split(".")[-1]
+        fields = ModuleFields(module.fields)
         parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
         match kind:
             case "DataParallel" | "DataParallelTable":  # the others are copies of the first one

@@ -100,7 +100,9 @@ def network_in(found: Any) -> Thing | None:
 
 def arrays_in(found: Any) -> NamedArrays:
     """The arrays of a table that holds no module, by their keys."""
-    arrays, left, seen = dict[str, Array](), [("", found)], set[int]()
+    arrays = dict[str, Array]()
+    left = [("", found)]
+    seen = set[int]()
     while left:
         path, value = left.pop()
         if isinstance(value, np.ndarray):

@@ -66,19 +66,15 @@ def _checkpoint(
     path: Path, data: bytes, network: Torch7Network, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
     """The checkpoint of a network."""
-    tensors, computed = (
-        {name: array for name, array in network.tensors.items() if is_floating(array)},
-        _computed(network),
-    )
+    tensors = {name: array for name, array in network.tensors.items() if is_floating(array)}
+    computed = _computed(network)
     layers = {layer.name: layer for layer in network.layers}
     expect_values(outputs, layers)
     channels = next(
         (layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3
     )
-    known, image = (
-        {**tensors, **computed},
-        GraphInput((IMAGE, 0), channels, size or (None, None), order="CHW"),
-    )
+    known = {**tensors, **computed}
+    image = GraphInput((IMAGE, 0), channels, size or (None, None), order="CHW")
     budget = most_bytes(len(data))
     flow = Dataflow(
         layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed

@@ -47,10 +47,8 @@ def _conv(fields: ModuleFields, x: Numbers, weight: Numbers, bias: Numbers | Non
 
 def _mean(fields: ModuleFields, x: Numbers) -> Any:
     counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
-    sides, grid = (
-        fields.sides("k", 1),
-        _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor"),
-    )
+    sides = fields.sides("k", 1)
+    grid = _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
     found = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
     return found if fields.get("divide", True) else found * (sides[0] * sides[1])
 
@@ -100,7 +98,8 @@ def _around(mode: str) -> Callable[..., Any]:
 
 
 def _padded(fields: ModuleFields, x: Numbers) -> Any:
-    axis, cells = fields.whole("dim", 1) - 1, fields.whole("pad", 0)
+    axis = fields.whole("dim", 1) - 1
+    cells = fields.whole("pad", 0)
     axis += 0 < fields.whole("nInputDim", 0) < x.ndim
     around = [(max(-cells, 0), max(cells, 0)) if place == axis else (0, 0) for place in range(x.ndim)]
     return pad(x, around, value=fields.get("value", 0.0))
@@ -119,7 +118,8 @@ def _smooth(fields: ModuleFields, x: Numbers) -> Any:
 
 
 def _narrowed(fields: ModuleFields, x: Numbers) -> Any:
-    start, axis = fields.whole("index", 1) - 1, _axis(fields, x)
+    start = fields.whole("index", 1) - 1
+    axis = _axis(fields, x)
     return np.take(x, np.arange(start, start + fields.whole("length", 1)), axis)
 
 

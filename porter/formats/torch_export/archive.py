@@ -68,7 +68,8 @@ def read_archive(path: Path) -> Archive:
         NotInstalled: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
-        flat, budget = _OLD in archive.namelist(), most_bytes(path.stat().st_size)
+        flat = _OLD in archive.namelist()
+        budget = most_bytes(path.stat().st_size)
         members = _Members(archive, path, budget, lambda name: name if flat else name.partition("/")[2])
         names = [name for name in members.found if name.startswith("models/") and name.endswith(".json")]
         names = names or [name for name in members.found if name == _OLD]

@@ -122,7 +122,8 @@ def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
 
 
 def _clamp(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    low, high = -math.inf if min is None else min.number(), math.inf if max is None else max.number()
+    low = -math.inf if min is None else min.number()
+    high = math.inf if max is None else max.number()
     return x.clip(low, high)
 
 

@@ -187,7 +187,8 @@ class _NodeReader:
         arguments = self.arguments(name, op, stated["inputs"])
         module = next((path for _, path in reversed(module_stack(stated))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
-        sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
+        sizes = tuple(self.sizes.get(each, ()) for each in names)
+        expression = self.expressions.get(name)
         known = self.known.get(str(expression))
         self.add(
             AtenNode(

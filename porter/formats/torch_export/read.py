@@ -146,7 +146,8 @@ def _becomes_real(program: AtenProgram, image: str) -> bool:
     """Whether an input has real numbers, or whole ones that are only moved until an op gives real ones of
     them: torch casts what such an op takes.
     """
-    needed, moved = _needed(program), set() if program.types[image] in FLOATS else {image}
+    needed = _needed(program)
+    moved = set() if program.types[image] in FLOATS else {image}
     for node in program.nodes.values():
         reads = node.name in needed and any(source in moved for source, _ in node.inputs)
         if reads and node.op not in SIZES and program.types.get(node.name) not in FLOATS:

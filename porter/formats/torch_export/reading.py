@@ -106,7 +106,8 @@ def _of_constant(scope: Scope, name: str, stated: Sequence[Any]) -> list[Any]:
     """Sizes that a program computes and a constant has, or how often they are those of what it repeats."""
     if name not in ("repeats", "dims"):
         return constant_sizes(scope.node, stated)
-    source, count = first_value(scope.node), len(scope.node.sizes[0])
+    source = first_value(scope.node)
+    count = len(scope.node.sizes[0])
     own = scope.tensor(source).sizes if source else ()
     cells = [*[1] * (count - len(own)), *own][-len(stated) :]
     sizes = constant_sizes(scope.node, [None] * count)[-len(stated) :]

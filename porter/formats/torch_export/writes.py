@@ -295,7 +295,8 @@ class _FunctionalWriter:
         """What a slice was taken from, with `source` in its place."""
         whole, sizes = self._since(step.inputs[0]), self._sizes(step.inputs[0])
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
-        cells, times = _cells(step, sizes) or (0, _END), _period(step, sizes)
+        cells = _cells(step, sizes) or (0, _END)
+        times = _period(step, sizes)
         if times == 1:
             part = source if step.op == "slice" else self._with_axis(node, source, sizes, axis)
             return self._replaced(node, whole, axis, cells, part)
@@ -370,7 +371,8 @@ def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
         start, end = index % size, index % size + 1
     else:
         first, last = (step.arguments.get(name) for name in ("start", "end"))
-        start, end = 0 if first is None else first, _END if last is None else last
+        start = 0 if first is None else first
+        end = _END if last is None else last
         if not isinstance(start, int) or not isinstance(end, int) or _period(step, sizes) < 1:
             return None
         if isinstance(size, int):
@@ -386,7 +388,8 @@ def _period(step: AtenNode, sizes: Sizes) -> int:
     """Which of all cells of an axis a slice takes: 1 for those between two, 2 for every second one; 0 where
     porter does not know how to write into them.
     """
-    times, size = step.arguments.get("step", 1), sizes[step.arguments.get("dim", 0)]
+    times = step.arguments.get("step", 1)
+    size = sizes[step.arguments.get("dim", 0)]
     if times == 1:
         return 1
     if not isinstance(times, int) or not isinstance(size, int) or times < 1 or size % times:
