@@ -19,26 +19,33 @@ from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
-from tests.support.fixtures import WeightsMaker
 from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.graphs import Writer, resnet_v2
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 
 GRAPH = resnet_v2((1, 1))
+SIZE = (33, 32)
 ONE_BY_ONE = Conv(4, Window((1, 1)), Convention())
 
 
 @pytest.fixture(scope="module")
-def weights(weights_file: WeightsMaker) -> Path:
-    return weights_file("mobilenet_v1_0.25", "keras", ".h5")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of Keras's with its graph, of a depthwise unit and a head."""
+    import keras
+    from keras import layers
+
+    keras.utils.set_random_seed(0)
+    unit = [layers.DepthwiseConv2D(3, 2, "same"), layers.BatchNormalization(), layers.ReLU(6.0)]
+    head = [layers.GlobalAveragePooling2D(), layers.Dense(10)]
+    network = keras.Sequential([keras.Input((*SIZE, 3)), layers.Conv2D(8, 3), *unit, *head])
+    network.save(path := tmp_path_factory.mktemp("weights") / "network.keras")
+    return path
 
 
 @pytest.fixture(scope="module")
 def made(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return porter.convert(
-        "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path_factory.mktemp("made") / "port"
-    )
+    return porter.convert(weights, to="tflite", out=tmp_path_factory.mktemp("made") / "port")
 
 
 def test_open_sizes_and_batches() -> None:
@@ -94,13 +101,13 @@ def test_values_that_the_converter_changes() -> None:
 def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path: Path) -> None:
     assert made.verdict.ok and made.verdict.proof.proves and made.port.record.input.layout == "NHWC"
     # The file is run at each.
-    assert {(224, 224), *made.verdict.parities[1].sizes} == {*made.verdict.parities[0].sizes}
+    assert {SIZE, *made.verdict.parities[1].sizes} == {*made.verdict.parities[0].sizes}
     model, batch = (
         porter.load(made.folder),
-        np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32),
+        np.random.default_rng(0).uniform(-1, 1, (2, *SIZE, 3)).astype(np.float32),
     )
-    assert model(batch).shape == (2, 1000) and porter.verify(made.folder, weights=weights).ok
-    again = porter.convert(made.folder / "model.tflite", to="tf", out=tmp_path / "again")
+    assert model(batch).shape == (2, 10) and porter.verify(made.folder, weights=weights).ok
+    again = porter.convert(made.folder / "model.tflite", to="tf", out=tmp_path / "again", input_size="any")
     assert again.verdict is not None and again.verdict.ok
     assert difference(np.asarray(again.model()(batch)), model(batch)) <= 1e-4
     with pytest.raises(UsageError, match=r"convert\(.*model\.tflite"):
@@ -119,7 +126,7 @@ def test_a_network_without_weights_runs_in_double_precision() -> None:
 
 def test_the_file_states_the_native_size(made: Any) -> None:
     interpreter = LiteModel(made.port.plan, (made.folder / "model.tflite").read_bytes())._plain
-    assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 224, 224, 3]
+    assert interpreter.get_input_details()[0]["shape"].tolist() == [1, *SIZE, 3]
     assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [-1, -1, -1, 3]
 
 
@@ -215,8 +222,4 @@ def test_weights_of_8_bits_are_measured_and_no_proof(tmp_path: Path) -> None:
 )
 def test_other_weights_are_refused(how: dict[str, Any], said: str, weights: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
-        porter.convert(
-            "mobilenet_v1_0.25",
-            "keras",
-            **{"to": "tflite", "weights": weights, "out": tmp_path / "port", **how},
-        )
+        porter.convert(weights, **{"to": "tflite", "out": tmp_path / "port", **how})
