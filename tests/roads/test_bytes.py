@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from warnings import catch_warnings
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 import porter
 from porter.base.errors import PorterError
 from tests.support.formats.torch_export.exports import export
+from tests.support.torch_onnx import export_to_onnx
 
 Begin = Callable[[torch.Tensor], torch.Tensor]
 MEAN = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
@@ -38,8 +38,7 @@ class Net(nn.Module):
 def written(net: Net, image: torch.Tensor, folder: Path, form: str) -> Path:
     if form == "pt2":
         return export(net, image, folder)[0]
-    with catch_warnings(action="ignore"):
-        torch.onnx.export(net, (image,), folder / "net.onnx", dynamo=False)
+    export_to_onnx(net, (image,), folder / "net.onnx", dynamo=False)
     return folder / "net.onnx"
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from warnings import catch_warnings
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from porter.base.errors import CheckFailed
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.torch_export.ops import READERS
 from tests.support.formats.torch_export.exports import export
+from tests.support.torch_onnx import export_to_onnx
 
 SIDE = 16
 Code = Callable[["Net", torch.Tensor], Any]
@@ -96,8 +96,7 @@ def test_an_onnx_file_is_run_as_it_is_to_measure_its_loss(name: str, tmp_path: P
     given = images if name in CASES else images.half()
     net = net if name in CASES else net.half()
     path = tmp_path / "net.onnx"
-    with catch_warnings(action="ignore"):
-        torch.onnx.export(net, (given,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "N"}})
+    export_to_onnx(net, (given,), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "N"}})
     made = porter.convert(path, to="torch", out=tmp_path / "port")
     assert made.proof is not None and made.proof.ok
     with torch.no_grad():

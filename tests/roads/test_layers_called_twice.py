@@ -27,6 +27,7 @@ from porter.graph.record import from_record, to_record
 from porter.padding import ANY
 from porter.port import StoredPort
 from tests.support.ops import op_at
+from tests.support.torch_onnx import export_to_onnx
 
 SIZE = 24
 
@@ -190,16 +191,9 @@ def test_norms_that_an_exporter_joins_are_layers_by_themselves(dynamo: bool, tmp
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.Tanh(), nn.BatchNorm2d(8), shared, nn.Tanh(), nn.BatchNorm2d(8), shared
     ).eval()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network,
-            (torch.randn(1, 3, SIZE, SIZE),),
-            tmp_path / "model.onnx",
-            dynamo=dynamo,
-            external_data=False,
-        )
-    made = porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "port").port
+    image, file = torch.randn(1, 3, SIZE, SIZE), tmp_path / "model.onnx"
+    export_to_onnx(network, (image,), file, dynamo=dynamo, external_data=False)
+    made = porter.convert(file, to="torch", out=tmp_path / "port").port
     assert made.record.proved and sorted(node.op_name for node in made.graph.nodes if node.shares) == ["conv"]
     assert any("a copy for each" in note for note in made.record.source.notes)
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 import porter
 from porter.base.errors import PorterError
 from tests.support.arrays import Array
+from tests.support.torch_onnx import export_to_onnx
 
 
 class Unshuffled(nn.Module):
@@ -104,16 +105,15 @@ def test_models_at_every_size_that_they_take(
         torch.randn(2, 3, 20, 28),
     )
     sizes = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if exporter == "torch.export":
+    if exporter == "torch.export":
+        with warnings.catch_warnings(action="ignore"):
             torch.export.save(torch.export.export(network, (image,), dynamic_shapes=(sizes,)), file)
-        else:
-            pytest.importorskip("onnx")
-            own: dict[str, Any] = {"dynamic_axes": {"x": [0, 2, 3]}, "input_names": ["x"]}
-            if exporter == "torch.onnx":
-                own = {"external_data": False, "dynamic_shapes": (sizes,)}
-            torch.onnx.export(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
+    else:
+        pytest.importorskip("onnx")
+        own: dict[str, Any] = {"dynamic_axes": {"x": [0, 2, 3]}, "input_names": ["x"]}
+        if exporter == "torch.onnx":
+            own = {"external_data": False, "dynamic_shapes": (sizes,)}
+        export_to_onnx(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
     port = porter.convert(str(file), to=to, out=tmp_path / "port", input_size="any").port
     assert port.record.check == "passed" and port.record.input.size is None
     model = porter.load(tmp_path / "port")
@@ -140,9 +140,7 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
     pool = nn.AdaptiveAvgPool2d((2, 4))
     network = nn.Sequential(nn.Conv2d(3, 8, 3), norm, nn.ReLU(), pool, nn.Conv2d(8, 4, 1)).eval()
     file, image = tmp_path / "model.onnx", torch.randn(1, 3, 11, 12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(network, (image,), file, dynamo=True, external_data=False)
+    export_to_onnx(network, (image,), file, dynamo=True, external_data=False)
     assert b"GatherND" in file.read_bytes()
     assert porter.convert(str(file), to=to, out=tmp_path / "port").port.record.check == "passed"
     found = porter.load(tmp_path / "port")(image if to == "torch" else image.numpy())
@@ -238,9 +236,7 @@ def test_models_of_a_stated_batch_as_onnx(made: type[nn.Module], dynamo: bool, t
     pytest.importorskip("onnx")
     torch.manual_seed(0)
     network, file, images = made().eval(), tmp_path / "model.onnx", torch.randn(2, 3, 16, 12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(network, (images,), file, dynamo=dynamo, external_data=not dynamo)
+    export_to_onnx(network, (images,), file, dynamo=dynamo, external_data=not dynamo)
     assert porter.convert(str(file), out=tmp_path / "port").port.record.check == "passed"
     images = torch.randn(3, 3, 16, 12)
     found = porter.load(tmp_path / "port")(images).detach()

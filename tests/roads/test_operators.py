@@ -4,7 +4,6 @@ proved.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from torch.nn import functional as F
 
 import porter
 from porter.base.errors import PorterError
+from tests.support.torch_onnx import export_to_onnx
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -88,14 +88,12 @@ def exported(network: nn.Module, exporter: str, folder: Path) -> Path:
         folder / ("model.pt2" if exporter == "torch.export" else "model.onnx"),
         torch.randn(1, 3, 8, 12),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if exporter == "torch.export":
-            torch.export.save(torch.export.export(network, (image,)), file)
-        else:
-            pytest.importorskip("onnx")
-            own: dict[str, Any] = {"external_data": False} if exporter == "torch.onnx" else {}
-            torch.onnx.export(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
+    if exporter == "torch.export":
+        torch.export.save(torch.export.export(network, (image,)), file)
+    else:
+        pytest.importorskip("onnx")
+        own: dict[str, Any] = {"external_data": False} if exporter == "torch.onnx" else {}
+        export_to_onnx(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
     return file
 
 

@@ -5,7 +5,6 @@ Keras and ONNX files.
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.support.arrays import Array
 from tests.support.frameworks.torch.graphs import Writer, fine_tuned
 from tests.support.standin import calibrated_tensors
 from tests.support.standin_files import standin_graph, standin_tensors, takes
+from tests.support.torch_onnx import export_to_onnx
 from tests.unit.frameworks.torch import test_code, test_code_classic as test_classic
 from tests.unit.frameworks.torch.test_code import odd_pools
 
@@ -58,12 +58,10 @@ def loaded(folder: Path) -> torch.nn.Module:
 
 def exported(network: torch.nn.Module, image: torch.Tensor, exporter: str, folder: Path) -> Path:
     path = folder / ("network.pt2" if exporter == "torch.export" else f"{exporter[-6:]}.onnx")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if exporter == "torch.export":
-            torch.export.save(torch.export.export(network, (image,)), path)
-        else:
-            torch.onnx.export(network, (image,), str(path), dynamo="export" in exporter, external_data=False)
+    if exporter == "torch.export":
+        torch.export.save(torch.export.export(network, (image,)), path)
+    else:
+        export_to_onnx(network, (image,), path, dynamo="export" in exporter, external_data=False)
     return path
 
 

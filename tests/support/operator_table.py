@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 import porter
 from porter.base.errors import PorterError
+from tests.support.torch_onnx import export_to_onnx
 
 PAGE = Path("docs/operators.md")
 FORMATS = {
@@ -223,7 +224,7 @@ def _files_of_torch(function: Function, folder: Path) -> Iterator[tuple[str, Pat
     network, image = Network(function).eval(), torch.randn(1, 3, 16, 12)
     torch.export.save(torch.export.export(network, (image,)), folder / "model.pt2")
     yield "pt2", folder / "model.pt2"
-    torch.onnx.export(network, (image,), folder / "new.onnx", dynamo=True, external_data=False, verbose=False)
+    export_to_onnx(network, (image,), folder / "new.onnx", dynamo=True, external_data=False, verbose=False)
     yield "onnx", folder / "new.onnx"
     try:
         torch.onnx.export(network, (image,), folder / "old.onnx", dynamo=False)

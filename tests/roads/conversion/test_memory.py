@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import nn
 
 import porter
 from tests.support.checkout import ROOT
+from tests.support.torch_onnx import export_to_onnx
 
 FEATURES, UNITS, FEWER = 3 * 48 * 48, 2304, 256
 MOST = {"pt2": {"torch": 5.6, "tf": 8.0, "onnx": 6.6}, "onnx": {"onnx": 7.6}}
@@ -53,8 +53,7 @@ def measured(suffix: str, folder: Path) -> dict[str, float]:
         if suffix == "pt2":
             torch.export.save(torch.export.export(network(units), (image,)), folder / f"{name}.pt2")
         else:
-            with warnings.catch_warnings(action="ignore"):  # torch calls this exporter old
-                torch.onnx.export(network(units), (image,), folder / f"{name}.onnx", dynamo=False)
+            export_to_onnx(network(units), (image,), folder / f"{name}.onnx", dynamo=False)
     for to in MOST[suffix]:
         porter.convert(folder / f"small.{suffix}", to=to, out=folder / f"small-{to}")  # frameworks begin
         held = peak(partial(porter.convert, folder / f"large.{suffix}", to=to, out=folder / to))

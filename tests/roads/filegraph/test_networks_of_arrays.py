@@ -4,7 +4,6 @@ compute what they do.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from porter.formats.reading import read_checkpoint
 from porter.graph import ops
 from tests.support.filegraph.values import translated
 from tests.support.oracle import evaluate
+from tests.support.torch_onnx import export_to_onnx
 
 torch = pytest.importorskip("torch")
 nn: Any = torch.nn
@@ -487,10 +487,8 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
         sizes = ({0: torch.export.Dim("n", min=1)},) if free else None
         torch.export.save(torch.export.export(net, (image,), dynamic_shapes=sizes), path)
         return path
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        axes = {"dynamic_axes": {"x": {0: "n"}}} if free else {}
-        torch.onnx.export(net, (image,), path, dynamo=False, opset_version=17, input_names=["x"], **axes)
+    axes = {"dynamic_axes": {"x": {0: "n"}}} if free else {}
+    export_to_onnx(net, (image,), path, dynamo=False, opset_version=17, input_names=["x"], **axes)
     return path
 
 

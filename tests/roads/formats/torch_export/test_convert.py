@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from warnings import catch_warnings
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from porter.formats.reading import read_checkpoint
 from porter.graph import BatchNorm
 from porter.padding import ANY
 from tests.support.formats.torch_export.exports import export
+from tests.support.torch_onnx import export_to_onnx
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec")
 
@@ -200,8 +200,7 @@ def test_maps_that_are_made_as_large_as_others_are_so_at_every_size(
     else:
         path = tmp_path / "model.onnx"
         axes = {"x": {0: "images", 2: "rows", 3: "columns"}}
-        with catch_warnings(action="ignore"):
-            torch.onnx.export(model, (image,), path, input_names=["x"], dynamic_axes=axes, dynamo=False)
+        export_to_onnx(model, (image,), path, input_names=["x"], dynamic_axes=axes, dynamo=False)
     made = porter.convert(path, to="torch", out=tmp_path / "port", input_size="any")
     assert made.verdict is not None and made.verdict.ok and made.port.record.input.size is None
     ported = porter.load(tmp_path / "port")
