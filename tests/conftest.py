@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,7 @@ from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsM
 from tests.support.quick import FRAMEWORKS, NoPython, Quick, skip_frameworks
 
 if TYPE_CHECKING:
+    from porter.verification.check import Check
     from tests.support.finetuned_keras import FineTuned
     from tests.support.slim_files import SlimFile
 
@@ -115,6 +117,22 @@ def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
         ], faults
 
     monkeypatch.setattr(ranking, "known_variants", known)
+
+
+@pytest.fixture
+def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports are proved in float64 only, as with `verify --float64`: for tests of what a reader makes of a
+    file, which is the same function in float32. tests/roads/verification and each destination's tests of
+    every op have both types.
+    """
+    from porter.verification import reverify
+
+    own = reverify.check_against
+
+    def check_against(check: Check, *arguments: Any) -> Any:
+        return own(replace(check, dtypes=("float64",)), *arguments)
+
+    monkeypatch.setattr(reverify, "check_against", check_against)
 
 
 @pytest.fixture(scope="session")

@@ -108,6 +108,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return make
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     "name", [name if name in IN_CI else pytest.param(name, marks=pytest.mark.full) for name in MADE]
 )

@@ -357,6 +357,7 @@ MODULES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:torch",
     "ignore:`torch.nn.utils.weight_norm`:FutureWarning",

@@ -75,6 +75,7 @@ class Response(nn.Sequential):
         )
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("exporter", "made", "to"),
     [

@@ -100,6 +100,7 @@ def exported(network: nn.Module, exporter: str, folder: Path) -> Path:
 KERAS = """absolute square exp sin cos floor ceil round erf log_sigmoid celu glu flip var normalize std"""
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize("form", ["file", "graph"])
 def test_functions_of_keras(form: str, tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
@@ -171,6 +172,7 @@ class Chosen(Network):
         )
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("exporter", "to"),
     [
@@ -186,6 +188,7 @@ def test_choices(exporter: str, to: str, tmp_path: Path) -> None:
     expect_proved(exported(Chosen().eval(), exporter, tmp_path), to, tmp_path, 7)
 
 
+@pytest.mark.usefixtures("in_double")
 def test_choices_of_keras(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
     ops, image = keras.ops, keras.Input((8, 12, 3))
@@ -244,6 +247,7 @@ class Computed(nn.Module):
         return 8 * F.linear(F.normalize(x), F.normalize(self.centres))
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("exporter", "to"), [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx")]
 )

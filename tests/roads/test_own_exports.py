@@ -26,6 +26,8 @@ from tests.support.torch_onnx import export_to_onnx
 from tests.unit.frameworks.torch import test_code, test_code_classic as test_classic
 from tests.unit.frameworks.torch.test_code import odd_pools
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 Tensors = Mapping[str, Mapping[str, Array]]
 SIZE = (32, 32)
 EXPORTERS = ("torch.export", "torch.onnx", "torch.onnx by torch.export")

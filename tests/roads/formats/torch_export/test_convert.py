@@ -22,7 +22,7 @@ from porter.padding import ANY
 from tests.support.formats.torch_export.exports import export
 from tests.support.torch_onnx import export_to_onnx
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*treespec")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*treespec"), pytest.mark.usefixtures("in_double")]
 
 
 class Net(nn.Module):
