@@ -14,6 +14,8 @@ from porter.base.errors import MappingError
 from porter.port import read_port
 from tests.support.slim_files import SMALL, SlimFile, slim_checkpoint, write_slim
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 V1, V2 = SMALL
 FILES: dict[str, dict[str, Any]] = {
     "v1": {"format": "v1"},
@@ -27,9 +29,12 @@ FILES: dict[str, dict[str, Any]] = {
     "saved_model-160": {"format": "saved_model", "size": 160},
 }
 CASES = [(variant, kind, framework) for variant in SMALL for kind in FILES for framework in ("torch", "tf")]
+ALIKE = ("v1", "v2-tower")
 # In CI every kind of file once, of checkpoints those with averages, and of MobileNet v1, which has a third of
 # the variables: what a kind does to one it does to all.
-QUICK = [(V1, kind, "torch") for kind in FILES if kind not in ("v2", "v1-averages", "saved_model-160")]
+QUICK = [
+    (V1, kind, "torch") for kind in FILES if kind not in (*ALIKE, "v2", "v1-averages", "saved_model-160")
+]
 
 SlimMaker = Callable[[str, str], Path]
 
@@ -75,6 +80,21 @@ def test_a_slim_file_is_read_and_ported(
     variant: str, kind: str, framework: str, slim_file: SlimMaker, tmp_path: Path
 ) -> None:
     check_file(variant, kind, framework, slim_file, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_a_checkpoint_of_another_kind_gives_the_port_that_is_proved(
+    kind: str, slim_file: SlimMaker, tmp_path: Path
+) -> None:
+    proved, other = (
+        porter.convert(
+            V1, "slim", "torch", weights=slim_file(V1, each), out=tmp_path / each, check=False
+        ).port
+        for each in ("v2-averages", kind)
+    )
+    averaged = ["using moving averages" in " ".join(port.record.source.notes) for port in (proved, other)]
+    assert other.graph == proved.graph and averaged == [True, bool(FILES[kind].get("ema"))]
+    np.testing.assert_equal(other.tensors(), proved.tensors())
 
 
 @pytest.mark.full
