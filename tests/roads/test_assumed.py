@@ -30,6 +30,8 @@ from tests.support.fixtures import WeightsMaker
 from tests.support.recipe.recipes import VALID, copied, write
 from tests.support.standin_files import source_checkpoint
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 NARROW = "mobilenet_v2_0.35"
 TRANSFORM = (
     "transform_input is true: torchvision switches it on for its published weights, and off for a "

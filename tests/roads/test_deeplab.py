@@ -16,6 +16,8 @@ import torch
 import porter
 from tests.support.arrays import Array
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 tf = pytest.importorskip("tensorflow")
 Run = Callable[[Array], Array]
 

@@ -22,6 +22,8 @@ from porter.zoos.timm import import_timm
 from porter.zoos.transformers import import_transformers
 from tests.support import orphans
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 64
 NARROW = {
     "hidden_size": 32,
@@ -108,7 +110,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return make
 
 
-@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     "name", [name if name in IN_CI else pytest.param(name, marks=pytest.mark.full) for name in MADE]
 )

@@ -21,6 +21,8 @@ from porter.formats.torch_export.ops import READERS
 from tests.support.formats.torch_export.exports import export
 from tests.support.torch_onnx import export_to_onnx
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 16
 Code = Callable[["Net", torch.Tensor], Any]
 

@@ -19,6 +19,8 @@ from porter.base.errors import PorterError, UsageError
 from porter.frameworks.torch.running import tensors_in
 from porter.graph import Conv
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 24
 
 
@@ -357,7 +359,6 @@ MODULES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.usefixtures("in_double")
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:torch",
     "ignore:`torch.nn.utils.weight_norm`:FutureWarning",

@@ -19,6 +19,8 @@ import porter
 from porter.base.errors import NotInstalled, PorterError
 from porter.zoos import keras_hub as zoo
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 32
 MADE: Mapping[str, Mapping[str, Any]] = {
     "ResNet": {

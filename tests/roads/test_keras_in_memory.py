@@ -24,6 +24,8 @@ from porter.frameworks.tf.run import run_reference
 from tests.support.arrays import Array
 from tests.support.keras_models import HALF_MODELS, KERAS_MODELS, SIDE, given_to
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 @pytest.fixture
 def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:

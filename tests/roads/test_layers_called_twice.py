@@ -29,6 +29,8 @@ from porter.port import StoredPort
 from tests.support.ops import op_at
 from tests.support.torch_onnx import export_to_onnx
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIZE = 24
 
 

@@ -15,6 +15,8 @@ from torch.nn import functional
 
 import porter
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 24
 UNEVEN = torch.randn(2, 3, 33, 31, generator=torch.Generator().manual_seed(0))
 ONLY = r"^input_size: the model works at 33x31 only: layers, numbers or branches in it are for that size"

@@ -19,6 +19,8 @@ from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import standin_tensors
 from tests.support.weights_files import keras_arrays, write_h5
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 def run_port(port: Any, batch: Array) -> Array:
     """Logits of a port's graph and tensors in float64."""

@@ -18,6 +18,8 @@ from porter.frameworks.tf.runtime import import_keras
 from tests.support.arrays import Array
 from tests.unit.evaluation.test_evaluate import Made, made
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 __all__ = ["made"]
 
 CLASSES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu")

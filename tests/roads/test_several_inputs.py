@@ -16,6 +16,8 @@ import porter
 from porter.authoring.drafting import new_recipe
 from porter.base.errors import PorterError, UsageError
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 class Pair(nn.Module):
     """One tower for two images."""

@@ -22,7 +22,7 @@ from tests.support.refusals import refused
 from tests.unit.formats.onnx.test_read import model, written
 
 SIZE = 24
-pytestmark = pytest.mark.usefixtures("one_recipe")
+pytestmark = pytest.mark.usefixtures("one_recipe", "in_double")
 
 
 def of_torch(path: Path) -> Path:

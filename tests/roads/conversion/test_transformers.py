@@ -20,7 +20,7 @@ from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
 
 pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.usefixtures("one_recipe")
+pytestmark = pytest.mark.usefixtures("one_recipe", "in_double")
 SIDE, CHANNELS = 24, 9
 
 

@@ -18,6 +18,8 @@ from tests.support.filegraph.values import translated
 from tests.support.oracle import evaluate
 from tests.support.torch_onnx import export_to_onnx
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 torch = pytest.importorskip("torch")
 nn: Any = torch.nn
 functional: Any = torch.nn.functional

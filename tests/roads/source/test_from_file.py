@@ -77,6 +77,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return lambda name: folder / name
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize("name", ["small.keras", "small.h5", "two.keras"])
 def test_a_file_is_ported_under_its_own_names_and_proved_against_itself(
     name: str, saved: Callable[[str], Path], tmp_path: Path
@@ -90,6 +91,7 @@ def test_a_file_is_ported_under_its_own_names_and_proved_against_itself(
     assert (record.classes, record.activation) == ((7, "softmax") if name.startswith("small") else (0, None))
 
 
+@pytest.mark.usefixtures("in_double")
 def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
     file, port = saved("small.keras"), tmp_path / "small-torch"
     ran = cli("convert", file, "--to", "torch", "--fold-bn", "--json")
@@ -400,6 +402,7 @@ def onnx_of_logarithms(path: Path) -> Path:
     return path / "net.onnx"
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     "make", [keras_of_logarithms, saved_model_of_logarithms, export_of_logarithms, onnx_of_logarithms]
 )

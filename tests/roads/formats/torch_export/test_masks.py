@@ -13,6 +13,8 @@ from torch import nn
 
 import porter
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 MASKS: dict[str, Callable[[torch.Tensor, int, int], torch.Tensor]] = {
     "all, for each image": lambda place, images, count: (place[None, None, :, None] >= 0).expand(
         images, -1, count, count
