@@ -216,7 +216,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
 
 
 def parse_dtype(text: str) -> Dtype:
-    """One of porter.base.dtypes.DTYPES."""
+    """The dtype of this name, which is one of porter.base.dtypes.DTYPES."""
     for dtype in DTYPES:
         if dtype == text:
             return dtype

@@ -60,7 +60,7 @@ class Conversion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader has to know."""
+        """What the user of this port has to know."""
         return self.port.record.warnings
 
     def record(self) -> dict[str, Any]:

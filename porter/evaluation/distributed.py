@@ -35,7 +35,9 @@ class Process:
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """Its own GPU if there are several processes, otherwise the device `asked`."""
+        """The device of this process: its own GPU if there are several processes, otherwise the device
+        `asked`.
+        """
         return f"cuda:{self.local_rank}" if asked == "cuda" and self.world > 1 else asked
 
 

@@ -57,7 +57,7 @@ class Logits:
     activation: str | None = None
 
     def row(self, label: int) -> int:
-        """The row of a class."""
+        """The row of the logits that is a class."""
         return label + self.background
 
 

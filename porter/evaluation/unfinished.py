@@ -76,7 +76,7 @@ def keep(place: Path, measured: Sequence[Measured]) -> bool:
 
 
 def drop(place: Path) -> None:
-    """Forgets what was kept."""
+    """Removes what was kept of a pass that is finished."""
     with suppress(OSError):
         place.unlink()
 

@@ -524,7 +524,7 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
 
 
 def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
-    """An op by stored vectors."""
+    """An op of each channel with stored vectors, such as a batch norm."""
     stored = {role: Stored(name) for role, name in names.items()}
     return walk.views.like(
         view, walk.builder.add(node.name, _by_roles(op, stored), view.value, tensors=stored)

@@ -67,7 +67,7 @@ class Checkpoint:
 
     @property
     def carried(self) -> FileGraph:
-        """Its graph, to be run.
+        """The file's graph, to be run.
 
         Raises:
             CannotRun: it carries none.

@@ -73,10 +73,10 @@ class StoredConstants(Protocol):
     """What a file stores, by the names of nodes."""
 
     def declared(self, name: str) -> tuple[int, ...] | None:
-        """Its shape; None for a node that is computed."""
+        """The shape of a constant; None for a node that is computed."""
 
     def array(self, name: str) -> Array:
-        """Its content. Raises FileError where it does not hold what it declares."""
+        """The content of a constant. Raises FileError where it does not hold what it declares."""
 
 
 @dataclass(frozen=True)

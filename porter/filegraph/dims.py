@@ -23,11 +23,13 @@ from porter.base.errors import GraphError
 Numbers = np.ndarray[Any, np.dtype[Any]]
 _MOST_TERMS = 64
 _MOST = 1 << 62
-"""Terms of a sum and their factors: squares of squares would take any memory."""
+"""The most terms of a sum and the most factors of a term; a file that squares a size again and again would
+take any memory.
+"""
 
 
 class Undecided(GraphError):
-    """What is asked of a size depends on the input's."""
+    """A question about a size whose answer depends on the size of the input."""
 
     def __init__(self) -> None:
         super().__init__("a size that depends on the input's")

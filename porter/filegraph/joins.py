@@ -214,7 +214,7 @@ def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], plac
 
 
 def _all_whole(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
-    """Constants as `_whole`."""
+    """What `_whole` gives for several constants."""
     found = [each for source in sources if (each := _whole(walk, source)) is not None]
     if len(found) < len(sources):
         raise Unsupported("with a constant that is computed, or repeated along axes of open size")

@@ -131,7 +131,7 @@ def _rms_norm(found: Found) -> Op:
 
 
 def _gates() -> list[Spellings]:
-    """x times a smooth step."""
+    """The spellings of x times a smooth step, such as a GELU."""
     x, negative = "x", ("Neg", "x")
     errors: list[Pattern] = [
         ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
@@ -220,7 +220,7 @@ def softplus(threshold: float) -> Softplus | None:
 
 
 def _raised(x: Pattern) -> list[Pattern]:
-    """exp(x) - 1."""
+    """The pattern of exp(x) - 1."""
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
 

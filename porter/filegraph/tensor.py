@@ -152,11 +152,11 @@ class Tensor:
         return Tensor(self.scope, word, make)
 
     def or_else(self, other: Tensor) -> Tensor:
-        """The same, or another one where porter has no op for it."""
+        """This tensor, or another one where porter has no op for it."""
         return replace(self, make=lambda node: first_of(lambda: self.make(node), lambda: other.make(node)))
 
     def saying(self, words: str) -> Tensor:
-        """The same, of which a refusal has these words first."""
+        """This tensor; where it is refused, the refusal begins with these words."""
 
         def make(node: OperatorNode) -> Read:
             try:
@@ -460,11 +460,11 @@ class Tensor:
         return self.made("norm", lambda node: arithmetic.batch_norm(self.walk, node, self.source, norm))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
-        """Over the last axes."""
+        """A layer norm over the last axes."""
         return self._norm_of_cells(axes, NormLayer(ops.LayerNorm(epsilon), _stored(tensors)))
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
-        """Over the last axes."""
+        """An RMS norm over the last axes."""
         return self._norm_of_cells(axes, NormLayer(ops.RmsNorm(epsilon), _stored({"gamma": gamma})))
 
     def _norm_of_cells(self, axes: Axes, norm: NormLayer) -> Tensor:
@@ -583,7 +583,7 @@ def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
 def compared(
     kind: str, first: Operand, second: Operand, of_values: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """A comparison, of constants their truths."""
+    """A comparison; of constants, the array of booleans."""
     tensors = _tensors(first, second)
     return made_of(
         kind.lower(), partial(constants.each, kind), lambda node: of_values(*tensors).make(node), *tensors

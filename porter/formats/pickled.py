@@ -198,7 +198,7 @@ def _bytes(length: struct.Struct, machine: _Machine) -> None:
 
 
 def _string(length: struct.Struct, machine: _Machine) -> None:
-    """Python 2's, which is text or the content of an array."""
+    """Reads a string of Python 2, which is text or the content of an array."""
     found = machine.cut(machine.number(length))
     if found is None:
         machine.stack.append(Made())

@@ -47,7 +47,7 @@ def refusals(plan: Plan) -> tuple[PorterError, ...]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Empty: a port is not code."""
+    """No files of code, because a port is none."""
     return {}
 
 
@@ -57,7 +57,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def counted_layers(graph: Graph, convolutions: Collection[str], layers: LayerNames) -> Mapping[str, str]:
-    """Empty: files have the layers' names."""
+    """No counted layers, because files have the layers' own names."""
     return {}
 
 

@@ -91,7 +91,7 @@ class FurtherInput:
     axes: tuple[int, ...] = ()
 
     def shape(self, size: Size) -> Shape:
-        """Its shape beside a first input of `size` (rows, columns; None where unknown)."""
+        """The shape of this input beside a first input of `size` (rows, columns; None where unknown)."""
         rows, columns = (own or first for own, first in zip(self.size, size, strict=True))
         return array_shape(self.axes) if self.axes else (self.channels, rows, columns)
 
@@ -153,7 +153,7 @@ class Graph:
 
     @cached_property
     def shapes_kept(self) -> dict[Size, Mapping[str, Shape]]:
-        """What `shapes` has found lately."""
+        """The shapes that `shapes` computed lately, by size."""
         return {}
 
     @cached_property

@@ -44,5 +44,5 @@ class Parts:
         return path
 
     def end(self, op: Op, *inputs: str) -> None:
-        """Makes the last part."""
+        """Makes the last part, which has the node's own path."""
         self.made.append(replace(self.node, op=op, inputs=inputs))

@@ -37,9 +37,9 @@ _ULP = 2.0**-23
 _TINY = 2.0**-126
 """Runtimes take smaller numbers for 0."""
 _OF_ONE = (Celu, Elu, Erf, HardSigmoid, LogSoftmax, Selu, Sigmoid, Softmax, Softplus, Tanh)
-"""Their values are made of numbers near 1, or lie between -1 and 1."""
+"""Ops whose values are made of numbers near 1, or lie between -1 and 1."""
 _OF_INPUT = (Gelu, HardSwish, LogSoftmax, Mish, Swish)
-"""Their values are parts of what they are given."""
+"""Ops whose values are parts of what they are given."""
 
 
 def absolute_error(op: type[Any], given: Doubles) -> Doubles | None:

@@ -166,6 +166,6 @@ def _along(axis: int, pads: Pads) -> tuple[int, int]:
 
 
 def less(pads: Pads, others: Pads) -> Pads:
-    """What is left of pads without others."""
+    """The pads on each side, less others."""
     top, bottom, left, right = (pad - other for pad, other in zip(pads, others, strict=True))
     return top, bottom, left, right

@@ -319,7 +319,7 @@ class Record(Facts, RecordHead):
 
     @property
     def name(self) -> str:
-        """What was ported."""
+        """The name of what was ported: a variant of a zoo, or a file."""
         return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
 
     @property

@@ -148,7 +148,7 @@ class Block:
     location: Location
 
     def place(self, parameter: str) -> Location:
-        """Where a parameter is declared."""
+        """The location in the recipe where a parameter is declared."""
         return (*self.location, "parameters", parameter)
 
 

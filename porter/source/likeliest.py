@@ -43,5 +43,5 @@ def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest
 
 
 def _unlike(opened: Opened) -> int:
-    """How many differences the file's graph has from the recipe's; 0 for a file without a graph."""
+    """The number of differences between the file's graph and the recipe's; 0 for a file without a graph."""
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0

@@ -72,7 +72,7 @@ class Opened:
     in_memory: Saved | None = None
 
     def stating(self, **facts: Any) -> Facts:
-        """Its facts, with others in place of some."""
+        """The facts of this source, with others in place of some."""
         return self.facts.model_copy(update=facts)
 
     @property

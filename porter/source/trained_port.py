@@ -119,7 +119,7 @@ def _name(port: StoredPort) -> str:
 
 @dataclass(frozen=True)
 class _Matched:
-    """Which tensors of a file are which of a port's.
+    """The tensors of a file, each with the tensor of a port that it is.
 
     Attributes:
         framework: whose names the file has.
@@ -254,7 +254,7 @@ def _graph(port: StoredPort, matched: _Matched, rows: int) -> Graph:
 
 
 def _facts(port: StoredPort, rows: int) -> Facts:
-    """The port's, of which those of the classes are true only of its own number."""
+    """The facts of a port, without those of its classes if the file has another number of them."""
     record = port.record
     facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
     facts |= {"origin": Origin(by="graph", says=f"the graph of {_name(port)}"), "twins": ()}

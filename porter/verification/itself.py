@@ -90,7 +90,7 @@ def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> s
 
 
 def _fed(batch: Array, saved: Saved | None) -> Array:
-    """What models take, in single precision."""
+    """The inputs that models take, in single precision."""
     return (np.rint(batch) if saved is not None and saved.whole else batch).astype(np.float32)
 
 

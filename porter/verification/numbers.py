@@ -44,7 +44,7 @@ class Norms:
         )
 
     def by(self, scale: float) -> Norms:
-        """The same, where the source's values count as no smaller than `scale`, a norm."""
+        """These norms, where the source's values count as no smaller than `scale`, a norm."""
         return replace(self, source=max(self.source, scale))
 
     @property

@@ -63,7 +63,7 @@ class SourceValues(Protocol):
 
     @property
     def run_by(self) -> str:
-        """What runs it, in words."""
+        """What runs the reference, in words."""
 
     def takes(self, size: KnownSize) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""

@@ -48,7 +48,7 @@ def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[R
 
 
 def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
-    """What a draft left to decide."""
+    """The places that a draft left for its author to decide."""
     for line, column, said in to_do(recipe.path.read_text(encoding="utf-8")):
         yield RecipeError(
             f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}"

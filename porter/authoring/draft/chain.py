@@ -92,7 +92,7 @@ class _Chaining:
         self.bare = not is_last and not layer.linear
 
     def finish(self) -> Chain:
-        """Adds what gives the output."""
+        """Adds the nodes behind the last layer, which give the output."""
         if self.is_map:
             self._activate()
             self._append("pool", ops.GlobalAvgPool(), is_map=False)

@@ -134,7 +134,7 @@ def _with_tensor(name: str) -> str | dict[str, str]:
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:
-    """What most batch norms have."""
+    """The settings that most batch norms have, as options of the recipe."""
     norms = [node.op for node in graph.nodes if isinstance(node.op, BatchNorm)]
     return {
         f"bn_{name}": Counter(getattr(norm, name) for norm in norms).most_common(1)[0][0]

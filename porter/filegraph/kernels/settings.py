@@ -54,7 +54,7 @@ class Settings:
 
 
 def _literal(word: str) -> Any:
-    """Raises ValueError where it is none."""
+    """The literal that a text is. Raises ValueError where it is none."""
     if word.lower() in _TRUTHS:
         return _TRUTHS[word.lower()]
     if len(word) > _LONGEST:

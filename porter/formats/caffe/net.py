@@ -199,8 +199,8 @@ def _is_of_test(layer: TextMessage) -> bool:
 
 
 def _type_of(layer: TextMessage) -> str:
-    """Its type by the name that the second format has for it: the first one wrote `INNER_PRODUCT` for
-    `InnerProduct`.
+    """The type of a layer under the name that the second format has for it: the first one wrote
+    `INNER_PRODUCT` for `InnerProduct`.
     """
     given = layer.word("type")
     return _NEWER.get(given) or (

@@ -335,7 +335,7 @@ def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
 
 
 def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """SSD's: axes that it does not name come last."""
+    """The Permute of SSD: axes that it does not name come last."""
     order = layer.parameters.counts("order")
     return x.transpose([*order, *(place for place in range(x.rank) if place not in order)])
 
@@ -433,7 +433,7 @@ def _flatten(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 
 def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """0 keeps a size."""
+    """A Reshape, in which 0 keeps a size."""
     sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
     if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         raise Unsupported("of a part of the axes")

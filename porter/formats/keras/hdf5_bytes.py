@@ -236,7 +236,7 @@ class Hdf5Bytes:
 
 
 def _shape(message: bytes) -> tuple[int, ...]:
-    """A dataspace's."""
+    """The shape that a dataspace states."""
     if message[0] != 1:
         raise UnknownPart("shapes of later versions, and of nothing")
     return struct.unpack_from(f"<{message[1]}Q", message, 8)

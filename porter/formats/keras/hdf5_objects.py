@@ -29,7 +29,7 @@ _NEVER_WRITTEN = "lacks values: some of them, or all, were never written"
 
 @dataclass(frozen=True)
 class Texts:
-    """An attribute's. Any number of them may be the same bytes of the file."""
+    """The texts of an attribute. Any number of them may be the same bytes of the file."""
 
     shape: tuple[int, ...]
     texts: tuple[bytes | memoryview, ...]
@@ -37,7 +37,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class DatasetValues:
-    """A dataset's.
+    """The values of a dataset.
 
     Attributes:
         dtype: as they are stored; None if they are no numbers.

@@ -211,7 +211,7 @@ def _custom_scale(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
-    """ConvNeXt's own layer."""
+    """LayerScale, a layer that ConvNeXt brings with it."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise Unsupported("that is not keras.applications' own")
     return x.along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})

@@ -89,7 +89,7 @@ class Stated:
         return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """Rows and columns."""
+        """A setting of rows and columns."""
         found = self.counts(name) or [default]
         return found[0], found[-1]
 

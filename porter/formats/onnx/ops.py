@@ -79,7 +79,7 @@ def _over_deviation(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
-    """All axes behind the channels."""
+    """A pool over all axes behind the channels."""
     axes = range(2, len(x.sizes))
     if node.op == "GlobalLpPool":
         return functions.norm(x, node.integer("p", 2), axes, True)
@@ -209,7 +209,7 @@ def _shrunk(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _triangle(node: OnnxNode, x: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Trilu."""
+    """Trilu: one triangle of a matrix, the rest zeros."""
     diagonal = 0 if offset is None else int(offset.number())
     bounds = (diagonal, None) if node.integer("upper", 1) else (None, diagonal)
     return functions.band(x, *bounds)

@@ -202,7 +202,7 @@ def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
 
 
 def _pads(node: OnnxNode) -> tuple[int, ...]:
-    """Top, left, bottom, right."""
+    """The pads in ONNX's order: top, left, bottom, right."""
     stated = node.integers("pads") or (0, 0, 0, 0)
     return (0, stated[0], 0, stated[1]) if len(stated) == 2 else stated
 

@@ -66,7 +66,7 @@ class CheckpointTensor:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> Array:
-        """Its numbers; memory is taken only where several slices hold them.
+        """The numbers of the tensor; memory is taken only where several slices hold them.
 
         Raises:
             ValueError: its slices are damaged, overlap, or are not all of it.

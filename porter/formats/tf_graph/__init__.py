@@ -9,7 +9,9 @@ from porter.formats.protobuf import fields_of
 
 
 def _is_saved_model(content: Content) -> bool:
-    """Its folder, or the message of its file: schema version 1, then meta graphs."""
+    """Whether a file is a SavedModel: its folder, or a message that has the schema version 1, then meta
+    graphs.
+    """
     if content.path.is_dir():
         return (content.path / "saved_model.pb").is_file()
     return content.fields[:1] == ((1, 1),) and [number for number, _ in content.fields] == [1, 2]

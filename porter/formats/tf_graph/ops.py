@@ -120,7 +120,7 @@ def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
 
 
 def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
-    """The defaults are those of core/ops/nn_ops.cc."""
+    """LRN, with the defaults of core/ops/nn_ops.cc."""
     size = 2 * node.integer("depth_radius", 5) + 1
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 0.5)
     return x.op(LocalResponseNorm(size, alpha, beta, node.real("bias", 1.0)))

@@ -58,7 +58,7 @@ def _layers_model(
     outputs: Sequence[str],
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """Its config is Keras's, which TensorFlow.js writes as Keras 2 did."""
+    """The checkpoint of a layers model, whose config TensorFlow.js writes as Keras 2 did."""
     checkpoint = Checkpoint(path, "tfjs-layers", "tf", dict(tensors), files=files)
     if not topology:
         return checkpoint

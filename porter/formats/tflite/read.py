@@ -264,7 +264,7 @@ def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
 
 
 def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
-    """Its options are whether it leaves each number itself out, and whether it goes backwards."""
+    """A CUMSUM; its options are whether it leaves each number itself out, and whether it goes backwards."""
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     return x.cumsum(int(axis.number()), reverse, exclusive)
 

@@ -39,7 +39,7 @@ def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Sto
 
 
 def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
-    """`dilations`: where the options have them."""
+    """The window that an operator's options state; `dilations` is where these have the dilations."""
     stride, by = (node.scalar(2, "i"), node.scalar(1, "i")), (1, 1)
     if dilations is not None:
         by = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))

@@ -185,13 +185,13 @@ def _trained(layer: Torch7Layer) -> dict[str, str]:
 
 
 def _instance_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """fast-neural-style's."""
+    """The instance norm of fast-neural-style."""
     gamma, beta = (x.scope.tensor((layer.tensors[name], 0)) for name in ("weight", "bias"))
     return x.instance_norm(layer.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
 def _shaved(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """fast-neural-style's: without so many rows and columns on each side."""
+    """The ShaveImage of fast-neural-style: a map without so many rows and columns on each side."""
     cells = layer.count("size", 0)
     return x.pad({2: (-cells, -cells), 3: (-cells, -cells)})
 
@@ -259,7 +259,7 @@ def _upsample(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
+    """An upsampling that keeps the corners in place (THNN/generic/SpatialUpSamplingBilinear.c)."""
     factor = layer.count("scale_factor", 0)
     if factor < 1:
         raise Unsupported("to a stated size")

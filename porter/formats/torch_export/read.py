@@ -239,7 +239,7 @@ def _with_known_repetitions(nodes: Mapping[str, AtenNode], live: Collection[str]
 
 
 def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Outputs:
-    """`foreign` is as `_read_graph` has it."""
+    """Reads a node; `foreign` is an argument of `_read_graph`."""
     if node.name in foreign:
         raise Unsupported(f"since {foreign[node.name]}")
     nodes = walk.flow.nodes

@@ -158,7 +158,9 @@ class _MaxPool(_Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class _AvgPool(_Pool):
-    """It divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
+    """An average pool: it divides by all cells of a window and of the pads in it, or by the real ones, or by
+    a number.
+    """
 
     count_include_pad: bool = True
     divisor_override: int | None = None

@@ -281,7 +281,7 @@ class _FunctionalWriter:
         return found
 
     def _written(self, node: AtenNode) -> Reference:
-        """What stands in the part afterwards."""
+        """The value that stands in the written part afterwards."""
         source, sizes = self._source(node), node.sizes[0]
         if isinstance(source, tuple):
             return self._spread(node, source)

@@ -66,7 +66,7 @@ def spelled(value: Value) -> Expression:
 
 
 def literal(value: Value | str | None) -> str:
-    """Python's own spelling; infinities by name."""
+    """A value as Python spells it; infinities are spelled by name."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f'float("{value}")'
     if isinstance(value, str):
@@ -110,7 +110,7 @@ class Code:
         return Code(self.depth + 1, self.lines)
 
     def within(self, head: str) -> Code:
-        """The same, under a line such as `for index in range(4):`."""
+        """Code in a block under a line such as `for index in range(4):`."""
         self.line(head)
         return self.deeper
 

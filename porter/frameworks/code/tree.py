@@ -67,7 +67,7 @@ class Body:
         return {ENTRY: "x", **{f"{_ARGUMENT}{name}": name for name in self.further.values()}}
 
     def bodies(self) -> Iterator[Body]:
-        """Itself and all modules within it."""
+        """This module and all modules within it."""
         yield self
         for part in self.parts:
             if isinstance(part.content, Body):

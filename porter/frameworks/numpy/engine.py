@@ -189,7 +189,7 @@ def run_alone(model: NumpyModel, fed: Mapping[str, Alone]) -> dict[str, Array]:
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """None: nothing else runs these files."""
+    """No disagreement, because nothing else runs these files."""
 
 
 def classifier(

@@ -73,7 +73,7 @@ def own_operators(opset: int) -> list[type[Any]]:
 
 
 def _attention(opset: int) -> type[Any]:
-    """ONNX's own, but that it takes the root of its scale in double precision."""
+    """ONNX's reference implementation of Attention, but with its scale in double precision."""
     own: Any = import_module("onnx.reference.ops._op_list").load_op("", "Attention", opset)
 
     def run(self: Any, *inputs: Any, scale: Any = None, **stated: Any) -> Any:
@@ -154,7 +154,7 @@ def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
 
 
 def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
-    """A sixth is torch's slope."""
+    """A HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
     sixth = np.float32(alpha) == np.float32(1 / 6)
     return values.hard_sigmoid(x, 1 / 6 if sixth else alpha, beta)
 

@@ -72,7 +72,7 @@ def _transposed(node: OnnxSpelled[ops.ConvTranspose]) -> None:
 
 
 def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
-    """LayerNormalization is over the last axes."""
+    """A LayerNormalization, which ONNX has over the last axes only."""
     source, trained = node.source, node.trained("gamma", "beta")
     if not is_map(node.shape):
         node.result("LayerNormalization", source, *trained, axis=-1, epsilon=float(node.op.epsilon))
@@ -83,7 +83,7 @@ def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
 
 
 def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
-    """ONNX has one of its own since opset 23."""
+    """An RMS norm in parts, because ONNX has the operator since opset 23 only."""
     source = node.source
     axes = node.integers("axes", 1 + channels_axis(node.shape))
     squares = node.step("squares", "Mul", source, source)
@@ -96,8 +96,8 @@ def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
 
 
 def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
-    """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the
-    groups.
+    """GroupNormalization of opset 18 has numbers for each group, so instances are normalised whose channels
+    are the groups.
     """
     source, groups = node.source, node.op.groups
     wide = node.step("groups", "Reshape", source, node.integers("groups", 0, groups, -1))
@@ -119,7 +119,7 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
 
 
 def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
-    """LRN divides alpha by the size."""
+    """An LRN, which divides alpha by the size."""
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
     return {"size": op.size, **{key: float(value) for key, value in numbers.items()}}
 

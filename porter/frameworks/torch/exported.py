@@ -179,7 +179,7 @@ class ExportedModule(nn.Module):
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
     def _kind(self, stated: int) -> torch.dtype:
-        """A ScalarType as it is here."""
+        """The dtype of a ScalarType in this module, which may compute in another one."""
         own = self._dtype if stated in FLOATS else None
         return getattr(torch, TYPES[stated]) if own is None else own
 

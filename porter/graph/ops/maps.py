@@ -10,13 +10,13 @@ from porter.graph.ops.op import KeepsSign, Shape, expect_map, expect_rank, shape
 
 
 class Identity(KeepsSign, name="identity"):
-    """Its input."""
+    """The value itself."""
 
 
 @dataclass(frozen=True)
 class Dropout(KeepsSign, name="dropout"):
-    """Its input. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0, and
-    the others grow by 1 / (1 - rate).
+    """The value itself. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0,
+    and the others grow by 1 / (1 - rate).
     """
 
     rate: Share

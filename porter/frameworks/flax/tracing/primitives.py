@@ -191,7 +191,7 @@ def _rest_of_erf(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _choice(writer: Writer, operation: JaxEquation) -> str | None:
-    """One of two values. A test whether a value is not a number is never true."""
+    """A choice of one of two values. A test whether a value is not a number is never true."""
     if len(operation.inputs) != 3:
         return None
     test, no, yes = operation.inputs

@@ -51,7 +51,7 @@ def _norm(op: Any) -> Mapping[str, Any]:
 
 
 def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
-    """Keras's layer always has a scale."""
+    """An RMS norm; the layer of Keras always has a scale."""
     if not node.op.scale:
         return node.operation("rms_normalization", node.value, axis=-1, epsilon=node.op.epsilon)
     return node.layer("RMSNormalization", axis=[-1], epsilon=node.op.epsilon)
@@ -106,7 +106,7 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
 
 
 def _axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
-    """Where Keras has an axis of porter's: the channels of maps are its last one."""
+    """The number that an axis has in Keras: the channels of maps are its last one."""
     return 1 + axis if op.of_arrays else axis or value.ndim - 1
 
 
@@ -175,7 +175,7 @@ def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
 
 
 def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
-    """Keras's layer refuses slopes below 0."""
+    """A leaky ReLU; the layer of Keras refuses slopes below 0."""
     op = node.op
     if op.slope >= 0 and (not node.maker.double or float(np.float32(op.slope)) == op.slope):
         return node.layer("LeakyReLU", negative_slope=op.slope)
