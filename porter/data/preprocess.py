@@ -339,30 +339,13 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
         image = image.crop(_central_box(*image.size, protocol.central_fraction))
     rows, columns = _target_size(image.height, image.width, protocol)
     pixels = np.asarray(image)
-    match protocol.interpolation:
-        case "none":
-            return pixels
-        case "opencv_bilinear":
-            return resampling.opencv_bilinear(pixels, rows, columns)
-        case "opencv_cubic":
-            return resampling.opencv_cubic(pixels, rows, columns)
+    if protocol.interpolation == "none":
+        return pixels
+    if protocol.interpolation == "tf1_bilinear":
         # Slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal.
-        case "tf1_bilinear":
-            return resampling.tf1_bilinear(
-                pixels.astype(np.float32) * np.float32(1 / protocol.divide), rows, columns
-            )
-        case "tf_bilinear":
-            return resampling.tf_bilinear(pixels, rows, columns)
-        case "tf_bicubic":
-            return resampling.tf_bicubic(pixels, rows, columns)
-        case "tf_antialiased":
-            return resampling.tf_antialiased(pixels, rows, columns)
-        case "tf_area":
-            return resampling.tf_area(pixels, rows, columns)
-        case "torch_bilinear":
-            return resampling.torch_bilinear(pixels, rows, columns)
-        case "torch_bicubic":
-            return resampling.torch_bicubic(pixels, rows, columns)
+        pixels = pixels.astype(np.float32) * np.float32(1 / protocol.divide)
+    if protocol.interpolation in resampling.FUNCTIONS:
+        return resampling.FUNCTIONS[protocol.interpolation](pixels, rows, columns)
     kernel = getattr(pillow.Resampling, protocol.interpolation.removeprefix("pil_").upper())
     return np.asarray(image.resize((columns, rows), kernel))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,3 +336,20 @@ def _keys(x: Floats) -> Floats:
 def _fused(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:
     """first * second + third, rounded once."""
     return (np.asarray(first, np.float64) * second + third).astype(np.float32)
+
+
+FUNCTIONS: Mapping[str, Callable[[Any, int, int], NDArray[Any]]] = {
+    function.__name__: function
+    for function in (
+        opencv_bilinear,
+        opencv_cubic,
+        tf1_bilinear,
+        tf_antialiased,
+        tf_area,
+        tf_bicubic,
+        tf_bilinear,
+        torch_bicubic,
+        torch_bilinear,
+    )
+}
+"""Resamplings of pixels to so many rows and columns, by the names that protocols have for them."""

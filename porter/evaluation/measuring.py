@@ -199,47 +199,21 @@ def measure(
         PorterError: a device, a precision or a framework is not available.
     """
     device = process.device(options.device)
+    ready = [_ready(entrant, options, device, len(photos)) for entrant in entrants]
     models: dict[str, Classifier] = {}
-    seen: dict[int, Comparison] = {}
-    beside: dict[int, tuple[str, tuple[str, ...]]] = {}
     logits: dict[str, Logits] = {}
-    tried: dict[int, tuple[Tried, ...]] = {}
-    runs: dict[int, Run] = {}
-    network: dict[int, float] = {}
-    for place, entrant in enumerate(entrants):
-        port = entrant.port
-        own = _named(PORT, place)
-        source = _named(SOURCE, place)
-        if options.fast:
-            tried[place] = tried_runs(
-                partial(classifier_of, entrant, device), options.made_pixels(entrant), device
-            )
-        runs[place] = tried[place][0].run if options.fast else options.run
-        models[own] = classifier_of(entrant, device, runs[place])
-        if options.fast and runs[place] != FP32:
-            models[_named(PLAIN, place)] = classifier_of(entrant, device, FP32)
-        # Compiling, and what a GPU does at its first batch, are none of the photos' time.
-        if device != "cpu" or runs[place].compiled:
-            models[own](options.made_pixels(entrant))()
-        logits |= dict.fromkeys((own, source, _named(PLAIN, place)), logits_of(port.record))
-        if entrant.opened is not None:
-            reference, models[source], warnings = source_classifier(
-                port, entrant.opened, entrant.protocol, device
-            )
-            seen[place], beside[place] = Comparison(len(photos)), (reference, warnings)
+    for place, each in enumerate(ready):
+        own = {_named(role, place): model for role, model in each.models.items()}
+        models |= own
+        logits |= dict.fromkeys(own, logits_of(each.entrant.port.record))
 
     def watch(positions: Sequence[int], given: NamedArrays) -> None:
-        for place, pair in seen.items():
-            pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
+        for place, each in enumerate(ready):
+            if each.pair is not None:
+                each.pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
 
     def measured(scored: Scored) -> list[Measured]:
-        results = []
-        for place in range(len(entrants)):
-            roles = [PORT, *[SOURCE] * (place in seen), *[PLAIN] * (_named(PLAIN, place) in models)]
-            own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
-            reference, warnings = beside.get(place, ("", ()))
-            way = Way(runs[place], tried.get(place, ()), network.get(place))
-            results.append(Measured(own_scores, seen.get(place), reference, warnings, way=way))
+        results = [each.measured(place, scored) for place, each in enumerate(ready)]
         return [_continued(*both) for both in zip(earlier, results, strict=True)] if earlier else results
 
     last = perf_counter()
@@ -253,10 +227,59 @@ def measure(
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
     scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far))
-    for place, entrant in enumerate(entrants):
-        if scored.complete and scored.seconds >= LONG:
-            network[place] = images_a_second(models[_named(PORT, place)], options.made_pixels(entrant))
+    if scored.complete and scored.seconds >= LONG:
+        for each in ready:
+            each.network = images_a_second(each.models[PORT], options.made_pixels(each.entrant))
     return measured(scored)
+
+
+@dataclass
+class _ReadyEntrant:
+    """An entrant whose models can be called.
+
+    Attributes:
+        models: by role.
+        tried: the runs that were tried, where the fastest one is wanted.
+        pair: what is seen of the port beside its source.
+        reference, warnings: what its source is run by, and what limits that.
+        network: images a second of the port alone.
+    """
+
+    entrant: Entrant
+    run: Run
+    tried: tuple[Tried, ...]
+    models: dict[str, Classifier]
+    pair: Comparison | None = None
+    reference: str = ""
+    warnings: tuple[str, ...] = ()
+    network: float | None = None
+
+    def measured(self, place: int, scored: Scored) -> Measured:
+        """What was measured of the entrant at a place among all."""
+        roles = [role for role in (PORT, SOURCE, PLAIN) if role in self.models]
+        own = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
+        way = Way(self.run, self.tried, self.network)
+        return Measured(own, self.pair, self.reference, self.warnings, way=way)
+
+
+def _ready(entrant: Entrant, options: Options, device: str, count: int) -> _ReadyEntrant:
+    """An entrant that is measured on so many photos."""
+    tried: tuple[Tried, ...] = ()
+    if options.fast:
+        tried = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
+    run = tried[0].run if tried else options.run
+    ready = _ReadyEntrant(entrant, run, tried, {PORT: classifier_of(entrant, device, run)})
+    if options.fast and run != FP32:
+        ready.models[PLAIN] = classifier_of(entrant, device, FP32)
+    # Compiling, and what a GPU does at its first batch, are none of the photos' time.
+    if device != "cpu" or run.compiled:
+        ready.models[PORT](options.made_pixels(entrant))()
+    if entrant.opened is not None:
+        ready.reference, ready.models[SOURCE], ready.warnings = source_classifier(
+            entrant.port, entrant.opened, entrant.protocol, device
+        )
+        ready.pair = Comparison(count)
+    return ready
 
 
 def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:

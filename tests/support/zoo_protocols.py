@@ -146,13 +146,9 @@ def input_of(file: Path, use: Use) -> Values:
 def original(use: Use, image: Image.Image | Pixels) -> Values:
     """The input 3 x rows x columns of the zoos that do not resample with OpenCV's cubic."""
     protocol = use.protocol
-    if protocol.interpolation == "tf1_bilinear":
-        pixels = np.asarray(image)
-        if protocol.resize == "squash":
-            return originals.slim_inception(pixels, protocol.size, protocol.central_fraction or 1).transpose(
-                2, 0, 1
-            )
-        return originals.slim_vgg(pixels, protocol.size, protocol.crop or 0).transpose(2, 0, 1)
+    channels_last = _channels_last(use, np.asarray(image))
+    if channels_last is not None:
+        return channels_last.transpose(2, 0, 1)
     assert isinstance(image, Image.Image)
     if use.zoo in TORCHVISION:
         return originals.torchvision_preset(use.variants[0], f"IMAGENET1K_{TORCHVISION[use.zoo]}")(image)
@@ -166,26 +162,34 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return originals.timm_transform(DEIT)(image)
     if use.zoo.startswith("big_vision_deit3"):
         return originals.timm_transform(big_vision_deit3(protocol.size))(image)
-    if use.zoo.startswith("big_vision"):
-        return originals.big_vision(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     if use.zoo == "big_transfer":
         return originals.big_transfer(image, protocol.size)
-    if use.zoo.startswith("vit_jax"):
-        return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
-    if use.zoo == "flax_examples":
-        return originals.flax_examples(np.asarray(image), protocol.size).transpose(2, 0, 1)
-    if use.zoo == "gluon":
-        return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
-    if use.zoo == "caffe":
-        found = originals.caffe(
-            np.asarray(image), protocol.size, protocol.crop or 0, protocol.mean, protocol.std[0]
-        )
-        return found.transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
     return originals.timm_preset(TIMM.get((use.variants[0], use.zoo)) or TIMM[use.architecture, use.zoo])(
         image
     )
+
+
+def _channels_last(use: Use, pixels: Pixels) -> Values | None:
+    """The input rows x columns x 3 of the zoos that compute it in this order; None for others."""
+    protocol = use.protocol
+    size, crop = protocol.size, protocol.crop or 0
+    if protocol.interpolation == "tf1_bilinear":
+        if protocol.resize == "squash":
+            return originals.slim_inception(pixels, size, protocol.central_fraction or 1)
+        return originals.slim_vgg(pixels, size, crop)
+    if use.zoo.startswith("big_vision") and not use.zoo.startswith("big_vision_deit3"):
+        return originals.big_vision(pixels, size, crop)
+    if use.zoo.startswith("vit_jax"):
+        return originals.vit_jax(pixels, size)
+    if use.zoo == "flax_examples":
+        return originals.flax_examples(pixels, size)
+    if use.zoo == "gluon":
+        return originals.gluon(pixels, size, crop)
+    if use.zoo == "caffe":
+        return originals.caffe(pixels, size, crop, protocol.mean, protocol.std[0])
+    return None
 
 
 def scaled(use: Use, pixels: Pixels) -> Values:

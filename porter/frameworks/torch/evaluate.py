@@ -43,71 +43,94 @@ def make_classifier(
         model.to(target, memory_format=order).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
         raise no_device(device, error) from None
-    # On the device, because CUDA replaces a division by a host's number by a product with its rounded
-    # reciprocal.
-    divide, mean, std = (
-        torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol)
-    )
-    reduced: Any = (
-        torch.autocast(target.type, _HALVES[how.precision]) if how.precision in _HALVES else nullcontext()
-    )
-    called, uncompiled = _compiled(model) if how.compiled else (model, ())
+    classify = _TorchClassifier(model, protocol, target, how, tap)
+    if target.type == "cpu":
+        keep_freed(classify)
+    return classify
 
-    def normalised(pixels: torch.Tensor) -> torch.Tensor:
-        """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in
-        memory.
-        """
-        images = pixels.flatten(0, 1)
-        values = images.float() if protocol.resampling.divides_first else images.float() / divide
-        ordered = values if protocol.channels == "rgb" else values.flip(-1)
-        found = ((ordered - mean) / std).permute(0, 3, 1, 2)
-        return found if how.channels_last else found.contiguous()
 
-    most, full, doubted = sys.maxsize, 0, _COMPARED if how.compiled else 0
+class _TorchClassifier:
+    """A model on its device.
 
-    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        nonlocal most
+    Attributes:
+        scaling: what pixels are divided by, the mean and the deviation, on the device: CUDA replaces a
+            division by a host's number by a product with its rounded reciprocal.
+        called, uncompiled: the model as it is called, and what it raises if torch cannot compile it.
+        most: the largest number of photos for which the GPU had memory.
+        full: the number of photos that the compiled model takes at once.
+        doubted: how many further calls of the compiled model are compared with the model.
+    """
+
+    def __init__(
+        self, model: nn.Module, protocol: Preprocess, target: torch.device, how: Run, tap: str | None
+    ) -> None:
+        self.model, self.protocol, self.target, self.how, self.tap = model, protocol, target, how, tap
+        self.scaling = [
+            torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol)
+        ]
+        self.called: Any = model
+        self.uncompiled: tuple[type[Exception], ...] = ()
+        if how.compiled:
+            self.called, self.uncompiled = _compiled(model)
+        self.most, self.full, self.doubted = sys.maxsize, 0, _COMPARED if how.compiled else 0
+
+    def __call__(self, pixels: NDArray[Any]) -> Callable[[], Array]:
         while True:
-            parts = np.array_split(pixels, -(-len(pixels) // most))
+            parts = np.array_split(pixels, -(-len(pixels) // self.most))
             try:
-                logits = [whole(part) for part in parts]
+                logits = [self._whole(part) for part in parts]
             except torch.cuda.OutOfMemoryError:
                 if len(parts[0]) == 1:
                     message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
                     raise UsageError(
                         message, where=DEVICE, next=f"use another GPU, or {DEVICE('cpu')}"
                     ) from None
-                most = len(parts[0]) // 2
+                self.most = len(parts[0]) // 2
             else:
                 return lambda: np.concatenate([part() for part in logits])
 
-    def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
-        nonlocal full, doubted
-        images_of = len(pixels) * pixels.shape[1]
-        full = min(max(full, len(pixels)), most)
-        if how.compiled and len(pixels) < full:  # for another number of photos, torch would compile anew
-            pixels = np.concatenate([pixels, *[pixels[-1:]] * (full - len(pixels))])
+    def _whole(self, pixels: NDArray[Any]) -> Callable[[], Array]:
+        """The logits of photos for which there is memory."""
+        count = len(pixels) * pixels.shape[1]
+        self.full = min(max(self.full, len(pixels)), self.most)
+        # For another number of photos, torch would compile anew.
+        if self.how.compiled and len(pixels) < self.full:
+            pixels = np.concatenate([pixels, *[pixels[-1:]] * (self.full - len(pixels))])
         given = torch.from_numpy(pixels)
-        if target.type == "cuda":
-            given = given.pin_memory().to(target, non_blocking=True)
-        with torch.inference_mode(), tf32(how.precision == "tf32"):
-            images = normalised(given)
-            try:
-                with reduced:
-                    logits = _value(called, images, tap)
-            except uncompiled as error:
-                message = f"torch cannot compile this model here: {first_line(error)}"
-                raise UsageError(message, where=COMPILE, next="leave it out") from None
-            if doubted:
-                doubted -= 1
-                with reduced:
-                    plain = _value(model, images, tap)
-                _expect_same(logits, plain, _value(model, images, tap) if how.precision in _HALVES else plain)
-            return _fetched(logits[:images_of].flatten(1).float())
+        if self.target.type == "cuda":
+            given = given.pin_memory().to(self.target, non_blocking=True)
+        with torch.inference_mode(), tf32(self.how.precision == "tf32"):
+            return _fetched(self._logits(self._normalised(given))[:count].flatten(1).float())
 
-    if target.type == "cpu":
-        keep_freed(classify)
-    return classify
+    def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
+        """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in
+        memory.
+        """
+        divide, mean, std = self.scaling
+        images = pixels.flatten(0, 1)
+        values = images.float() if self.protocol.resampling.divides_first else images.float() / divide
+        ordered = values if self.protocol.channels == "rgb" else values.flip(-1)
+        normalised = ((ordered - mean) / std).permute(0, 3, 1, 2)
+        return normalised if self.how.channels_last else normalised.contiguous()
+
+    def _logits(self, images: torch.Tensor) -> torch.Tensor:
+        try:
+            with self._precision():
+                logits = _value(self.called, images, self.tap)
+        except self.uncompiled as error:
+            message = f"torch cannot compile this model here: {first_line(error)}"
+            raise UsageError(message, where=COMPILE, next="leave it out") from None
+        if self.doubted:
+            self.doubted -= 1
+            with self._precision():
+                plain = _value(self.model, images, self.tap)
+            halved = self.how.precision in _HALVES
+            _expect_same(logits, plain, _value(self.model, images, self.tap) if halved else plain)
+        return logits
+
+    def _precision(self) -> Any:
+        half = _HALVES.get(self.how.precision)
+        return nullcontext() if half is None else torch.autocast(self.target.type, half)
 
 
 def _compiled(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:

@@ -6,7 +6,7 @@ the config names is imported or looked up, and no object that it serialises is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -76,6 +76,12 @@ _COMPUTED = frozenset(
 """Classes whose function is computed by keras.ops."""
 
 
+_OF_VALUES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "Add": total,
+    "Average": lambda values: total(values) / len(values),
+    "Merge by cos": lambda values: cosine(*values),
+}
+"""Merges of several values, by their layers' kinds."""
 _Order = Literal["last", "image", "all"]
 """Which maps have channels first where the reader has them last: those of no layer, the image, or all."""
 
@@ -277,15 +283,11 @@ class _Builder:
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
             return self._operated(operation, call)
+        if call.kind in _OF_VALUES:
+            return _OF_VALUES[call.kind](inputs)
         match call.kind:
             case "Activation":
                 return self._activated(call, inputs[0])
-            case "Add":
-                return total(inputs)
-            case "Average":
-                return total(inputs) / len(inputs)
-            case "Merge by cos":
-                return cosine(*inputs)
             case "CustomScaleLayer":
                 return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
             case "EinsumDense":

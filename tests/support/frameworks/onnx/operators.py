@@ -508,13 +508,7 @@ def _in_parts() -> Iterator[Case]:
         yield Case(op, f"y = {op} (x)", 9)
     yield Case("Acosh", "a = Abs (x) b = Add (a, two) y = Acosh (b)", 9)
     yield Case("Atanh", "t = Tanh (x) h = Mul (t, half) y = Atanh (h)", 9)
-    for op in ("Equal", "Greater", "Less"):
-        yield Case(op, f"r = Relu (x) g = {op} (x, r) y = Where (g, x, low)", 11)
-    for op in ("GreaterOrEqual", "LessOrEqual"):
-        yield Case(op, f"g = {op} (x, zero) y = Where (g, x, low)", 12)
-    for op in ("And", "Or"):
-        yield Case(op, f"a = Less (x, half) b = Greater (x, low) c = {op} (a, b) y = Where (c, x, low)", 9)
-    yield Case("Not", "a = Less (x, half) b = Not (a) y = Where (b, x, low)", 9)
+    yield from _truths()
     for upper in (0, 1):
         yield Case("Trilu", f"y = Trilu <upper={upper}> (x, onei)", 14)
     for stated in ("lambd=0.3", "lambd=0.3, bias=0.3"):
@@ -542,6 +536,16 @@ def _in_parts() -> Iterator[Case]:
     # As torch writes an adaptive pool.
     text = "t = Transpose <perm=[2, 3, 0, 1]> (x) g = GatherND (t, cells)"
     yield Case("GatherND", f"{text} y = Transpose <perm=[2, 3, 0, 1]> (g)", 12)
+
+
+def _truths() -> Iterator[Case]:
+    for op in ("Equal", "Greater", "Less"):
+        yield Case(op, f"r = Relu (x) g = {op} (x, r) y = Where (g, x, low)", 11)
+    for op in ("GreaterOrEqual", "LessOrEqual"):
+        yield Case(op, f"g = {op} (x, zero) y = Where (g, x, low)", 12)
+    for op in ("And", "Or"):
+        yield Case(op, f"a = Less (x, half) b = Greater (x, low) c = {op} (a, b) y = Where (c, x, low)", 9)
+    yield Case("Not", "a = Less (x, half) b = Not (a) y = Where (b, x, low)", 9)
 
 
 def _pads() -> Iterator[Case]:
