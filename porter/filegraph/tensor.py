@@ -28,7 +28,7 @@ from porter.filegraph import (
 )
 from porter.filegraph.arithmetic import NormLayer
 from porter.filegraph.axes import View
-from porter.filegraph.builder import CELLS, Value
+from porter.filegraph.builder import CELLS, Builder, Value
 from porter.filegraph.dataflow import OperatorNode, Reference
 from porter.filegraph.dims import (
     Dim,
@@ -47,7 +47,6 @@ from porter.filegraph.places import place_of
 from porter.filegraph.products import PLAIN, AttentionScores
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
 from porter.graph import Op, ops
-from porter.padding import Convention, Pads, Window
 
 Arithmetic = Literal["Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Max", "Min", "Mod", "Pow"]
 Axes = Collection[int]
@@ -76,23 +75,38 @@ class Scope:
 def _operation(
     function: Callable[Concatenate[Walk, OperatorNode, Source, P], Read],
     of_constant: Callable[Concatenate[Numbers, P], Numbers] | None = None,
+    word: str = "",
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
     """A method that is an operation of another module.
 
     Args:
         of_constant: what numpy computes where the tensor is a constant, if it can.
+        word: what the tensor is called, if it has not the function's name.
     """
+    called = word or function.__name__
 
     def operation(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
         def make(node: OperatorNode) -> Read:
             return function(x.walk, node, x.source, *arguments, **named)
 
         if of_constant is None:
-            return x.made(function.__name__, make)
-        return made_of(function.__name__, lambda array: of_constant(array, *arguments, **named), make, x)
+            return x.made(called, make)
+        return made_of(called, lambda array: of_constant(array, *arguments, **named), make, x)
 
     operation.__doc__ = function.__doc__
     return operation
+
+
+def _layer(
+    add: Callable[Concatenate[Builder, str, Value, P], Value],
+) -> Callable[Concatenate[Tensor, P], Tensor]:
+    """A method that adds a layer of the builder's to a map or features."""
+
+    def layer(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
+        return x.made(add.__name__, lambda node: add(x.walk.builder, node.name, x.value, *arguments, **named))
+
+    layer.__doc__ = add.__doc__
+    return layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,11 +313,11 @@ class Tensor:
     clip = _operation(arithmetic.clip, constants.clip)
     filled = _operation(arithmetic.filled, constants.filled)
 
+    _prelu = _operation(arithmetic.slopes, word="prelu")
+
     def prelu(self, slopes: Tensor) -> Tensor:
         """The numbers below 0 times one slope, or one for each channel."""
-        return self.made(
-            "prelu", lambda node: arithmetic.slopes(self.walk, node, self.source, slopes.reference)
-        )
+        return self._prelu(slopes.reference)
 
     # Along axes. They stay with one cell if `keep`.
 
@@ -381,20 +395,21 @@ class Tensor:
     map_of_patches = _operation(patches.map_of_patches)
     patches = _operation(patches.patches)
     resize = _operation(resampling.resize, constants.resize)
+    row = _operation(moves.row)
+    affine = _layer(Builder.affine)
+    conv = _layer(Builder.conv)
+    fully_connected = _layer(Builder.dense)
+    pad_map = _layer(Builder.pad)
+    pool = _layer(Builder.pool)
+    _batch_norm = _operation(arithmetic.batch_norm, word="norm")
+    _group_norm = _operation(arithmetic.group_norm, word="norm")
+    _instance_norm = _operation(arithmetic.instance_norm, word="norm")
+    _norm_of_cells = _operation(arithmetic.norm_of_cells, word="norm")
 
     def op(self, op: Op, **tensors: Stored) -> Tensor:
         """An op of a map or features."""
         return self.made(
             op.name, lambda node: self.walk.builder.add(node.name, op, self.value, tensors=tensors)
-        )
-
-    def affine(self, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None) -> Tensor:
-        """A map or features times a number or one for each channel, and such a number more. The file may have
-        these as tensors, by role.
-        """
-        return self.made(
-            "affine",
-            lambda node: self.walk.builder.affine(node.name, self.value, scale, offset, tensors),
         )
 
     def normed_groups(self, axes: Axes) -> int | None:
@@ -411,31 +426,11 @@ class Tensor:
 
         return self.made("dense", make)
 
-    def fully_connected(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
-        """A dense layer of features, or over the channels of a map."""
-        return self.made("dense", lambda node: self.walk.builder.dense(node.name, self.value, units, tensors))
-
     def global_pool(self, function: ops.Function) -> Tensor:
         """A map with one cell."""
         return self.made(
             function, lambda node: self.walk.builder.reduce(node.name, self.value, function, CELLS)
         )
-
-    def conv(self, op: ops.Conv, tensors: Mapping[str, Stored]) -> Tensor:
-        return self.made("conv", lambda node: self.walk.builder.conv(node.name, self.value, op, tensors))
-
-    def pool(self, function: ops.Function, window: Window, convention: Convention) -> Tensor:
-        return self.made(
-            "pool", lambda node: self.walk.builder.pool(node.name, self.value, function, window, convention)
-        )
-
-    def pad_map(self, pads: Pads, fill: float = 0.0) -> Tensor:
-        """Pads around a map, which the window behind them may take in; negative ones crop it."""
-        return self.made("pad", lambda node: self.walk.builder.pad(node.name, self.value, pads, fill))
-
-    def row(self) -> Tensor:
-        """A tensor N×C×L, or N×L×C, as a map of one row."""
-        return self.made("row", lambda node: moves.row(self.walk, node, self.source))
 
     def of_row(self) -> Tensor:
         """The tensor that such a map is."""
@@ -449,40 +444,30 @@ class Tensor:
         Args:
             of_map: the op takes no arrays, whose cells are then put on a map.
         """
-        layer = _Layer(op, tensors or {}, of_map)
+        layer = _TensorLayer(op, tensors or {}, of_map)
         return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """A batch norm by stored vectors; its momentum is as in torch, and 0 where the file does not state
         it.
         """
-        norm = NormLayer(ops.BatchNorm(epsilon, momentum), _stored(tensors))
-        return self.made("norm", lambda node: arithmetic.batch_norm(self.walk, node, self.source, norm))
+        return self._batch_norm(NormLayer(ops.BatchNorm(epsilon, momentum), _stored(tensors)))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """A layer norm over the last axes."""
-        return self._norm_of_cells(axes, NormLayer(ops.LayerNorm(epsilon), _stored(tensors)))
+        return self._norm_of_cells(NormLayer(ops.LayerNorm(epsilon), _stored(tensors)), axes)
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """An RMS norm over the last axes."""
-        return self._norm_of_cells(axes, NormLayer(ops.RmsNorm(epsilon), _stored({"gamma": gamma})))
-
-    def _norm_of_cells(self, axes: Axes, norm: NormLayer) -> Tensor:
-        return self.made(
-            "norm", lambda node: arithmetic.norm_of_cells(self.walk, node, self.source, norm, axes)
-        )
+        return self._norm_of_cells(NormLayer(ops.RmsNorm(epsilon), _stored({"gamma": gamma})), axes)
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all cells of each group of channels."""
-        norm = NormLayer(ops.GroupNorm(groups, epsilon), _stored(tensors))
-        return self.made("norm", lambda node: arithmetic.group_norm(self.walk, node, self.source, norm))
+        return self._group_norm(NormLayer(ops.GroupNorm(groups, epsilon), _stored(tensors)))
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all axes but the first two, which are the batch and the channels, or groups of channels."""
-        stored = _stored(tensors)
-        return self.made(
-            "norm", lambda node: arithmetic.instance_norm(self.walk, node, self.source, stored, epsilon)
-        )
+        return self._instance_norm(_stored(tensors), epsilon)
 
 
 def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
@@ -490,7 +475,7 @@ def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
 
 
-class _Layer(NamedTuple):
+class _TensorLayer(NamedTuple):
     """An op with its tensors; if it is `of_map`, the cells of an array are put on a map for it."""
 
     op: Op
@@ -501,13 +486,13 @@ class _Layer(NamedTuple):
         cells = walk.on_map(f"{name}:cells", view) if self.of_map else view
         return walk.views.like(cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors))
 
-    def of_joined(self, axes: int) -> _Layer:
+    def of_joined(self, axes: int) -> _TensorLayer:
         """The layer, whose tensors have an axis for each of so many that are joined."""
         tensors = {role: replace(stored, axes="O" * axes) for role, stored in self.tensors.items()}
         return self._replace(tensors=tensors)
 
 
-def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _Layer) -> View:
+def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
     """A layer whose channels are these axes, of any axes of the tensor."""
     view = walk.kept(source)
     sizes = view.sizes or ()
