@@ -428,10 +428,6 @@ def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
     return x.cut({place: slice(start, start + wanted[place]) for place, start in starts.items()})
 
 
-def _flatten(layer: CaffeLayer, x: Tensor) -> Tensor:
-    return x.flatten(layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1))
-
-
 def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
     """A Reshape, in which 0 keeps a size."""
     sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
@@ -443,10 +439,6 @@ def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
 def _relu(layer: CaffeLayer, x: Tensor) -> Tensor:
     slope = layer.parameters.number("negative_slope", 0.0)
     return x.each(ops.LeakyRelu(slope) if slope else ops.Relu())
-
-
-def _clip(layer: CaffeLayer, x: Tensor) -> Tensor:
-    return x.clip(layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf))
 
 
 def _exponential(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -488,9 +480,13 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Concat": lambda layer, *values: concat(values, _axis(layer, "concat_dim")),
     "Slice": _slice,
     "Crop": _crop,
-    "Flatten": _flatten,
+    "Flatten": lambda layer, x: x.flatten(
+        layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
+    ),
     "Reshape": _reshape,
-    "Clip": _clip,
+    "Clip": lambda layer, x: x.clip(
+        layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf)
+    ),
     "ReLU": _relu,
     "ELU": lambda layer, x: x.each(ops.Elu(layer.parameters.number("alpha", 1.0))),
     "Threshold": lambda layer, x: x > layer.parameters.number("threshold", 0.0),

@@ -265,10 +265,6 @@ def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
     return x.reshape(sizes)
 
 
-def _squeeze(layer: KerasLayer, x: Tensor) -> Tensor:
-    return x.squeeze(None if layer.arguments.get("axis") is None else _axes(layer, x))
-
-
 def _transpose(layer: KerasLayer, x: Tensor) -> Tensor:
     """Axes in another order; without one turned around."""
     axes: Any = layer.first_of("axes", "perm", default=range(x.rank)[::-1])
@@ -430,7 +426,9 @@ _READERS: Mapping[str, Reader] = by_name(
         ),
         "split": _split,
         "square": lambda layer, x: functions.square(x),
-        "squeeze": _squeeze,
+        "squeeze": lambda layer, x: x.squeeze(
+            None if layer.arguments.get("axis") is None else _axes(layer, x)
+        ),
         "stack": lambda layer, x, *further: stack(_several(layer, x), whole(layer.arguments.get("axis", 0))),
         "subtract": _of_operands(operator.sub),
         "sum": _reduced("sum"),

@@ -445,10 +445,6 @@ def _layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Ten
     return x.layer_norm([axis], node.stated.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
-def _instance_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    return x.instance_norm(node.stated.number("eps", 1e-3), gamma=gamma, beta=beta)
-
-
 _REDUCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "min": "min", "sum": "sum"}
 _SUMS = (
     "elemwise_add",
@@ -503,7 +499,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
         "Pooling": _pool,
         "FullyConnected": _dense,
         "BatchNorm": _norm,
-        "InstanceNorm": _instance_norm,
+        "InstanceNorm": lambda node, x, gamma, beta: x.instance_norm(
+            node.stated.number("eps", 1e-3), gamma=gamma, beta=beta
+        ),
         "L2Normalization": _over_norm,
         "LayerNorm": _layer_norm,
         "_contrib_AdaptiveAvgPooling2D": _adaptive,

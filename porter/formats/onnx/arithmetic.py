@@ -95,10 +95,6 @@ def _pads(walk: Walk, node: OnnxNode) -> Sequence[int] | None:
     return walk.flow.integers(node.inputs[1])
 
 
-def _clip(node: OnnxNode, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-    return x.clip(node.number("min", low, -math.inf), node.number("max", high, math.inf))
-
-
 def _batch_norm(
     node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
@@ -133,10 +129,6 @@ def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Ten
     if node.opset < 21 and groups != x.view.value.channels:
         raise Unsupported("with numbers for each group")
     return x.group_norm(groups, node.real("epsilon", 1e-5), gamma=scale, beta=offset)
-
-
-def _instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
-    return x.instance_norm(node.real("epsilon", 1e-5), gamma=scale, beta=offset)
 
 
 def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -189,13 +181,17 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
         "Add Max Mean Min Mul Pow Sub Sum": _binary,
         "LayerNormalization RMSNormalization": _layer_norm,
         "BatchNormalization": _batch_norm,
-        "Clip": _clip,
+        "Clip": lambda node, x, low=None, high=None: x.clip(
+            node.number("min", low, -math.inf), node.number("max", high, math.inf)
+        ),
         "Div": _div,
         "Gelu": lambda node, x: x.each(Gelu(node.text("approximate", "none") == "tanh")),
         "Gemm": _gemm,
         "GroupNormalization": _group_norm,
         "HardSigmoid": _hard_sigmoid,
-        "InstanceNormalization": _instance_norm,
+        "InstanceNormalization": lambda node, x, scale, offset: x.instance_norm(
+            node.real("epsilon", 1e-5), gamma=scale, beta=offset
+        ),
         "MatMul": _matmul,
         "Selu": _selu,
         "Swish": _swish,

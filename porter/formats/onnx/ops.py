@@ -111,10 +111,6 @@ _REDUCTIONS: Mapping[str, Callable[[Tensor, Axes, bool], Tensor]] = {
 }
 
 
-def _reshape(node: OnnxNode, x: Tensor, sizes: Tensor) -> Tensor:
-    return x.reshape(wanted_sizes(node, x.sizes, sizes.dims()))
-
-
 def _flatten(node: OnnxNode, x: Tensor) -> Tensor:
     """Two axes: those before an axis as one, and those from there on."""
     axis = node.integer("axis", 1)
@@ -168,10 +164,6 @@ def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tenso
         most = -(-size // node.outputs)
         stated = [*[most] * (size // most), *([size % most] if size % most else [])]
     return x.split(axis, stated)
-
-
-def _depth_to_space(node: OnnxNode, x: Tensor) -> Tensor:
-    return x.op(DepthToSpace(node.integer("blocksize"), "CRD" if node.text("mode", "") == "CRD" else "DCR"))
 
 
 def _space_to_depth(node: OnnxNode, x: Tensor) -> Tensor:
@@ -228,7 +220,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Concat": lambda node, *tensors: concat(tensors, node.integer("axis")),
     "ConstantOfShape": _filled,
     "CumSum": _running_sums,
-    "DepthToSpace": _depth_to_space,
+    "DepthToSpace": lambda node, x: x.op(
+        DepthToSpace(node.integer("blocksize"), "CRD" if node.text("mode", "") == "CRD" else "DCR")
+    ),
     "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
     "Expand": lambda node, x, sizes: x.expand(sizes.dims()),
     "Flatten": _flatten,
@@ -239,7 +233,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "LpNormalization": _over_norm,
     "MeanVarianceNormalization": _over_deviation,
     "Mod": _remainder,
-    "Reshape": _reshape,
+    "Reshape": lambda node, x, sizes: x.reshape(wanted_sizes(node, x.sizes, sizes.dims())),
     "Shape": lambda node, x: stated_sizes(node, x.sizes),
     "Shrink": _shrunk,
     "Size": lambda node, x: stated_sizes(node, x.sizes),

@@ -144,10 +144,6 @@ def _space_to_depth(node: GraphNode, x: Tensor) -> Tensor:
     return x.cells_as_channels(node.integer("block_size"))
 
 
-def _roll(node: GraphNode, x: Tensor, shifts: Tensor, axes: Tensor) -> Tensor:
-    return x.roll(dict(zip(axes.integers(), shifts.integers(), strict=True)))
-
-
 PLAIN: Mapping[str, Op] = {
     "Elu": Elu(),
     "Relu": Relu(),
@@ -193,7 +189,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
         "Pack": lambda node, *values: stack(values, node.integer("axis")),
         "Reshape": _reshape,
         "ReverseV2": lambda node, x, axes: x.flip(axes.integers()),
-        "Roll": _roll,
+        "Roll": lambda node, x, shifts, axes: x.roll(
+            dict(zip(axes.integers(), shifts.integers(), strict=True))
+        ),
         "Softmax": lambda node, x: x.softmax(-1),
         "SpaceToDepth": _space_to_depth,
         "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),

@@ -181,10 +181,6 @@ def _binary(node: Operator, *values: Tensor) -> Tensor:
     return unit or merged(kind(node), values)
 
 
-def _reshape(node: Operator, x: Tensor, sizes: Tensor | None = None) -> Tensor:
-    return x.reshape([*stated_numbers(node)] if sizes is None else sizes.dims())
-
-
 _REDUCTIONS: Mapping[str, Reduction] = {
     "MEAN": "mean",
     "REDUCE_MAX": "max",
@@ -306,7 +302,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
         "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
         "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
         "RANGE": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
-        "RESHAPE": _reshape,
+        "RESHAPE": lambda node, x, sizes=None: x.reshape(
+            [*stated_numbers(node)] if sizes is None else sizes.dims()
+        ),
         "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
         "SHAPE": lambda node, x: of_sizes(x.sizes),
         "SOFTMAX": _softmax,

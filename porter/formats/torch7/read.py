@@ -254,10 +254,6 @@ def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
     return x.op(ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0)))
 
 
-def _upsample(layer: Torch7Layer, x: Tensor) -> Tensor:
-    return x.op(ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)))
-
-
 def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
     """An upsampling that keeps the corners in place (THNN/generic/SpatialUpSamplingBilinear.c)."""
     factor = layer.count("scale_factor", 0)
@@ -323,7 +319,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
         "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
         "Padding": _padding,
         "SpatialCrossMapLRN": _lrn,
-        "SpatialUpSamplingNearest": _upsample,
+        "SpatialUpSamplingNearest": lambda layer, x: x.op(
+            ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
+        ),
         "SpatialUpSamplingBilinear": _bilinear,
         "Narrow": _narrow,
     }

@@ -65,10 +65,6 @@ def _axis(fields: ModuleFields, x: Numbers) -> int:
     return place if place < 0 else place if fields.whole("nInputDims", 0) == x.ndim - 1 else place - 1
 
 
-def _joined(fields: ModuleFields, *several: Numbers) -> Any:
-    return np.concatenate(several, _axis(fields, several[0]))
-
-
 def _deep(fields: ModuleFields, *several: Numbers) -> Any:
     rows, columns = (max(x.shape[axis] for x in several) for axis in (2, 3))
     found = []
@@ -150,7 +146,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "CMinTable": _merged(np.minimum),
         "SpatialConvolution SpatialConvolutionMM SpatialDilatedConvolution": _conv,
         "SpatialBatchNormalization BatchNormalization": _normed,
-        "Concat JoinTable": _joined,
+        "Concat JoinTable": lambda fields, *several: np.concatenate(several, _axis(fields, several[0])),
         "View Reshape": _seen,
         "SoftMax SpatialSoftMax": _each(lambda x: values.softmax(x, 1)),
         "Dropout SpatialDropout": lambda fields, x: x * (1 - fields.get("p", 0.5)),

@@ -84,10 +84,6 @@ def operands(node: AtenNode) -> Sequence[Operand]:
     return (*node.inputs, float(axes[0])) if isinstance(axes, list) and len(axes) == 1 else node.inputs
 
 
-def _add(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
-    return x + (other if alpha == 1 else alpha * other)
-
-
 def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
     return x - (other if alpha == 1 else alpha * other)
 
@@ -135,16 +131,6 @@ def _addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> T
 def _addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
     quotient = tensor1 / tensor2
     return x + (quotient if value == 1 else value * quotient)
-
-
-def _pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
-    return functions.norm(x1 - x2 + eps, p, [-1], keepdim)
-
-
-def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    return functions.cosine_similarity(x1, x2, [dim], eps)
 
 
 # Activations with attributes.
@@ -275,40 +261,6 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> list[Tensor]:
     return [v * (g / norms), norms.reshape(g.sizes)]
 
 
-def _layer_norm(
-    x: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    return x.layer_norm(range(-len(normalized_shape), 0), eps, gamma=weight, beta=bias)
-
-
-def _rms_norm(x: Tensor, normalized_shape: Sequence[int], eps: float, weight: Tensor | None = None) -> Tensor:
-    return x.rms_norm(range(-len(normalized_shape), 0), eps, gamma=weight)
-
-
-def _group_norm(
-    x: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    return x.group_norm(num_groups, eps, gamma=weight, beta=bias)
-
-
-def _native_group_norm(
-    x: Tensor,
-    group: int,
-    eps: float,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    return x.group_norm(group, eps, gamma=weight, beta=bias)
-
-
 # Matrix products.
 
 
@@ -342,10 +294,6 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     if held is None or len(held.shape) < 3:
         return matrix
     return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, held))
-
-
-def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, alpha: float = 1, beta: float = 1) -> Tensor:
-    return mat1.dense(Product(*_matrix(x.walk, mat2.reference), x.reference, (alpha, beta)))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
@@ -429,15 +377,17 @@ FUNCTIONS: Mapping[str, Function] = by_name(
     {
         **{kind: _of_each(function) for kind, function in functions.FUNCTIONS.items()},
         **{name: _of_each(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
-        "add": _add,
+        "add": lambda x, other, alpha=1: x + (other if alpha == 1 else alpha * other),
         "addcdiv": _addcdiv,
         "addcmul": _addcmul,
-        "addmm": _addmm,
+        "addmm": lambda x, mat1, mat2, alpha=1, beta=1: mat1.dense(
+            Product(*_matrix(x.walk, mat2.reference), x.reference, (alpha, beta))
+        ),
         "bilinear": _bilinear,
         "clamp": _clamp,
         "clamp_max": _clamp,
         "clamp_min": _clamp,
-        "cosine_similarity": _cosine_similarity,
+        "cosine_similarity": lambda x1, x2, dim=1, eps=1e-8: functions.cosine_similarity(x1, x2, [dim], eps),
         "div": _div,
         "elu": _elu,
         "eq": lambda x, other: functions.equal(x, other),
@@ -449,7 +399,9 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "fmod": lambda x, other: functions.remainder(x, other, "trunc"),
         "full_like": lambda x, fill_value, dtype=None: x.filled(fill_value),
         "gelu": lambda x, approximate="none": x.each(ops.Gelu(approximate == "tanh")),
-        "group_norm": _group_norm,
+        "group_norm": lambda x, num_groups, weight=None, bias=None, eps=1e-5: x.group_norm(
+            num_groups, eps, gamma=weight, beta=bias
+        ),
         "hardshrink": lambda x, lambd=0.5: functions.hard_shrink(x, lambd),
         "hardsigmoid": lambda x: x.each(ops.HardSigmoid()),
         "hardtanh": lambda x, min_val=-1.0, max_val=1.0: x.clip(min_val, max_val),
@@ -464,14 +416,20 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "maximum": lambda x, other: maximum(x, other),
         "minimum": lambda x, other: minimum(x, other),
         "mul": lambda x, other: x * other,
-        "native_group_norm": _native_group_norm,
+        "native_group_norm": lambda x, group, eps, weight=None, bias=None: x.group_norm(
+            group, eps, gamma=weight, beta=bias
+        ),
         "ne": lambda x, other: functions.differs(x, other),
         "neg": lambda x: -x,
         "ones_like": lambda x, dtype=None: x.filled(1.0),
-        "pairwise_distance": _pairwise_distance,
+        "pairwise_distance": lambda x1, x2, p=2, eps=1e-6, keepdim=False: functions.norm(
+            x1 - x2 + eps, p, [-1], keepdim
+        ),
         "pow": lambda x, exponent: x**exponent,
         "remainder": lambda x, other: functions.remainder(x, other, "floor"),
-        "rms_norm": _rms_norm,
+        "rms_norm": lambda x, normalized_shape, eps, weight=None: x.rms_norm(
+            range(-len(normalized_shape), 0), eps, gamma=weight
+        ),
         "rrelu": _rrelu,
         "rsqrt": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
         "rsub": lambda x, other, alpha=1: _sub(other, x, alpha),
@@ -489,7 +447,9 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "mv": lambda x, vec: matmul(x, vec),
         "bmm mm": lambda scope, x, mat2: _matmul(scope, x, mat2),
         "matmul": _matmul,
-        "layer_norm native_layer_norm": _layer_norm,
+        "layer_norm native_layer_norm": lambda x, normalized_shape, weight=None, bias=None, eps=1e-5: (
+            x.layer_norm(range(-len(normalized_shape), 0), eps, gamma=weight, beta=bias)
+        ),
         "batch_norm native_batch_norm": _BatchNorm,
         "_native_batch_norm_legit _native_batch_norm_legit_no_training": _BatchNorm,
     }

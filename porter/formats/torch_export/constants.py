@@ -103,10 +103,6 @@ def _filled(number: float | None = None) -> Callable[..., Numbers]:
     return filled
 
 
-def _arange(end: Any, start: Any = 0, step: Any = 1, dtype: int | None = None) -> Numbers:
-    return between(start, end, step)
-
-
 def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int | None = None) -> Numbers:
     if not isinstance(steps, int) or not 0 < steps <= MOST_COMPUTED:
         raise Unsupported("of numbers that the program computes")
@@ -167,7 +163,7 @@ def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     ROWS: _rows,
-    "arange": _arange,
+    "arange": lambda end, start=0, step=1, dtype=None: between(start, end, step),
     "embedding": _embedding,
     "full": _filled(),
     "linspace": _linspace,

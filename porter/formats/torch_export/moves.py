@@ -153,12 +153,6 @@ def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
     return x.transpose(order)
 
 
-def _slice(
-    x: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim | None = None
-) -> Tensor:
-    return x.cut({dim: slice(start, end, step)})
-
-
 def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     """A start below 0 counts from the end, as where the cells end."""
     end = start + length
@@ -182,10 +176,6 @@ def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
-
-
-def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return x.split(dim, [1] * x.scope.node.outputs, keep=False)
 
 
 def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
@@ -354,12 +344,12 @@ VIEWS: Mapping[str, Function] = by_name(
         "permute": lambda x, dims: x.transpose(dims),
         "reshape": lambda x, shape: x.reshape(_listed(shape)),
         "select": lambda x, dim, index: x.cut({dim: int(index)}),
-        "slice": _slice,
+        "slice": lambda x, dim=0, start=None, end=None, step=None: x.cut({dim: slice(start, end, step)}),
         "squeeze": _squeeze,
         "swapaxes": lambda x, axis0, axis1: _exchanged(x, axis0, axis1),
         "numpy_T t": lambda x: x.transpose(range(x.rank)[::-1]),
         "transpose": lambda x, dim0, dim1: _exchanged(x, dim0, dim1),
-        "unbind": _unbind,
+        "unbind": lambda x, dim=0: x.split(dim, [1] * x.scope.node.outputs, keep=False),
         "unflatten": _unflatten,
         "unfold": lambda x, dimension, size, step: x.windows(dimension, known([size, step])),
         "unsqueeze": lambda x, dim: x.unsqueeze([dim]),
