@@ -17,7 +17,7 @@ from porter.base.options import AnyPath
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
-from porter.evaluation.prediction import Photo, predict, transform_of
+from porter.evaluation.prediction import PhotoInput, predict, transform_of
 from porter.files import is_plain, new_folder
 from porter.frameworks.in_memory import Held
 from porter.port import RECORD, StoredPort, read_port
@@ -105,7 +105,7 @@ class Port(PathLike[str]):
         return load(self.folder, device)
 
     @public
-    def transform(self) -> Callable[[Photo], torch.Tensor | Array]:
+    def transform(self) -> Callable[[PhotoInput], torch.Tensor | Array]:
         """What makes a photo the model's input by the port's protocol.
 
         It takes a path, an image of Pillow or an array H x W x RGB of bytes. It gives one image without the

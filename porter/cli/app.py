@@ -14,7 +14,7 @@ import typer
 from porter.base import commands
 from porter.base.package import __version__
 from porter.cli import printing
-from porter.cli.arguments import Given, WithStock, command, help_without_command
+from porter.cli.arguments import GivenArguments, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
 from porter.files import expect_folder
@@ -52,7 +52,7 @@ def start(
 
 
 @command(app, commands.CONVERT, cls=WithStock)
-def convert(given: Given, card: bool, as_json: bool) -> None:
+def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
     from porter.conversion.convert import convert
 
     conversion = convert(**given)
@@ -64,7 +64,7 @@ def convert(given: Given, card: bool, as_json: bool) -> None:
 
 
 @command(app, commands.VERIFY)
-def verify(given: Given, layers: bool, as_json: bool) -> None:
+def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
     from porter.verification.reverify import verify
 
     verdict = verify(**given)
@@ -74,7 +74,7 @@ def verify(given: Given, layers: bool, as_json: bool) -> None:
 
 
 @command(app, commands.PREDICT)
-def predict(given: Given, as_json: bool) -> None:
+def predict(given: GivenArguments, as_json: bool) -> None:
     from porter.evaluation.prediction import predict
 
     predictions = predict(**given)
@@ -85,7 +85,7 @@ def predict(given: Given, as_json: bool) -> None:
 
 
 @command(app, commands.EVALUATE)
-def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
+def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None:
     if results is not None:
         expect_folder(results)
     try:
@@ -112,7 +112,7 @@ def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
 
 
 @command(app, commands.INSPECT)
-def inspect(given: Given, tensors: bool, as_json: bool) -> None:
+def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
     from porter.source.inspection import inspect
 
     inspection = inspect(**given)
@@ -120,7 +120,7 @@ def inspect(given: Given, tensors: bool, as_json: bool) -> None:
 
 
 @command(app, commands.PADS)
-def pads(given: Given, all_sites: bool, as_json: bool) -> None:
+def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
     from porter.conversion.pad_table import pads
 
     table = pads(**given)
@@ -141,7 +141,7 @@ def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> Non
 
 
 @command(study_app, commands.STUDY)
-def study_padding(given: Given, source: str | None, as_json: bool) -> None:
+def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> None:
     from porter.cli.study import study as printed
     from porter.evaluation.padding_study.study import study
 
@@ -152,7 +152,7 @@ def study_padding(given: Given, source: str | None, as_json: bool) -> None:
 
 
 @command(app, commands.REPORT)
-def report(given: Given, as_json: bool) -> None:
+def report(given: GivenArguments, as_json: bool) -> None:
     from porter.reporting.write_page import report
 
     written = report(**given)

@@ -19,7 +19,7 @@ from porter.frameworks import DESTINATION_NAMES
 from porter.zoos import tables
 
 _DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
-Given = dict[str, Any]
+GivenArguments = dict[str, Any]
 """What was typed, for the function of the API whose parameters have these names. What was not typed is not in
 it.
 """

@@ -6,14 +6,14 @@ import stat
 
 from porter.base.errors import FileError
 from porter.data.parquet import read_cell
-from porter.data.photos import Bytes, Cell, Place, Sealed
+from porter.data.photos import Bytes, Cell, PhotoPlace, Sealed
 from porter.data.tfrecord import expect_whole
 
 MAX_BYTES = 256 << 20
 """The most bytes of one photo; ImageNet's largest has 15 million."""
 
 
-def read_bytes(place: Place) -> bytes:
+def read_bytes(place: PhotoPlace) -> bytes:
     """A photo's file, still encoded.
 
     Raises:
@@ -52,7 +52,7 @@ def _read(place: Bytes) -> bytes:
     return content
 
 
-def _require_bounded(size: int, place: Place) -> None:
+def _require_bounded(size: int, place: PhotoPlace) -> None:
     if not 0 <= size <= MAX_BYTES:
         raise FileError(
             f"the photo has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=place.path

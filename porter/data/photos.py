@@ -54,7 +54,7 @@ class Sealed:
     length: int
 
 
-Place = Bytes | Cell | Sealed
+PhotoPlace = Bytes | Cell | Sealed
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Photo:
 
     name: str
     labels: tuple[int, ...]
-    place: Place
+    place: PhotoPlace
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class PhotoCandidate(NamedTuple):
 
     name: str
     key: str
-    place: Place | None
+    place: PhotoPlace | None
     labels: tuple[int, ...]
     why: str = ""
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
 
     Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
-Resize = Literal["shorter_side", "squash", "square", "none"]
+ResizeRule = Literal["shorter_side", "squash", "square", "none"]
 Channels = Literal["rgb", "bgr"]
-Rounding = Literal["even", "down", "up"]
+CropRounding = Literal["even", "down", "up"]
 Triple = tuple[float, float, float]
 
 _MOST_PIXELS = 1 << 26
@@ -94,12 +94,12 @@ class Preprocess:
         ProtocolError: values that do not make a protocol.
     """
 
-    resize: Resize
+    resize: ResizeRule
     size: int
     interpolation: Interpolation
     central_fraction: float | None = None
     crop: int | None = None
-    crop_rounding: Rounding | None = None
+    crop_rounding: CropRounding | None = None
     jpeg: Jpeg | None = None
     channels: Channels = "rgb"
     divide: float = 1.0
@@ -107,13 +107,13 @@ class Preprocess:
     std: Triple = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
-        for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
+        for name, kind in (("resize", ResizeRule), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
                 raise ProtocolError(
                     f"'{name}' must be one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'",
                     key=name,
                 )
-        for name, kind in (("crop_rounding", Rounding), ("jpeg", Jpeg)):
+        for name, kind in (("crop_rounding", CropRounding), ("jpeg", Jpeg)):
             if getattr(self, name) not in (None, *get_args(kind)):
                 named = ", ".join(get_args(kind))
                 raise ProtocolError(f"'{name}' must be one of {named}, got '{getattr(self, name)}'", key=name)
@@ -154,7 +154,7 @@ class Preprocess:
         return RESAMPLINGS[self.interpolation]
 
     @property
-    def rounding(self) -> Rounding:
+    def rounding(self) -> CropRounding:
         """How the corner of a square is rounded: torchvision's CenterCrop rounds half to even, TensorNets,
         slim and Keras round down.
         """
@@ -473,7 +473,7 @@ def _centre(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
     return _corner(height, width, protocol.square, protocol.rounding)
 
 
-def _corner(height: int, width: int, side: int, rounding: Rounding) -> tuple[int, int]:
+def _corner(height: int, width: int, side: int, rounding: CropRounding) -> tuple[int, int]:
     """Top and left of a square in the centre."""
     if rounding == "even":
         return round((height - side) / 2), round((width - side) / 2)

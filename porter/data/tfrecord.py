@@ -24,7 +24,7 @@ _MAX_TEXT = 4096
 """Bytes of a text, and of the name of a feature."""
 _BYTES_LIST, _INT64_LIST = 1, 3
 
-Value = bytes | int
+FeatureValue = bytes | int
 
 
 class TfRecord(NamedTuple):
@@ -42,7 +42,7 @@ class Example(NamedTuple):
         photo: where the photo is in the file, as `start` and `end`; None if there is none.
     """
 
-    values: dict[str, Value]
+    values: dict[str, FeatureValue]
     photo: TfRecord | None
 
 
@@ -115,7 +115,7 @@ def read_example(
         photos: the names that a photo may have.
         wanted: those of texts and numbers.
     """
-    values: dict[str, Value] = {}
+    values: dict[str, FeatureValue] = {}
     photo = None
     try:
         for count, entry in enumerate(_entries(file, record)):
@@ -170,7 +170,7 @@ def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
     return None
 
 
-def _first(file: BinaryIO, feature: TfRecord) -> Value | None:
+def _first(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
     """The first text or number of a feature."""
     for kind, values in _fields(file, feature):
         if not isinstance(values, TfRecord):

@@ -35,7 +35,7 @@ PHOTOS = 12
 THUMBNAIL = 128
 """Pixels of the longer side."""
 
-Number = float | None
+OptionalNumber = float | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LikelyClass:
 
     index: int
     name: str | None
-    probability: Number
+    probability: OptionalNumber
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class SamplePhoto:
 class Details:
     """The content of evaluation.json. `pairs` are sampled logits of the source and of the port."""
 
-    pairs: Annotated[tuple[tuple[Number, Number], ...], Field(max_length=MAX_PAIRS)] | None = None
+    pairs: (
+        Annotated[tuple[tuple[OptionalNumber, OptionalNumber], ...], Field(max_length=MAX_PAIRS)] | None
+    ) = None
     photos: Annotated[tuple[SamplePhoto, ...], Field(max_length=PHOTOS)] | None = None
 
 

@@ -30,7 +30,7 @@ from porter.base.options import (
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
 from porter.data.photos import Failure, PhotoSet
-from porter.data.preprocess import Preprocess, Rounding
+from porter.data.preprocess import CropRounding, Preprocess
 from porter.data.statements import fed, in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
@@ -54,7 +54,7 @@ from porter.graph import tensor_shapes
 from porter.port import Record, StoredPort, read_port, update_record
 from porter.recipe import Member
 from porter.source.from_port import member_of
-from porter.source.in_memory import Weights, weights_of
+from porter.source.in_memory import ModelWeights, weights_of
 from porter.source.photo_protocol import doubted
 from porter.source.reopening import source_of
 
@@ -252,7 +252,7 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
 
 
 def _entrant(
-    folder: AnyPath, source: bool, weights: Weights | None, recipes: Path | None, options: Options
+    folder: AnyPath, source: bool, weights: ModelWeights | None, recipes: Path | None, options: Options
 ) -> Entrant:
     """A port that takes part, with its protocol and, if it is asked for, its source."""
     port = read_port(Path(folder))
@@ -309,7 +309,7 @@ def _passes(
     afresh: bool,
 ) -> _Passes:
     """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended, goes on there."""
-    groups: dict[tuple[Classes, Preprocess, int | None, Rounding], list[int]] = {}
+    groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
     for place, entrant in enumerate(entrants):
         key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
         groups.setdefault(key, []).append(place)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-Photo: TypeAlias = "AnyPath | Image | Array"
+PhotoInput: TypeAlias = "AnyPath | Image | Array"
 """A photo as callers of the API give it: a file, an image of Pillow, or an array H x W x RGB (or H x W) of
 bytes.
 """
@@ -96,13 +96,13 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     )
 
 
-def _each(images: Photo | Sequence[Photo]) -> list[Photo]:
+def _each(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
     """The photos; one photo is one of them, whatever it is."""
     several = isinstance(images, Sequence) and not isinstance(images, str | PathLike)
-    return list(cast("Sequence[Photo]", images)) if several else [cast("Photo", images)]
+    return list(cast("Sequence[PhotoInput]", images)) if several else [cast("PhotoInput", images)]
 
 
-def pixels_of(photo: Photo, protocol: Preprocess) -> NDArray[np.float32]:
+def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:
     """A photo as the array 3 x H x W that a model takes.
 
     Raises:
@@ -112,7 +112,7 @@ def pixels_of(photo: Photo, protocol: Preprocess) -> NDArray[np.float32]:
     return prepare(image, protocol)
 
 
-def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
+def transform_of(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
     """What makes a photo the input of a port, without the axis of the batch: a tensor C x H x W for a port in
     torch, otherwise an array in the port's own order.
 
@@ -123,7 +123,7 @@ def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
     protocol = fitted(expect_prepared(port), port.record.input, str(folder))
     in_torch, channels_last = port.record.framework == "torch", port.record.input.layout == "NHWC"
 
-    def transform(photo: Photo) -> Tensor | Array:
+    def transform(photo: PhotoInput) -> Tensor | Array:
         pixels = pixels_of(photo, protocol)
         if in_torch:
             from porter.frameworks.torch.graph_module import to_tensor

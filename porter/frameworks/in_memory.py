@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
 """A model that a user holds."""
-Example: TypeAlias = "torch.Tensor | jax.Array | Array | Sequence[torch.Tensor | Array]"
+ExampleInputs: TypeAlias = "torch.Tensor | jax.Array | Array | Sequence[torch.Tensor | Array]"
 """What a module is called with: a batch, or one for each input."""
 
 
@@ -82,7 +82,7 @@ class Held:
     """A model, and what it was exported with, to be exported again."""
 
     model: Model
-    example: Example | None
+    example: ExampleInputs | None
 
 
 class ModelsInMemory(Protocol):
@@ -153,7 +153,7 @@ def _framework_of(subject: object) -> str | None:
 
 
 def save_model(
-    model: Model | Held, folder: Path, example: Example | None = None, size: Size | None = None
+    model: Model | Held, folder: Path, example: ExampleInputs | None = None, size: Size | None = None
 ) -> Saved:
     """Saves a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its
     graph.

@@ -11,11 +11,11 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.graph import ops
 
-Choice: TypeAlias = ops.SliceChannels | ops.PadChannels | ops.ChannelShuffle
+ChannelChoice: TypeAlias = ops.SliceChannels | ops.PadChannels | ops.ChannelShuffle
 Spread: TypeAlias = ops.DepthToSpace | ops.Upsample
 
 
-def choosing(op: Choice, channels: int) -> Array:
+def choosing(op: ChannelChoice, channels: int) -> Array:
     """Filters x channels of the input: each filter takes one channel, or none and is zero."""
     if isinstance(op, ops.SliceChannels):
         places: list[int | None] = [*op.channels]

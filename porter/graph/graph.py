@@ -17,7 +17,7 @@ from porter.graph.ops import (
     Op,
     Relu,
     Shape,
-    Tensors,
+    TensorShapes,
     array_shape,
     channels_in,
     is_map,
@@ -305,7 +305,7 @@ def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
+def tensor_shapes(graph: Graph) -> dict[str, TensorShapes]:
     """The canonical tensors of every node that has any, also of those that share a layer's: path to role to
     shape.
 

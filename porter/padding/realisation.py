@@ -24,7 +24,7 @@ from porter.padding.windows import (
     row,
 )
 
-Computed = Literal["same", "same_lower"]
+ComputedRule = Literal["same", "same_lower"]
 """The rules of padding that depend on the input size."""
 
 
@@ -36,7 +36,7 @@ class Front:
     run time.
     """
 
-    rule: Literal["explicit"] | Computed
+    rule: Literal["explicit"] | ComputedRule
     pads: Pads
     fill: float
 
@@ -71,12 +71,12 @@ class Capabilities:
 
     symmetric: bool
     explicit: bool
-    same: tuple[Computed, ...]
+    same: tuple[ComputedRule, ...]
     same_of_any: bool
     pool_pads: Literal["half", "less", "any"]
     roundings: tuple[Rounding, ...]
     averages: tuple[Average, ...]
-    dynamic: tuple[Computed, ...]
+    dynamic: tuple[ComputedRule, ...]
     dilated_pools: tuple[SiteKind, ...]
     dilated_strides: bool
     open_reshapes: bool = True

@@ -64,10 +64,12 @@ ROUNDED = "the same before its weights were rounded to 8 bits, which is no proof
 """What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
 
 
-Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
+ImageSide = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+NonNegative = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
-ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
+StoredClassNames = Annotated[
+    tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)
+]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they
 differ.
@@ -105,8 +107,8 @@ class Input(Strict):
     """
 
     layout: Layout
-    size: tuple[Side, Side] | None
-    native_size: tuple[Side, Side]
+    size: tuple[ImageSide, ImageSide] | None
+    native_size: tuple[ImageSide, ImageSide]
     channels: int = Field(ge=1, le=4096)
     traced: bool = False
 
@@ -220,7 +222,7 @@ class Facts(Strict):
     preprocess: Preprocess | None
     protocol_by: ProtocolBy | None = None
     labels: str | None
-    class_names: ClassNames = ()
+    class_names: StoredClassNames = ()
     classes: int
     source_classes: int
     background: bool
@@ -280,7 +282,7 @@ class Record(Facts, RecordHead):
     chosen: Mapping[str, Any] = {}
     recipes: str | None = None
     layers: dict[str, str]
-    batches: dict[str, Count]
+    batches: dict[str, NonNegative]
     tensors: TensorLists
     mapped: tuple[str, ...]
     ended_at: tuple[str, ...] = ()

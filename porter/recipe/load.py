@@ -23,7 +23,7 @@ from porter.recipe.schema import (
     ZooSection,
     parse_section,
 )
-from porter.recipe.source import Location, Source, SourcePart, assemble, read_source
+from porter.recipe.source import Location, RecipeSource, SourcePart, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import (
     COMMON,
@@ -157,7 +157,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     )
 
 
-def _check_defaults(source: Source, steps: Sequence[RecipeStep], options: Mapping[str, Any]) -> None:
+def _check_defaults(source: RecipeSource, steps: Sequence[RecipeStep], options: Mapping[str, Any]) -> None:
     """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once,
     at its first step.
     """
@@ -194,7 +194,7 @@ def expect_sections(path: Path) -> None:
         faults.expect_none()
 
 
-def _extended(source: Source, base: Recipe) -> Source:
+def _extended(source: RecipeSource, base: Recipe) -> RecipeSource:
     """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new
     variants.
     """
@@ -215,11 +215,11 @@ def _extended(source: Source, base: Recipe) -> Source:
         parts += [SourcePart((key,), source, (key,))] if key in source.data else []
     whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
     kept = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
-    return assemble(source.path, (*parts, SourcePart((), Source(source.path, kept, {}, {}), ())))
+    return assemble(source.path, (*parts, SourcePart((), RecipeSource(source.path, kept, {}, {}), ())))
 
 
 def _check_variables(
-    source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
+    source: RecipeSource, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
 ) -> None:
     """Refuses names of variables that the language has, or that are taken."""
     faults, other = Faults(), "give it another name"
@@ -241,7 +241,7 @@ def _check_variables(
     faults.expect_none()
 
 
-def _read_block(source: Source, name: str, values: Any) -> BlockSection:
+def _read_block(source: RecipeSource, name: str, values: Any) -> BlockSection:
     here, other = ("blocks", name), "give it another name"
     if name in OPERATIONS:
         where = source.where(here, key=True)

@@ -17,7 +17,7 @@ from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind
 from porter.recipe.expressions import Variables, evaluate
 from porter.recipe.faults import Faults
 from porter.recipe.path_patterns import match_path
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 
 MAX_PAD = 1024
@@ -49,7 +49,7 @@ class PadRule:
         return all(kind in _KINDS.get(key, ()) for key in keys) and match_path(self.pattern, path) is not None
 
 
-def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
+def read_rules(source: RecipeSource, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
     """A padding table; patterns and keys are checked, expressions are not evaluated yet.
 
     Raises:
@@ -85,7 +85,7 @@ def site_convention(
     kind: SiteKind,
     default: Convention,
     variables: Variables,
-    source: Source,
+    source: RecipeSource,
 ) -> Convention:
     """The convention at a site: by the first rule that matches, otherwise `default`.
 

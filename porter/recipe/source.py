@@ -65,7 +65,7 @@ class Marked(Protocol):
 
 
 @dataclass(frozen=True)
-class Source:
+class RecipeSource:
     """A recipe: mappings, tuples and scalars, and where each is written.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Place:
 
     __slots__ = ("key", "location", "source")
 
-    def __init__(self, source: Source, location: Location, key: bool) -> None:
+    def __init__(self, source: RecipeSource, location: Location, key: bool) -> None:
         self.source, self.location, self.key = source, location, key
 
     def __enter__(self) -> None: ...
@@ -131,7 +131,7 @@ class SourcePart(NamedTuple):
     """The value at `location` of a source, as the value at `place` of an assembled recipe."""
 
     place: tuple[str, ...]
-    source: Source
+    source: RecipeSource
     location: Location
 
     def value(self) -> Any:
@@ -146,14 +146,14 @@ class SourcePart(NamedTuple):
         return self.source.mark((*self.location, *inner), key=key) if start == self.place else None
 
 
-def assemble(path: Path, parts: Iterable[SourcePart]) -> Source:
+def assemble(path: Path, parts: Iterable[SourcePart]) -> RecipeSource:
     """One recipe of parts of several files. Every value keeps the place where it is written.
 
     Mappings at one place are joined, the keys of the first come first; of two other values at one place the
     first stays.
     """
     listed = tuple(parts)
-    return Source(path, reduce(_joined, (part.value() for part in listed)), {}, {}, listed)
+    return RecipeSource(path, reduce(_joined, (part.value() for part in listed)), {}, {}, listed)
 
 
 def _joined(first: Any, second: Any) -> Any:
@@ -162,7 +162,7 @@ def _joined(first: Any, second: Any) -> Any:
     return {key: _joined(first.get(key, value), value) for key, value in {**first, **second}.items()}
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> RecipeSource:
     """Reads a recipe's YAML.
 
     Raises:
@@ -178,7 +178,7 @@ def read_source(path: Path) -> Source:
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError("a recipe must be a mapping of keys to values", where=Mark(path, 1, 1))
     reader = _YamlReader(path, {}, {})
-    return Source(path, reader.value(root, ()), reader.values, reader.keys)
+    return RecipeSource(path, reader.value(root, ()), reader.values, reader.keys)
 
 
 def read_text(path: Path) -> str:

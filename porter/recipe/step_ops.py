@@ -22,11 +22,11 @@ _SITES: Mapping[str, SiteKind] = {
     "avg_pool": "avg_pool",
 }
 
-Pad = Callable[[SiteKind, Convention], Convention]
+MakeConvention = Callable[[SiteKind, Convention], Convention]
 """Gives the zoo's convention for a site's kind and the graph's own convention."""
 
 
-def make_op(attributes: Attributes, channels: int, pad: Pad) -> Op:
+def make_op(attributes: Attributes, channels: int, pad: MakeConvention) -> Op:
     """The op of a step's node.
 
     Args:

@@ -13,7 +13,7 @@ from porter.graph.ops.kinds import COUNT, FLAG, PADS, Kind, attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.kinds import CONSTANTS, EPSILON, MULTIPLIER, PAD, PAIR
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 
 REQUIRED = object()
@@ -175,7 +175,7 @@ def cycle(
 
 
 def parse_steps(
-    source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]
+    source: RecipeSource, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
     """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
 
@@ -194,7 +194,7 @@ def parse_steps(
 
 
 def _steps(
-    source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
+    source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
     """A step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
     if not isinstance(values, dict) or NORM not in values or not NORMED & values.keys():
@@ -212,7 +212,7 @@ def _steps(
 
 
 def _step(
-    source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
+    source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> RecipeStep:
     """A step, whose one key that is an operation or a block tells what it is."""
     if not isinstance(values, dict):
@@ -271,7 +271,7 @@ def _step(
 
 
 def _overrides(
-    source: Source, location: Location, values: Any, kind: str, known: Mapping[str, Any]
+    source: RecipeSource, location: Location, values: Any, kind: str, known: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise RecipeError(
@@ -282,7 +282,7 @@ def _overrides(
 
 
 def _expect_known(
-    source: Source, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]
+    source: RecipeSource, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]
 ) -> None:
     faults = Faults()
     for key in keys:
@@ -292,7 +292,7 @@ def _expect_known(
     faults.expect_none()
 
 
-def check_expressions(source: Source, location: Location, value: Any) -> None:
+def check_expressions(source: RecipeSource, location: Location, value: Any) -> None:
     """Refuses values that begin with `=` and are not expressions, at any depth."""
     faults = Faults()
     for here, text in expressions(location, value):

@@ -28,7 +28,7 @@ from porter.recipe.module_numbers import Places
 from porter.recipe.path_patterns import captures, compile_pattern, match_path, unmatched
 from porter.recipe.recipe import OWN, PLACE, RESERVED, LayerName, Member, NameRule, NodeNames, Placed
 from porter.recipe.schema import NameSection, one_of, parse_section
-from porter.recipe.source import Location, Source
+from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint, nearest
 from porter.recipe.transforms import TRANSFORMS
 
@@ -92,7 +92,7 @@ def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> 
     return own | taps
 
 
-def read_names(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
+def read_names(source: RecipeSource, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
     """A table of names as rules, in its order; patterns, names and transforms are checked.
 
     Raises:
@@ -102,7 +102,11 @@ def read_names(source: Source, location: Location, table: Mapping[str, Any]) -> 
 
 
 def _rules(
-    source: Source, location: Location, table: Mapping[str, Any], scope: str, prefixes: tuple[Placed, ...]
+    source: RecipeSource,
+    location: Location,
+    table: Mapping[str, Any],
+    scope: str,
+    prefixes: tuple[Placed, ...],
 ) -> Iterator[NameRule]:
     """The rules of a table, and those of its scopes, each with the prefixes around it."""
     if not isinstance(table, dict):

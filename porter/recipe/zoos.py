@@ -33,7 +33,7 @@ from porter.recipe.schema import (
     one_of,
     parse_section,
 )
-from porter.recipe.source import Location, Mark, Source, SourcePart, assemble, read_source
+from porter.recipe.source import Location, Mark, RecipeSource, SourcePart, assemble, read_source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import check_expressions
 from porter.recipe.zoo_names import read_names
@@ -66,12 +66,12 @@ class Zoos(Mapping[str, Zoo]):
         RecipeError: when a zoo is asked for, with the place of what is wrong.
     """
 
-    def __init__(self, source: Source, document: Document, channels: int, shipped: Path) -> None:
+    def __init__(self, source: RecipeSource, document: Document, channels: int, shipped: Path) -> None:
         self._source = source
         self._document = document
         self._channels = channels
         self._shipped = shipped
-        self._said: dict[str, Source] = {}
+        self._said: dict[str, RecipeSource] = {}
         self._read: dict[str, Zoo] = {}
 
     def __getitem__(self, name: str) -> Zoo:
@@ -161,7 +161,7 @@ class Zoos(Mapping[str, Zoo]):
             chain.append(str(extended))
         return chain[-1]
 
-    def _assembled(self, name: str, parent: Zoo | None) -> Source:
+    def _assembled(self, name: str, parent: Zoo | None) -> RecipeSource:
         """All that is said of a zoo: its section, then its file's group for this architecture, then what the
         file says of all.
         """
@@ -190,7 +190,7 @@ class Zoos(Mapping[str, Zoo]):
             parts += [SourcePart((*home, key), theirs, (ZOOS, parent.name, key)) for key in shared]
         return assemble(self._source.path, parts)
 
-    def _is_of(self, file: Source) -> bool:
+    def _is_of(self, file: RecipeSource) -> bool:
         """Whether what a zoo's file says of an architecture is said of this graph: porter's own files say it
         of porter's own recipes, in place of which a user's may have the name.
         """
@@ -198,7 +198,7 @@ class Zoos(Mapping[str, Zoo]):
         shipped = file.path.parent.parent.resolve() == self._shipped.resolve()
         return not shipped or graph is None or graph.path.parent.resolve() == self._shipped.resolve()
 
-    def _file(self, name: str) -> Source | None:
+    def _file(self, name: str) -> RecipeSource | None:
         """The zoo's file: beside the recipe that has its section, otherwise porter's own."""
         section = self._source.mark((ZOOS, name))
         beside = section.path.parent if section else self._shipped
@@ -211,7 +211,7 @@ class Zoos(Mapping[str, Zoo]):
 
 
 @lru_cache(maxsize=64)
-def _read_file(path: Path, modified: int, size: int) -> Source:
+def _read_file(path: Path, modified: int, size: int) -> RecipeSource:
     return read_source(path)
 
 
@@ -220,7 +220,7 @@ class _ZooReader:
     """Reads one zoo from all that is said of it, without what it inherits."""
 
     name: str
-    source: Source
+    source: RecipeSource
     document: Document
 
     def zoo(self) -> Zoo:

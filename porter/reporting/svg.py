@@ -18,7 +18,7 @@ bold, the widest of the fonts, so that labels never touch.
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """A linear map from `low`..`high` to `start`..`end`, which may run backwards; values outside go to the
     nearer end.
     """

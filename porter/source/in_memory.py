@@ -17,16 +17,16 @@ from porter.base.errors import PorterError, UsageError
 from porter.base.options import WEIGHTS, AnyPath
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
-from porter.frameworks.in_memory import Example, Held, Model, Saved, expect_subject, save_model
+from porter.frameworks.in_memory import ExampleInputs, Held, Model, Saved, expect_subject, save_model
 from porter.padding import Size
 from porter.port import IN_MEMORY
 from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.opened import Opened
 
-Weights: TypeAlias = "Path | Model | Held"
+ModelWeights: TypeAlias = "Path | Model | Held"
 
 
-def weights_of(given: AnyPath | Model | None) -> Weights | None:
+def weights_of(given: AnyPath | Model | None) -> ModelWeights | None:
     """Weights as callers of the API give them: a path, or the model in memory that a port was made from.
 
     Raises:
@@ -62,7 +62,10 @@ class Exported:
 
 
 def export(
-    model: Model | Held, example: Example | None = None, outputs: Sequence[str] = (), size: Size | None = None
+    model: Model | Held,
+    example: ExampleInputs | None = None,
+    outputs: Sequence[str] = (),
+    size: Size | None = None,
 ) -> Exported:
     """Saves a model in memory, and reads it as porter.formats.reading.read_weights reads a file.
 

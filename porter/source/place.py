@@ -23,7 +23,7 @@ from porter.source.hub_download import fetch_repository, repository_of
 from porter.source.hub_folder import WEIGHTS as NAMES_OF_THE_HUB, files_of_weights, read_sidecars, sidecars_in
 
 if TYPE_CHECKING:
-    from porter.frameworks.in_memory import Example, Held, Model
+    from porter.frameworks.in_memory import ExampleInputs, Held, Model
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class InMemory:
     """
 
     model: Model | Held
-    example: Example | None = None
+    example: ExampleInputs | None = None
 
 
 Place: TypeAlias = File | FilePair | PortFolder | TrainedPort | InMemory

@@ -16,7 +16,7 @@ from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.file_pair import digest_of
 from porter.source.fitting.candidate import Candidate, needs_md5
 from porter.source.from_port import member_of, open_port
-from porter.source.in_memory import Weights, by_variables, export
+from porter.source.in_memory import ModelWeights, by_variables, export
 from porter.source.library_model import build_by_library
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
@@ -38,7 +38,7 @@ from porter.source.training_pads import with_padding
 from porter.source.wishes import Wishes
 
 
-def source_of(port: StoredPort, weights: Weights | None, recipes: Path | None) -> Opened:
+def source_of(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
     """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or
     the zoo's published file; with its dropouts if the port has them.
 
@@ -49,7 +49,7 @@ def source_of(port: StoredPort, weights: Weights | None, recipes: Path | None) -
     return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
 
 
-def _opened_again(port: StoredPort, weights: Weights | None, recipes: Path | None) -> Opened:
+def _opened_again(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
     """The source of a port without what is put into it.
 
     Raises:
@@ -64,7 +64,7 @@ def _opened_again(port: StoredPort, weights: Weights | None, recipes: Path | Non
     return with_padding(opened, record.padding)
 
 
-def _place(port: StoredPort, member: Member | None, weights: Weights | None) -> Place:
+def _place(port: StoredPort, member: Member | None, weights: ModelWeights | None) -> Place:
     """Where the source of a port is. A file whose graph was taken is found by its name: beside the weights,
     above them, or here.
     """

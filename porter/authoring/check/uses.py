@@ -12,8 +12,8 @@ from porter.recipe.recipe import OWN, PLACE, NameRule, Recipe, Zoo
 from porter.recipe.source import Location
 from porter.recipe.steps import OPERATIONS, RecipeStep, expressions
 
-Names = frozenset[str]
-_PLACE: Names = frozenset({"index", "first", "last"})
+KnownNames = frozenset[str]
+_PLACE: KnownNames = frozenset({"index", "first", "last"})
 
 
 class VariableUse(NamedTuple):
@@ -26,8 +26,8 @@ class VariableUse(NamedTuple):
     """
 
     location: Location
-    names: Names
-    known: Names
+    names: KnownNames
+    known: KnownNames
     block: str | None = None
 
     def unknown(self) -> list[str]:
@@ -61,11 +61,11 @@ def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[VariableUse]:
             yield from _in_name(rule, shared | {"variant", "count", INPUT, *own})
 
 
-def _shared(recipe: Recipe) -> Names:
+def _shared(recipe: Recipe) -> KnownNames:
     return frozenset(recipe.options).union(recipe.constants, *recipe.variants.values())
 
 
-def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
+def _in_name(rule: NameRule, known: KnownNames) -> Iterator[VariableUse]:
     """The variables that a name of tensors uses."""
     for place, text in rule.parts:
         counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
@@ -74,7 +74,7 @@ def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
         )
 
 
-def _in_steps(steps: tuple[RecipeStep, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
+def _in_steps(steps: tuple[RecipeStep, ...], known: KnownNames, block: str | None) -> Iterator[VariableUse]:
     """The variables that the expressions of steps use, and those of the steps within them."""
     for step in steps:
         local = known if step.repeat is None else known | _PLACE
@@ -92,7 +92,7 @@ def _in_steps(steps: tuple[RecipeStep, ...], known: Names, block: str | None) ->
 
 
 def _in_value(
-    location: Location, value: Mapping[str, Any] | Any, known: Names, block: str | None
+    location: Location, value: Mapping[str, Any] | Any, known: KnownNames, block: str | None
 ) -> Iterator[VariableUse]:
     for here, text in expressions(location, value):
         yield VariableUse(here, variables_of(text), known, block)

@@ -13,7 +13,7 @@ from porter.base.errors import UsageError
 from porter.base.options import FROM_MODEL
 from porter.filegraph.checkpoint import Checkpoint
 
-Kind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
+LayerKind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
 Framework = Literal["tf", "torch"]
 
 ORDERED = frozenset({"torch", "keras-h5", "keras", "npz"})
@@ -65,7 +65,7 @@ class WeightsLayer:
     """
 
     name: str
-    kind: Kind
+    kind: LayerKind
     reads: int
     gives: int
     kernel: tuple[int, int] = (1, 1)
@@ -238,7 +238,7 @@ def _separable(
 
 
 def _norm(
-    name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
+    name: str, kind: LayerKind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
 ) -> WeightsLayer | None:
     own = frozenset(spelled.get(role, role) for role in roles)
     return WeightsLayer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None

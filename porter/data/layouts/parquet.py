@@ -11,7 +11,7 @@ from porter.base.errors import escaped
 from porter.data import arrow
 from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.parquet import read_table
-from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, Place
+from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
 
 
 def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
@@ -56,7 +56,7 @@ def _candidate(
     number: int,
     path: str | None,
     label: int | str | None,
-    place: Place | None,
+    place: PhotoPlace | None,
     known: Sequence[int | None],
     imagenet: bool,
 ) -> PhotoCandidate:

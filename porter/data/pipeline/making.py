@@ -9,12 +9,12 @@ from pathlib import Path
 
 from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
-from porter.data.photos import Place
+from porter.data.photos import PhotoPlace
 from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
 from porter.data.preprocess import Preprocess, open_image, resized
 
 
-def make_chunk(places: Iterable[Place], geometry: Preprocess, path: Path) -> str | None:
+def make_chunk(places: Iterable[PhotoPlace], geometry: Preprocess, path: Path) -> str | None:
     """Decodes and resizes photos; for a broken one, the chunk holds the reason.
 
     Returns:

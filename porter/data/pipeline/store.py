@@ -18,7 +18,7 @@ import PIL
 
 from porter.base.errors import FileError
 from porter.base.options import CACHE
-from porter.data.photos import Photo, Place
+from porter.data.photos import Photo, PhotoPlace
 from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
 from porter.data.pipeline.workers import WorkerEnded, Workers
 from porter.data.preprocess import Preprocess
@@ -120,7 +120,7 @@ def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
-def identity(place: Place) -> list[Any]:
+def identity(place: PhotoPlace) -> list[Any]:
     """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both
     is not noticed.
     """

@@ -14,18 +14,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from porter.data.photos import Bytes, Cell, Place, Sealed
+from porter.data.photos import Bytes, Cell, PhotoPlace, Sealed
 from porter.data.pipeline.making import make_chunk
 from porter.data.preprocess import Preprocess
 
 
-def job(places: Sequence[Place], path: Path) -> dict[str, Any]:
+def job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
     """The request for a chunk."""
     return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
 
 
-def _place(fields: dict[str, Any]) -> Place:
-    kind: type[Place] = Bytes
+def _place(fields: dict[str, Any]) -> PhotoPlace:
+    kind: type[PhotoPlace] = Bytes
     if "row" in fields:
         kind = Cell
     elif "record" in fields:

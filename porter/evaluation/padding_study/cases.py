@@ -19,7 +19,7 @@ from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Capabilities, Convention, KnownSize, Site
 
-Twins = Literal["name", "tell", "drop"]
+TwinRule = Literal["name", "tell", "drop"]
 SHIPPED, ASYMMETRIC, SYMMETRIC, TRAINED = "as shipped", "asymmetric", "symmetric", "as trained"
 
 
@@ -194,7 +194,7 @@ class Selection:
 
 
 def select_trials(
-    setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins
+    setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: TwinRule
 ) -> Selection:
     """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a
     trial gives it another name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).

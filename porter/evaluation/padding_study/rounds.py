@@ -15,7 +15,7 @@ from porter.evaluation.padding_study.cases import (
     Change,
     Setting,
     Trial,
-    Twins,
+    TwinRule,
     changed,
     first_round,
     select_trials,
@@ -49,7 +49,7 @@ class Outcome:
         return self.entropy if self.log_loss is None else self.log_loss
 
 
-Run = Callable[[Sequence[Trial]], Sequence[Outcome]]
+RunTrials = Callable[[Sequence[Trial]], Sequence[Outcome]]
 """Runs trials over the photos, unless KeyboardInterrupt ends it."""
 
 
@@ -75,7 +75,7 @@ class Rounds:
 
 
 def run_rounds(
-    setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: Run
+    setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: RunTrials
 ) -> Rounds:
     """All rounds.
 
@@ -107,7 +107,9 @@ def run_rounds(
     return rounds
 
 
-def _tried(rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
+def _tried(
+    rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: TwinRule, run: RunTrials
+) -> Rounds:
     """The rounds with those candidates added and run that compute something new."""
     selected = select_trials(setting, rounds.trials, candidates, twins)
     fresh = selected.trials[len(rounds.trials) :]

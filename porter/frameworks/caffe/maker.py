@@ -10,13 +10,13 @@ from typing import TypeAlias
 import numpy as np
 
 from porter.filegraph.names import Names
-from porter.frameworks.numpy.nets import NONE as NONE, Held, Maker, Trained
+from porter.frameworks.numpy.nets import NONE as NONE, Maker, NetArray, Trained
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.graph.plan import Plan
 from porter.padding import ANY, Pads, Size
 
-Parameter: TypeAlias = bool | int | float | str | Sequence[int] | Mapping[str, Sequence[int]]
+CaffeParameter: TypeAlias = bool | int | float | str | Sequence[int] | Mapping[str, Sequence[int]]
 _PARAMETERS = {
     **dict.fromkeys(("Convolution", "Deconvolution"), "convolution_param"),
     "InnerProduct": "inner_product_param",
@@ -70,7 +70,13 @@ class CaffeMaker(Maker):
         return "\n".join([*facts, f'name: "{name}"', first, *(layer.text for layer in self.layers)]) + "\n"
 
     def add(
-        self, kind: str, name: str, /, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter
+        self,
+        kind: str,
+        name: str,
+        /,
+        *inputs: str,
+        blobs: Sequence[NetArray] = (),
+        **parameters: CaffeParameter,
     ) -> str:
         """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as
         `name` stands for the value of that path; a parameter with several numbers is stated for each.
@@ -99,8 +105,8 @@ class CaffeMaker(Maker):
         name: str,
         sources: Sequence[str],
         tops: list[str],
-        blobs: Sequence[Held],
-        stated: Mapping[str, Parameter],
+        blobs: Sequence[NetArray],
+        stated: Mapping[str, CaffeParameter],
     ) -> str:
         """Adds a layer with its blobs. Returns the name of its value."""
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
@@ -113,7 +119,7 @@ class CaffeMaker(Maker):
         self.held |= held
         return name
 
-    def _shared(self, kind: str, blobs: Sequence[Held]) -> list[str]:
+    def _shared(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:
         """Names for the blobs of a layer that is one of several calls: Caffe has those of one name once as it
         trains.
         """
@@ -165,7 +171,7 @@ def norm_name(path: str) -> str:
     return f"{path}_statistics"
 
 
-def _said(key: str, value: Parameter) -> str:
+def _said(key: str, value: CaffeParameter) -> str:
     """A parameter in protobuf's text format."""
     if isinstance(value, bool):
         return f"{key}: {str(value).lower()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.caffe.maker import NONE, CaffeNode, Parameter
+from porter.frameworks.caffe.maker import NONE, CaffeNode, CaffeParameter
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window, less
 
@@ -34,10 +34,10 @@ def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
         _pooled(node, realisation, padded)
 
 
-def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Parameter]:
+def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, CaffeParameter]:
     """A window as parameters, with so many more rows and columns around it: the sides' pads are alike."""
     (rows, columns), (down, across) = window.kernel, window.stride
-    stated: dict[str, Parameter] = {
+    stated: dict[str, CaffeParameter] = {
         "kernel_h": rows + amid[0] + amid[1],
         "kernel_w": columns + amid[2] + amid[3],
     }
@@ -64,7 +64,7 @@ def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded
     """Pools the map, which is `padded` behind its pad layer."""
     op, maker, counted = node.op, node.maker, realisation.counted
     window = Window(op.window.kernel) if realisation.subsample else op.window
-    own: dict[str, Parameter] = {
+    own: dict[str, CaffeParameter] = {
         "pool": "MAX" if isinstance(op, MaxPool) else "AVE",
         **sides(window, realisation.native.pads),
     }

@@ -14,10 +14,10 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
-from porter.frameworks.caffe.maker import NONE, CaffeNode, Parameter, norm_name
+from porter.frameworks.caffe.maker import NONE, CaffeNode, CaffeParameter, norm_name
 from porter.frameworks.caffe.sites import sides
-from porter.frameworks.numpy.nets import Held
-from porter.frameworks.single_ones import Choice, Spread, choosing, gathering, spreading
+from porter.frameworks.numpy.nets import NetArray
+from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
@@ -25,7 +25,7 @@ from porter.padding import less
 Spelling: TypeAlias = Callable[[CaffeNode[Any]], object]
 
 
-Parameters: TypeAlias = Mapping[str, Parameter]
+Parameters: TypeAlias = Mapping[str, CaffeParameter]
 
 
 def _plain(
@@ -90,8 +90,8 @@ def _softplus(node: CaffeNode[ops.Softplus]) -> None:
 def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
     scaled = node.op.scale or node.op.center
     name = norm_name(node.path) if scaled else node.path
-    blobs: list[Held] = [*node.trained("mean", "variance"), np.ones(1)]
-    stated: dict[str, Parameter] = {
+    blobs: list[NetArray] = [*node.trained("mean", "variance"), np.ones(1)]
+    stated: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
         "moving_average_fraction": round(1 - node.op.momentum, 9),
     }
@@ -101,7 +101,7 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
 
 
 def _scale(node: CaffeNode[Op], source: str) -> None:
-    blobs: list[Held] = node.trained("gamma", "beta")
+    blobs: list[NetArray] = node.trained("gamma", "beta")
     roles = node.maker.tensors[node.path]
     if "gamma" not in roles:
         blobs.insert(0, np.ones(node.channels))
@@ -154,7 +154,7 @@ def _flatten(node: CaffeNode[ops.Flatten]) -> None:
     node.result("Flatten", source)
 
 
-def _chosen(node: CaffeNode[Choice]) -> None:
+def _chosen(node: CaffeNode[ChannelChoice]) -> None:
     """Channels of a value, or zeros."""
     source, kernel = node.source, choosing(node.op, node.maker.channels(node.source))
     if is_map(node.maker.shapes[source]):
@@ -203,7 +203,7 @@ def _transposed(node: CaffeNode[ops.ConvTranspose]) -> None:
 def _spread(node: CaffeNode[Spread]) -> None:
     kernel, group = spreading(node.op, node.maker.channels(node.source))
     rows, columns = kernel.shape[2:]
-    own: dict[str, Parameter] = {
+    own: dict[str, CaffeParameter] = {
         "kernel_h": rows,
         "kernel_w": columns,
         "stride_h": rows,

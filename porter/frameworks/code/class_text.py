@@ -43,7 +43,7 @@ class Class:
     lines: tuple[str, ...]
 
 
-Classes = Mapping[str, Class]
+ClassesByName = Mapping[str, Class]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Known:
     """
 
     language: Language
-    classes: Classes
+    classes: ClassesByName
     norms: Mapping[str, Mapping[str, str]]
     stages: Mapping[str, Bracketed] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.code.text import Bracketed, Expression, Item
 from porter.graph import INPUT, Node, Op, Shape, shapes
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site
@@ -31,7 +31,7 @@ class Layer:
     """
 
     kind: str
-    arguments: Mapping[str, Value] = field(default_factory=dict)
+    arguments: Mapping[str, PlainValue] = field(default_factory=dict)
     why: str = ""
 
 
@@ -134,7 +134,7 @@ class Norm:
 
     name: str
     maker: str
-    shared: Mapping[str, Value]
+    shared: Mapping[str, PlainValue]
 
 
 @dataclass(frozen=True)

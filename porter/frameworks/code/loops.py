@@ -12,7 +12,7 @@ from typing import Protocol
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
 from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spelled
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 
 SHORTEST = 5
 """The least number of uses for which a loop reads better than single lines."""
@@ -31,8 +31,8 @@ class _HasName(Protocol):
     def default(self) -> str | None: ...
 
 
-Use = Callable[[str, Mapping[str, Expression]], Bracketed]
-Table = list[tuple[tuple[Value, ...], int]]
+WriteUse = Callable[[str, Mapping[str, Expression]], Bracketed]
+ArgumentRows = list[tuple[tuple[PlainValue, ...], int]]
 """Rows of arguments, each with the number of uses that have it."""
 
 
@@ -73,7 +73,7 @@ class PartRun:
     kind: str
     names: tuple[str, ...]
     start: int
-    arguments: tuple[Mapping[str, Value], ...]
+    arguments: tuple[Mapping[str, PlainValue], ...]
     parameters: tuple[str, ...]
 
     @property
@@ -86,7 +86,7 @@ class PartRun:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def write(self, code: Code, owner: Owner, call: Use) -> None:
+    def write(self, code: Code, owner: Owner, call: WriteUse) -> None:
         """The loop that adds the parts to their owner; `call` writes a use of the class from the text of its
         arguments.
         """
@@ -140,7 +140,7 @@ class PartRun:
     def _head(self, counts: bool) -> str:
         return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
 
-    def _settings(self, code: Code, varying: Sequence[str], table: Table, counts: bool) -> Code:
+    def _settings(self, code: Code, varying: Sequence[str], table: ArgumentRows, counts: bool) -> Code:
         """A loop over a row of arguments for each use."""
         names, rows = ", ".join(varying), "settings"
         if counts:
@@ -174,7 +174,7 @@ class PartRun:
                 return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
         return None
 
-    def _table(self, varying: Sequence[str], step: str) -> tuple[Table, tuple[str, Value] | None]:
+    def _table(self, varying: Sequence[str], step: str) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:
         """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a
         row's first use.
 
@@ -182,7 +182,7 @@ class PartRun:
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         best = [(row, len(list(group))) for row, group in groupby(values)]
-        shortest: tuple[Table, tuple[str, Value] | None] = (best, None)
+        shortest: tuple[ArgumentRows, tuple[str, PlainValue] | None] = (best, None)
         for index, name in enumerate(varying):
             usual = Counter(row[index] for row in values).most_common(1)[0][0]
             rows = list(_rows_by_first(values, index, usual))
@@ -258,8 +258,8 @@ def _counter(name: str) -> tuple[str, int]:
 
 
 def _rows_by_first(
-    values: Sequence[tuple[Value, ...]], place: int, usual: Value
-) -> Iterator[tuple[tuple[Value, ...], int]]:
+    values: Sequence[tuple[PlainValue, ...]], place: int, usual: PlainValue
+) -> Iterator[tuple[tuple[PlainValue, ...], int]]:
     """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number
     of uses.
     """
@@ -271,7 +271,9 @@ def _rows_by_first(
             start = end
 
 
-def _repeats(code: Code, varying: Sequence[str], table: Table, special: tuple[str, Value] | None) -> Code:
+def _repeats(
+    code: Code, varying: Sequence[str], table: ArgumentRows, special: tuple[str, PlainValue] | None
+) -> Code:
     """A loop over rows of arguments, and in it one over the uses that have a row."""
     names = [*varying, "repeats"]
     note = f"; only the first has the {special[0]}" if special else ""
@@ -281,7 +283,7 @@ def _repeats(code: Code, varying: Sequence[str], table: Table, special: tuple[st
     return _loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
 
 
-def _say_settings(code: Code, rows: Sequence[tuple[Value, ...]]) -> None:
+def _say_settings(code: Code, rows: Sequence[tuple[PlainValue, ...]]) -> None:
     code.say("settings = ", Bracketed("", tuple(Item(_row(row)) for row in rows), "[]"))
 
 
@@ -295,10 +297,10 @@ def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str
     return loop
 
 
-def _row(values: tuple[Value, ...]) -> str:
+def _row(values: tuple[PlainValue, ...]) -> str:
     texts = [literal(value) for value in values]
     return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
 
 
-def _is_multiple(value: Value, factor: int, of: Value) -> bool:
+def _is_multiple(value: PlainValue, factor: int, of: PlainValue) -> bool:
     return type(of) is int and value == factor * of

@@ -19,7 +19,7 @@ from porter.frameworks.code.text import call, flat
 from porter.frameworks.code.tree import Body
 from porter.graph import INPUT, Graph, axes_text, batch_text, channels_of
 from porter.graph.blocks.block_uses import Unlike
-from porter.graph.blocks.parameters import Value, Vector
+from porter.graph.blocks.parameters import PlainValue, Vector
 from porter.graph.plan import Plan, taken_shapes
 
 _TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", "block", "row")
@@ -187,6 +187,6 @@ class _Classes:
         return name
 
 
-def _value(value: object) -> Value:
+def _value(value: object) -> PlainValue:
     """A recipe's argument as a value that can be hashed."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

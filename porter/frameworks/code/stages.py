@@ -9,7 +9,7 @@ from itertools import pairwise
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.loops import Owner, PartRun
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, expressed, flat, literal
-from porter.graph.blocks.parameters import Arguments, Value, Vector
+from porter.graph.blocks.parameters import Arguments, PlainValue, Vector
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def write_stages(
 
 
 def _argument(
-    key: str, rows: Sequence[Sequence[Mapping[str, Value]]], arguments: Arguments, first: str, last: str
+    key: str, rows: Sequence[Sequence[Mapping[str, PlainValue]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
     """An argument of the class: one value for each row, one for its first or last part and one for the
     others, or a progression.
@@ -111,7 +111,7 @@ def _argument(
     return f"{begin} + {step} * {'index' if first == '0' else f'(index - {first})'}"
 
 
-def _step(rows: Sequence[Sequence[Value]]) -> int | None:
+def _step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
     """How much more each value is than the one before it, in every row: DenseNet's layers read what all
     before them give.
     """
@@ -137,7 +137,7 @@ def _shifted(number: Expression, by: int) -> str:
     return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
 
 
-def _call(name: str, values: Mapping[str, Value], language: Language) -> Bracketed:
+def _call(name: str, values: Mapping[str, PlainValue], language: Language) -> Bracketed:
     """The first argument, or `channels` and the next, by its place, the others by name."""
     places = 2 if "channels" in values else 1
     given = (

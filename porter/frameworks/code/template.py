@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from porter.frameworks.code.language import CHAIN, ROW, Layer
 from porter.frameworks.code.tree import Body, Part, Reuse
 from porter.graph.blocks.block_uses import Unlike, merged
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Alternative:
 
     kind: str
     at: tuple[int, ...]
-    arguments: Mapping[str, Mapping[int, Value]]
+    arguments: Mapping[str, Mapping[int, PlainValue]]
     parts: tuple[TemplatePart, ...] = ()
     why: str = ""
 
@@ -75,7 +75,7 @@ class ClassUse:
     """A use of a nested block: its class, and the arguments of this use."""
 
     name: str
-    arguments: Mapping[str, Value]
+    arguments: Mapping[str, PlainValue]
 
 
 ClassUses = Mapping[str, ClassUse]
@@ -179,7 +179,7 @@ def _alternative(
     if kind in (CHAIN, ROW):
         bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
         return Alternative(kind, at, {}, unify(bodies, classes, functions).parts)
-    values: dict[str, dict[int, Value]] = {}
+    values: dict[str, dict[int, PlainValue]] = {}
     for use, part in parts.items():
         content = part.content
         if isinstance(content, Reuse):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from porter.graph.blocks.parameters import Arguments, Value, Vector
+from porter.graph.blocks.parameters import Arguments, PlainValue, Vector
 
 WIDTH = 100
 INDENT = "    "
@@ -56,7 +56,7 @@ def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Ex
     return spelled(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
 
 
-def spelled(value: Value) -> Expression:
+def spelled(value: PlainValue) -> Expression:
     """Spells a value as an argument. One number for each channel becomes a list, which may take many lines;
     one for each axis stays a tuple.
     """
@@ -65,7 +65,7 @@ def spelled(value: Value) -> Expression:
     return literal(value)
 
 
-def literal(value: Value | str | None) -> str:
+def literal(value: PlainValue | str | None) -> str:
     """A value as Python spells it; infinities are spelled by name."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f'float("{value}")'

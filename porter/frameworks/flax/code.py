@@ -19,11 +19,11 @@ from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, cal
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
 from porter.graph import INPUT, axes_text
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
-Place = tuple[str | int, ...]
+ModulePlace = tuple[str | int, ...]
 """The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
@@ -41,18 +41,18 @@ _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "jnp.pad": ("pad_width",),
     "rearrange": ("pattern",),
 }
-_POOL: Mapping[str, Value] = {"padding": "VALID", "count_include_pad": True}
-_CONV: Mapping[str, Value] = {
+_POOL: Mapping[str, PlainValue] = {"padding": "VALID", "count_include_pad": True}
+_CONV: Mapping[str, PlainValue] = {
     "strides": 1,
     "padding": "SAME",
     "kernel_dilation": 1,
     "feature_group_count": 1,
     "use_bias": True,
 }
-_TRANSPOSED: Mapping[str, Value] = {"strides": (1, 1), "kernel_dilation": (1, 1), "use_bias": True}
-_NORM: Mapping[str, Value] = {"use_scale": True, "use_bias": True}
-_LAYER_NORM: Mapping[str, Value] = {**_NORM, "epsilon": 1e-6}
-_DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+_TRANSPOSED: Mapping[str, PlainValue] = {"strides": (1, 1), "kernel_dilation": (1, 1), "use_bias": True}
+_NORM: Mapping[str, PlainValue] = {"use_scale": True, "use_bias": True}
+_LAYER_NORM: Mapping[str, PlainValue] = {**_NORM, "epsilon": 1e-6}
+_DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
     **dict.fromkeys(("nnx.max_pool", "nnx.avg_pool"), _POOL),
     **dict.fromkeys(("nnx.ConvTranspose", "GroupedConvTranspose"), _TRANSPOSED),
     **dict.fromkeys(("nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"), _LAYER_NORM),
@@ -163,17 +163,17 @@ LANGUAGE = Language(
 )
 
 
-def places(plan: Plan) -> dict[str, Place]:
+def places(plan: Plan) -> dict[str, ModulePlace]:
     """Where the layer of each node stands, by the node's path, and so its variables' paths in nnx."""
     tree = make_tree(plan.lowered, SPELLINGS.steps(plan), LANGUAGE)
     by_path = dict(_places(tree, "", ()))
     return {node.path: by_path[node.holder] for node in plan.lowered.nodes if node.holder in by_path}
 
 
-def _places(body: Body, prefix: str, place: Place) -> Iterator[tuple[str, Place]]:
+def _places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
     """The place in the module of each layer, by the layer's path."""
     for number, part in enumerate(body.parts):
-        here: Place = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
+        here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
         path = prefix + part.name.replace(".", "/")
         if isinstance(part.content, Body):
             yield from _places(part.content, f"{part.content.path}/", here)

@@ -17,7 +17,7 @@ from porter.base.options import DEVICE
 from porter.frameworks import Tensors
 from porter.frameworks.code.language import Layer
 from porter.frameworks.flax import layers
-from porter.frameworks.flax.code import Place, places
+from porter.frameworks.flax.code import ModulePlace, places
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
@@ -201,13 +201,13 @@ def _device(device: str) -> Any:
         ) from None
 
 
-def _at(model: Any, place: Place) -> Any:
+def _at(model: Any, place: ModulePlace) -> Any:
     return reduce(
         lambda found, name: found[name] if isinstance(name, int) else getattr(found, name), place, model
     )
 
 
-def _put(root: nnx.Module, place: Place, layer: nnx.Module) -> None:
+def _put(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
     """Sets a layer at its place, in rows and modules that are made on the way."""
     around: Any = root
     for name, below in zip(place, (*place[1:], None), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.code.language import Layer, Spellings, plain
 from porter.graph import Op, Shape, ops
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
 from porter.padding import Convention, Front, Pads, Realisation, Site, Window
 
@@ -33,7 +33,11 @@ MAP_OF_FEATURES = Layer("jnp.expand_dims", {"axis": (1, 2)})
 
 def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer]:
     def layer(op: Any, shape: Shape) -> Layer:
-        stated: dict[str, Value] = {size: channels_in(shape), "epsilon": op.epsilon, "use_scale": op.scale}
+        stated: dict[str, PlainValue] = {
+            size: channels_in(shape),
+            "epsilon": op.epsilon,
+            "use_scale": op.scale,
+        }
         stated |= {"use_bias": op.center} if hasattr(op, "center") else {}
         stated |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
         # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
@@ -55,12 +59,12 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     top, bottom, left, right = (
         op.window.extent(index // 2) - 1 - cells for index, cells in enumerate(op.cut)
     )
-    ends: dict[str, Value] = {
+    ends: dict[str, PlainValue] = {
         "in_features": channels_in(shape),
         "out_features": op.filters,
         "kernel_size": op.window.kernel,
     }
-    inner: dict[str, Value] = {"strides": op.window.stride, "padding": ((top, bottom), (left, right))}
+    inner: dict[str, PlainValue] = {"strides": op.window.stride, "padding": ((top, bottom), (left, right))}
     inner |= {"kernel_dilation": op.window.dilation, "use_bias": op.bias}
     if op.groups > 1:
         return Layer("GroupedConvTranspose", {**ends, **inner, "groups": op.groups})
@@ -68,7 +72,7 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
 
 
 def _reduce(op: ops.Reduce, shape: Shape) -> Layer:
-    own: dict[str, Value] = (
+    own: dict[str, PlainValue] = (
         {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
     )
     return Layer(_REDUCTIONS[op.function], own)
@@ -81,10 +85,10 @@ def _axes(shape: Shape) -> Mapping[int, int]:
 
 
 def _pad(op: ops.Pad | ops.ExtendMap, shape: Shape) -> Layer:
-    own: dict[str, Value] = (
+    own: dict[str, PlainValue] = (
         {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
     )
-    width: Value = ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes(shape)))
+    width: PlainValue = ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes(shape)))
     return Layer("jnp.pad", {"pad_width": width, **own})
 
 
@@ -109,14 +113,14 @@ def _axis(parts: list[str]) -> str:
 
 
 def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
-    stated: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates}
+    stated: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         stated |= {"size": op.size} if op.size else {"scale": op.scale}
     stated |= {"rounding": op.rounding} if op.mode == "nearest" else {}
     return Layer("resize", stated | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
 
 
-def _constants(values: tuple[float, ...]) -> Value:
+def _constants(values: tuple[float, ...]) -> PlainValue:
     return values[0] if len(values) == 1 else values
 
 
@@ -202,16 +206,19 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
-    ends: dict[str, Value] = {
+    ends: dict[str, PlainValue] = {
         "in_features": channels,
         "out_features": op.filters,
         "kernel_size": window.kernel,
     }
-    steps: dict[str, Value] = {
+    steps: dict[str, PlainValue] = {
         "strides": _one(window.stride),
         "padding": "SAME" if window.kernel == (1, 1) and native.rule == "valid" else _padding(native),
     }
-    inner: dict[str, Value] = {"kernel_dilation": _one(window.dilation), "feature_group_count": op.groups}
+    inner: dict[str, PlainValue] = {
+        "kernel_dilation": _one(window.dilation),
+        "feature_group_count": op.groups,
+    }
     return Layer("nnx.Conv", {**ends, **steps, **inner, "use_bias": op.bias})
 
 
@@ -237,7 +244,7 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
     )
 
 
-def _window(window: Window, native: Convention) -> dict[str, Value]:
+def _window(window: Window, native: Convention) -> dict[str, PlainValue]:
     padding = _padding(native)
     return {
         "window_shape": window.kernel,
@@ -246,18 +253,18 @@ def _window(window: Window, native: Convention) -> dict[str, Value]:
     }
 
 
-def _one(values: tuple[int, int]) -> Value:
+def _one(values: tuple[int, int]) -> PlainValue:
     """A single number if both axes agree."""
     return values[0] if values[0] == values[1] else values
 
 
-def _padding(native: Convention) -> Value:
+def _padding(native: Convention) -> PlainValue:
     if native.rule != "explicit":
         return native.rule.upper()
     return native.pads[0] if len(set(native.pads)) == 1 else _sides(native.pads)
 
 
-def _sides(pads: Pads) -> Value:
+def _sides(pads: Pads) -> PlainValue:
     top, bottom, left, right = pads
     return (top, bottom), (left, right)
 
@@ -265,13 +272,13 @@ def _sides(pads: Pads) -> Value:
 def _front(front: Front, site: Site, why: str) -> Layer:
     (top, bottom, left, right), window = front.pads, site.window
     if front.rule == "explicit":
-        stated: dict[str, Value] = {
+        stated: dict[str, PlainValue] = {
             "pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)),
             "constant_values": front.fill or 0,
         }
         return Layer("jnp.pad", stated, why)
     lower = front.rule == "same_lower"
-    sizes: dict[str, Value] = {
+    sizes: dict[str, PlainValue] = {
         "window_shape": window.kernel,
         "strides": window.stride,
         "dilation": window.dilation,

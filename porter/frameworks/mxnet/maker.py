@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array
-from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.frameworks.numpy.nets import Maker, NetArray, Trained
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 from porter.padding import ANY, Pads, Size
 
-Attribute: TypeAlias = bool | int | float | str | Sequence[int]
+MxnetAttribute: TypeAlias = bool | int | float | str | Sequence[int]
 
 
 _VERSION = 10901
@@ -55,7 +55,7 @@ class SymbolMaker(Maker):
         ends = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in known.items())
         return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
-    def add(self, op: str, name: str, /, *inputs: str, **attributes: Attribute) -> str:
+    def add(self, op: str, name: str, /, *inputs: str, **attributes: MxnetAttribute) -> str:
         """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of
         that path.
         """
@@ -71,7 +71,7 @@ class SymbolMaker(Maker):
         """The number of a path's value, or of a node or variable, among all nodes."""
         return self._places[self.values.get(source, source)]
 
-    def variable(self, name: str, held: Held, *, state: bool = False) -> str:
+    def variable(self, name: str, held: NetArray, *, state: bool = False) -> str:
         """Adds a variable and returns its name: of a tensor that has one, this."""
         if isinstance(held, Trained):
             held = replace(held, path=self.graph.by_path[held.path].holder)
@@ -158,7 +158,7 @@ NAMES = {
 """MXNet's names of tensors, by role."""
 
 
-def _said(value: Attribute) -> str:
+def _said(value: MxnetAttribute) -> str:
     if isinstance(value, bool | int | float | str):
         return str(value)
     return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"

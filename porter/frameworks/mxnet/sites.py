@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.errors import PaddingError
-from porter.frameworks.mxnet.maker import Attribute, MxnetNode
+from porter.frameworks.mxnet.maker import MxnetAttribute, MxnetNode
 from porter.frameworks.numpy.nets import NONE
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window, less
@@ -36,9 +36,9 @@ def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
         _pooled(node, realisation, padded)
 
 
-def sides(window: Window, pads: Pads = NONE) -> dict[str, Attribute]:
+def sides(window: Window, pads: Pads = NONE) -> dict[str, MxnetAttribute]:
     """A window as attributes: its sides' pads are alike."""
-    stated: dict[str, Attribute] = {
+    stated: dict[str, MxnetAttribute] = {
         "kernel": window.kernel,
         "stride": window.stride,
         "pad": (pads[0], pads[2]),
@@ -46,7 +46,7 @@ def sides(window: Window, pads: Pads = NONE) -> dict[str, Attribute]:
     return stated | ({"dilate": window.dilation} if window.dilation != (1, 1) else {})
 
 
-def filters(count: int, groups: int, bias: bool) -> dict[str, Attribute]:
+def filters(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
     return {"num_filter": count, "num_group": groups, "no_bias": not bias}
 
 

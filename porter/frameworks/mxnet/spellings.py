@@ -15,20 +15,20 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.formats.mxnet.plain import OF_NUMBERS
-from porter.frameworks.mxnet.maker import NAMES, Attribute, MxnetNode
+from porter.frameworks.mxnet.maker import NAMES, MxnetAttribute, MxnetNode
 from porter.frameworks.mxnet.sites import filters, sides
-from porter.frameworks.numpy.nets import NONE, Held, Trained
-from porter.frameworks.single_ones import Choice, Spread, choosing, gathering, spreading
+from porter.frameworks.numpy.nets import NONE, NetArray, Trained
+from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
 
 Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
-_GLOBAL: Mapping[str, Attribute] = {"global_pool": True, "kernel": (1, 1)}
+_GLOBAL: Mapping[str, MxnetAttribute] = {"global_pool": True, "kernel": (1, 1)}
 
 
 def _plain(
-    op: str, stated: Callable[[Any], Mapping[str, Attribute]] = lambda op: {}, *roles: str
+    op: str, stated: Callable[[Any], Mapping[str, MxnetAttribute]] = lambda op: {}, *roles: str
 ) -> Spelling:
     """One node of the values that the op takes, and of its tensors of these roles."""
     return lambda node: node.result(op, *node.inputs, *node.trained(*roles), **stated(node.op))
@@ -45,7 +45,7 @@ def _in_turn(alike: str, other: str) -> Spelling:
     return spelling
 
 
-def _by_channel(node: MxnetNode[Op], *steps: tuple[str, Held | None]) -> None:
+def _by_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -> None:
     """Operators of a value and of one number for each channel."""
     value, held = node.source, [step for step in steps if step[1] is not None]
     for place, (kind, numbers) in enumerate(held, 1):
@@ -82,8 +82,8 @@ def _affine(node: MxnetNode[ops.Affine]) -> None:
 def _factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
     """Variables of a norm's gamma and beta: MXNet's norms have both, where the source lacks one too."""
     path, name, channels = node.path, node.name, node.channels
-    gamma: Held = Trained(path, "gamma", (channels,)) if node.op.scale else np.ones(channels)
-    beta: Held = Trained(path, "beta", (channels,)) if node.op.center else np.zeros(channels)
+    gamma: NetArray = Trained(path, "gamma", (channels,)) if node.op.scale else np.ones(channels)
+    beta: NetArray = Trained(path, "beta", (channels,)) if node.op.center else np.zeros(channels)
     return [node.maker.variable(f"{name}_gamma", gamma), node.maker.variable(f"{name}_beta", beta)]
 
 
@@ -94,7 +94,7 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
         node.maker.variable(f"{node.name}_{NAMES[role]}", Trained(node.path, role, shape), state=True)
         for role in roles
     ]
-    stated: dict[str, Attribute] = {
+    stated: dict[str, MxnetAttribute] = {
         "eps": node.op.epsilon,
         "momentum": round(1 - node.op.momentum, 9),
         "fix_gamma": not node.op.scale,
@@ -152,7 +152,7 @@ def _extended(node: MxnetNode[ops.ExtendMap]) -> None:
     node.maker.padded(node.name, node.source, node.op.pads, mode=node.op.mode)
 
 
-def _chosen(node: MxnetNode[Choice]) -> None:
+def _chosen(node: MxnetNode[ChannelChoice]) -> None:
     source, op = node.source, node.op
     if isinstance(op, ops.SliceChannels) and op.step == 1:
         node.result("slice_axis", source, axis=1, begin=op.start, end=op.stop)

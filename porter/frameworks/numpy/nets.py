@@ -55,7 +55,7 @@ class Trained:
     amid: Pads = NONE
 
 
-Held: TypeAlias = Trained | Array
+NetArray: TypeAlias = Trained | Array
 """What a tensor of a net holds: one of the port's, or constants."""
 
 
@@ -76,7 +76,7 @@ class Maker(ABC):
         self.shapes = shapes(self.graph, self.size)
         self.tensors = tensor_shapes(self.graph)
         self.values, self.taken = self.named(self.graph)
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, NetArray] = {}
 
     @classmethod
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
@@ -315,7 +315,7 @@ def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Arra
         raise MappingError("the tensors lack one of the graph's", where=error) from None
 
 
-def _filled(held: Held, tensors: Tensors) -> Array:
+def _filled(held: NetArray, tensors: Tensors) -> Array:
     """An array of a net: one that is trained, with zeros around its kernel where a site asks for them, or a
     constant.
     """

@@ -48,7 +48,7 @@ from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.onnx.proto import import_onnx
 
-Operator = Callable[..., Any]
+OperatorFunction = Callable[..., Any]
 """An operator's first output, of its inputs in double precision (None where one is left out) and of its
 attributes by name. Those that a node lacks are the opset's defaults, or None.
 """
@@ -84,7 +84,7 @@ def _attention(opset: int) -> type[Any]:
     )
 
 
-def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
+def _run(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[Array]:
     """Attributes are float32's numbers; what is computed of them is not."""
     return (
         operator(
@@ -172,7 +172,7 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
 
 
-def _or_rows(operator: Operator) -> Operator:
+def _or_rows(operator: OperatorFunction) -> OperatorFunction:
     """An operator of maps, for rows of cells too: they are maps of one row."""
 
     def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
@@ -288,7 +288,7 @@ def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any
 
 
 _NEVER, _SOFTMAX, _ATTENTION = 1 << 30, 13, 23
-_OWN: Mapping[str, tuple[Operator, int]] = {
+_OWN: Mapping[str, tuple[OperatorFunction, int]] = {
     "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
     "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),
     "Hardmax": (partial(_from_axis, lambda x, axis: np.eye(x.shape[axis])[x.argmax(axis)]), _SOFTMAX),
@@ -316,4 +316,4 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "Resize": (_resize, _NEVER),
 }
 """Each with the opset from which on ONNX's own is right, or `_LATER` has another one."""
-_LATER: Mapping[str, Operator] = {"LogSoftmax": values.log_softmax}
+_LATER: Mapping[str, OperatorFunction] = {"LogSoftmax": values.log_softmax}

@@ -40,7 +40,7 @@ operation.
 _LACKING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 
 
-Weights = Literal["float32", "float16", "dynamic"]
+WeightKind = Literal["float32", "float16", "dynamic"]
 """What weights are stored as; `dynamic` is 8 bits and a scale for each filter."""
 _ROUNDED = (1, 9)
 """FLOAT16 and INT8 of the schema's TensorType."""
@@ -48,7 +48,7 @@ _HALF_A_STEP = 0.5 / 127
 """Half a step of the rounding, as a part of a filter's largest weight."""
 
 
-def convert(plan: Plan, tensors: Tensors, weights: Weights = "float32") -> bytes:
+def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> bytes:
     """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own
     operators only.
 

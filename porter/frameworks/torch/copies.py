@@ -26,7 +26,7 @@ _ROUNDING, _HALF_ROUNDING = 1e-6, 1e-2
 """The most by which a copy may be away from the module, in relative L2 distance, where it runs the same code
 on the same device, and in half precision.
 """
-Images: TypeAlias = "Sequence[torch.Tensor]"
+ImageTensors: TypeAlias = "Sequence[torch.Tensor]"
 """What a module is called with: a batch for each input."""
 
 
@@ -52,7 +52,7 @@ class Copies:
 
     module: nn.Module = field(repr=False)
     name: str
-    images: Images = field(repr=False)
+    images: ImageTensors = field(repr=False)
     kept: frozenset[Hook]
     notes: tuple[str, ...]
 
@@ -81,7 +81,7 @@ def tensors_of(module: nn.Module) -> tuple[tuple[str, torch.Tensor], ...]:
     return (*module.named_parameters(), *module.named_buffers())
 
 
-def copies_of(model: nn.Module, name: str, candidates: Sequence[Images]) -> Copies:
+def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -> Copies:
     """How a model is copied, so that a copy gives what the model does: as many tensors, of the same shapes,
     with the same values.
 
@@ -247,7 +247,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.
 """What may stand beside the tensors that a module returns."""
 
 
-def _taken(module: nn.Module, candidates: Sequence[Images], name: str) -> Images:
+def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> ImageTensors:
     """The first of the candidates that a module takes.
 
     Raises:
@@ -286,7 +286,7 @@ def _expect_tensors(returned: Any, name: str) -> None:
         )
 
 
-def _called(module: nn.Module, images: Images, device: torch.device) -> Any:
+def _called(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
     """What a module gives, not compiled, and without a trace in what torch holds for others."""
     with ExitStack() as stack:
         for each in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
@@ -298,18 +298,18 @@ def _called(module: nn.Module, images: Images, device: torch.device) -> Any:
         return module(*(each.to(device, copy=True) for each in images))
 
 
-def given_as_it_is(model: nn.Module, images: Images) -> list[torch.Tensor]:
+def given_as_it_is(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
     """What the user's own model gives for images in its own order, in its own type and on its own device."""
     like = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
     given = [each.to(like.dtype) if each.is_floating_point() else each for each in images]
     return [each.cpu() for each in _given_by_itself(model, given, like.device)]
 
 
-def _tensors_given(module: nn.Module, images: Images, device: torch.device) -> list[torch.Tensor]:
+def _tensors_given(module: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
     return [each.clone() for each in tensors_in(_called(module, images, device))]
 
 
-def _given_by_itself(model: nn.Module, images: Images, device: torch.device) -> list[torch.Tensor]:
+def _given_by_itself(model: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
     """What the user's own model gives. Buffers in which it counts its calls get their numbers back."""
     before = {name: each.clone() for name, each in model.named_buffers()}
     try:

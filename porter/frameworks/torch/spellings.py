@@ -11,7 +11,7 @@ from typing import Any
 from porter.formats.torch_export.plain import PLAIN as ROWS, AtenRow
 from porter.frameworks.code.language import Layer, plain
 from porter.graph import Op, Shape, ops
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
 from porter.padding import Pads, Realisation, Window
 
@@ -88,7 +88,7 @@ def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
-    ends: dict[str, Value] = {"num_groups": op.groups, "num_channels": _channels(shape)}
+    ends: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": _channels(shape)}
     return Layer("GroupNorm", {**ends, "eps": op.epsilon, "affine": op.scale or op.center})
 
 
@@ -100,10 +100,10 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     padding, added = (top, left), (top - bottom, left - right)
     limits = map(max, window.stride, window.dilation)
     native = min(padding) >= 0 and all(0 <= cells < limit for cells, limit in zip(added, limits, strict=True))
-    ends: dict[str, Value] = {"in_channels": _channels(shape), "out_channels": op.filters}
-    inner: dict[str, Value] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
+    ends: dict[str, PlainValue] = {"in_channels": _channels(shape), "out_channels": op.filters}
+    inner: dict[str, PlainValue] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
     if native:
-        cut: dict[str, Value] = {"padding": pair(padding), "output_padding": pair(added)}
+        cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(added)}
         return Layer("ConvTranspose2d", {**ends, **_window(window), **cut, **inner})
     return Layer("CroppedConvTranspose2d", {**ends, **_window(window), "crop": torch_pads(op.cut), **inner})
 
@@ -137,7 +137,7 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
     also in float64 (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which those just below a cell
     become its: a float32's 0.6 has some.
     """
-    target: dict[str, Value] = (
+    target: dict[str, PlainValue] = (
         {"scale_factor": pair(tuple(map(_whole, op.scale)))} if op.scale else {"size": op.size}
     )
     times = [_fraction(scale) for scale in op.scale]
@@ -155,7 +155,7 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
     if mode is not None:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
     cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in times)
-    own: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
+    own: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
     return Layer(
         "Resize",
         {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
@@ -166,7 +166,7 @@ def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
     mode = _smooth(op)
     if mode is not None:
         return Layer("ResizeLike", {"mode": mode, "align_corners": op.coordinates == "align_corners"})
-    own: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates}
+    own: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     return Layer(
         "Resize",
         {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
@@ -289,7 +289,7 @@ WINDOWED.
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    ends: dict[str, Value] = {"in_channels": channels, "out_channels": op.filters}
+    ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     dilation = {"dilation": pair(op.window.dilation)}
     own = {**ends, **_window(op.window), **_padding(realisation), **dilation}
     return Layer("Conv2d", {**own, "groups": op.groups, "bias": op.bias})
@@ -325,7 +325,7 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
 
 def constant_pad(pads: Pads, fill: float) -> Layer:
     """A layer that puts cells of `fill` at the top, bottom, left and right."""
-    arguments: dict[str, Value] = {"padding": torch_pads(pads)}
+    arguments: dict[str, PlainValue] = {"padding": torch_pads(pads)}
     return (
         Layer("ZeroPad2d", arguments)
         if str(fill) in ("0", "0.0")
@@ -338,7 +338,7 @@ def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
     return left, right, top, bottom
 
 
-def pair(values: tuple[int, ...] | tuple[float, ...]) -> Value:
+def pair(values: tuple[int, ...] | tuple[float, ...]) -> PlainValue:
     """A single number if both axes agree, as torch's layers accept it."""
     return values[0] if values[0] == values[1] else values
 
@@ -347,19 +347,19 @@ def _channels(shape: Shape) -> int:
     return channels_in(shape)
 
 
-def _window(window: Window) -> dict[str, Value]:
+def _window(window: Window) -> dict[str, PlainValue]:
     return {"kernel_size": pair(window.kernel), "stride": pair(window.stride)}
 
 
-def _padding(realisation: Realisation) -> dict[str, Value]:
+def _padding(realisation: Realisation) -> dict[str, PlainValue]:
     top, _, left, _ = realisation.native.pads
     return {"padding": pair((top, left))}
 
 
-def _ceil(realisation: Realisation) -> dict[str, Value]:
+def _ceil(realisation: Realisation) -> dict[str, PlainValue]:
     return {"ceil_mode": realisation.native.rounding == "ceil"}
 
 
-def _constants(values: tuple[float, ...]) -> Value:
+def _constants(values: tuple[float, ...]) -> PlainValue:
     """A single number if there is one for all channels."""
     return values[0] if len(values) == 1 else values

@@ -25,7 +25,7 @@ _MOST_KINDS = 128
 """Blocks of a graph: each group is compared with each of them, and what is a use of none is written out."""
 
 T = TypeVar("T")
-Part = tuple[str, str]
+PartKind = tuple[str, str]
 """A member's name and what it is."""
 
 
@@ -45,7 +45,7 @@ class _Kind:
         members: names of the groups that its uses hold directly.
     """
 
-    parts: list[Part]
+    parts: list[PartKind]
     flow: object
     uses: list[Group] = field(default_factory=list)
     stems: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class _Kind:
     within: set[int] = field(default_factory=set)
     members: set[str] = field(default_factory=set)
 
-    def add(self, group: Group, parts: Sequence[Part], within: set[int]) -> None:
+    def add(self, group: Group, parts: Sequence[PartKind], within: set[int]) -> None:
         self.uses.append(group)
         self.stems[_stem(group)] += 1
         self.known.add(id(group))
@@ -158,7 +158,7 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
         kind.add(group, parts, within)
 
 
-def _fits(group: Group, parts: Sequence[Part], kind: _Kind, wanted: float) -> bool:
+def _fits(group: Group, parts: Sequence[PartKind], kind: _Kind, wanted: float) -> bool:
     """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of
     another's name.
     """
@@ -218,7 +218,7 @@ def merged(orders: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def _part(member: Leaf | Group) -> Part:
+def _part(member: Leaf | Group) -> PartKind:
     if isinstance(member, Group):
         return member.name, member.block or member.name
     return member.name, kind_of(member.node)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
-Value: TypeAlias = "int | float | bool | str | tuple[Value, ...] | None"
-Vector = Mapping[int, Value]
+PlainValue: TypeAlias = "int | float | bool | str | tuple[PlainValue, ...] | None"
+Vector = Mapping[int, PlainValue]
 """The value in each use of the block that has the slot, by the number of the use."""
 
 # The names that a person gives torch's arguments in a block's own signature; the other slots have such names.
@@ -50,7 +50,7 @@ class Arguments:
     def __init__(
         self,
         given: Mapping[str, Vector],
-        literal: Callable[[Value], str | None],
+        literal: Callable[[PlainValue], str | None],
         products: Mapping[str, str] | None = None,
         only_written: bool = False,
     ) -> None:
@@ -60,7 +60,7 @@ class Arguments:
         self.products = dict(products or {})
         self.product_uses: Counter[str] = Counter()
         self.derived: dict[str, Vector] = {}
-        self.unread: dict[str, Value] = {}
+        self.unread: dict[str, PlainValue] = {}
         self.texts: set[str] = set()
         self._used: set[str] = set()
 

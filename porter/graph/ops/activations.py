@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Flag, Number
-from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, Tensors
+from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, TensorShapes
 
 LARGEST_FLOAT32 = float.fromhex("0x1.fffffep+127")
 """Stands for no bound, because ports have finite numbers."""
@@ -81,7 +81,7 @@ class LeakyRelu(KeepsSign, name="leaky_relu"):
 class PRelu(OfChannels, KeepsSign, name="prelu"):
     """x where x >= 0, otherwise alpha * x, with one trained alpha for each channel."""
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return {"alpha": (channels,)}
 
 

@@ -16,7 +16,7 @@ from porter.graph.ops.op import (
     KeepsSign,
     Op,
     Shape,
-    Tensors,
+    TensorShapes,
     array_shape,
     expect_array,
     expect_known_channels,
@@ -257,7 +257,7 @@ class OfArray(Op):
             raise GraphError(f"an array of {shape_text(self.sizes)} does not fit {shape_text(shape)}")
         return type(shape)(stretched_shape)
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return {"value": self.sizes}
 
 
@@ -285,7 +285,7 @@ class Tokens(Op, name="tokens"):
             )
         return array_shape((None if shape[0] is None else shape[0] + self.count, shape[1]))
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return {"value": (self.count, channels)}
 
 

@@ -14,7 +14,7 @@ from porter.graph.ops.op import (
     OfChannels,
     Op,
     Shape,
-    Tensors,
+    TensorShapes,
     bias,
     expect_channels,
     expect_known_channels,
@@ -39,7 +39,7 @@ class Dense(Op, name="dense"):
             expect_rank(inputs[0], 1)
         return with_channels(expect_known_channels(inputs[0]), self.units)
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return {"kernel": (self.units, channels), **bias(self.bias, self.units)}
 
     @property
@@ -60,7 +60,7 @@ class BatchNorm(OfChannels, name="batch_norm"):
     scale: Flag = True
     center: Flag = True
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return {**_trained(self.scale, self.center, channels), "mean": (channels,), "variance": (channels,)}
 
 
@@ -77,7 +77,7 @@ class LayerNorm(Op, name="layer_norm"):
     def shape(self, *inputs: Shape) -> Shape:
         return expect_known_channels(inputs[0])
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return _trained(self.scale, self.center, channels)
 
 
@@ -93,7 +93,7 @@ class RmsNorm(Op, name="rms_norm"):
     def shape(self, *inputs: Shape) -> Shape:
         return expect_known_channels(inputs[0])
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return _trained(self.scale, False, channels)
 
 
@@ -118,7 +118,7 @@ class GroupNorm(Op, name="group_norm"):
             raise GraphError(f"{self.groups} groups of one number in {shape_text(inputs[0])}")
         return inputs[0]
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return _trained(self.scale, self.center, channels)
 
 
@@ -145,7 +145,7 @@ class ChannelScale(OfChannels, name="channel_scale"):
 
     bias: Flag = False
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         return _trained(True, self.bias, channels)
 
 
@@ -175,5 +175,5 @@ class Affine(Op, name="affine"):
         return all(inputs) and min(*self.scale, *self.offset) >= 0
 
 
-def _trained(scale: bool, center: bool, channels: int) -> Tensors:
+def _trained(scale: bool, center: bool, channels: int) -> TensorShapes:
     return {**({"gamma": (channels,)} if scale else {}), **({"beta": (channels,)} if center else {})}

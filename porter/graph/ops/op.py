@@ -16,7 +16,7 @@ Shape = tuple[int | None, ...]
 """(channels, rows, columns), rows and columns None where unknown, or (features,); of an array it is an
 `Axes`.
 """
-Tensors = Mapping[str, tuple[int, ...]]
+TensorShapes = Mapping[str, tuple[int, ...]]
 OPS: dict[str, type[Op]] = {}
 """Every op by its name, or its forms by theirs. A test compares the tables of destinations (`row_of`) with
 this one.
@@ -59,7 +59,7 @@ class Op:
         """
         return inputs[0]
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         """The shapes of the canonical tensors by role, for an input of so many channels (or features)."""
         return {}
 
@@ -195,5 +195,5 @@ def expect_array(shape: Shape) -> Shape:
     return shape
 
 
-def bias(stated: bool, channels: int) -> Tensors:
+def bias(stated: bool, channels: int) -> TensorShapes:
     return {"bias": (channels,)} if stated else {}

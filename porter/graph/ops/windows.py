@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Count, Flag, Geometry, Padding
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, TensorShapes, bias, expect_map, shape_text
 from porter.padding import LOWEST, Site, SiteKind, Window, output_size
 
 
@@ -26,7 +26,7 @@ class Conv(Op, name="conv"):
         expect_groups(self.filters, self.groups, inputs[0])
         return (self.filters, *_windows(self.site, inputs[0]))
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         kernel = (self.filters, channels // self.groups, *self.window.kernel)
         return {"kernel": kernel, **bias(self.bias, self.filters)}
 
@@ -67,7 +67,7 @@ class ConvTranspose(Op, name="conv_transpose"):
             sizes.append(None if total is None else total - sum(cut))
         return (self.filters, *sizes)
 
-    def tensors(self, channels: int) -> Tensors:
+    def tensors(self, channels: int) -> TensorShapes:
         kernel = (channels, self.filters // self.groups, *self.window.kernel)
         return {"kernel": kernel, **bias(self.bias, self.filters)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.graph import Affine, AvgPool, Conv, ConvTranspose, MaxPool, Op
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops.kinds import attributes
 from porter.padding import LOWEST, Convention, Window
 
@@ -13,7 +13,7 @@ FILL: Mapping[str, float] = {"max_pool": LOWEST}
 """What the cells outside hold where a recipe says nothing; 0 at other sites."""
 
 
-def spelled(op: Op, channels: int) -> tuple[str, dict[str, Value]]:
+def spelled(op: Op, channels: int) -> tuple[str, dict[str, PlainValue]]:
     """The operation, and all of its arguments; those of a `pad` that is a mapping as `pad.fill`.
 
     Args:
@@ -39,19 +39,19 @@ def spelled(op: Op, channels: int) -> tuple[str, dict[str, Value]]:
     return op.name, {name: getattr(op, name) for name in attributes(type(op))}
 
 
-def _window(window: Window) -> dict[str, Value]:
+def _window(window: Window) -> dict[str, PlainValue]:
     return {name: _pair(getattr(window, name)) for name in ("kernel", "stride", "dilation")}
 
 
-def _pair(sides: tuple[int, int]) -> Value:
+def _pair(sides: tuple[int, int]) -> PlainValue:
     return sides[0] if sides[0] == sides[1] else sides
 
 
-def _padding(convention: Convention, window: Window, kind: str) -> dict[str, Value]:
+def _padding(convention: Convention, window: Window, kind: str) -> dict[str, PlainValue]:
     """A convention's parts; what has no effect is as its default, and a window of one cell needs no pads."""
     pads, one_cell = convention.pads, window.extent(0) == window.extent(1) == 1
     explicit = convention.rule == "explicit"
-    amount: Value = (pads[0] if len(set(pads)) == 1 else pads) if explicit else convention.rule
+    amount: PlainValue = (pads[0] if len(set(pads)) == 1 else pads) if explicit else convention.rule
     plain = amount in ("same", "same_lower", "cntk") and one_cell
     outside = not plain and (explicit or convention.rule != "valid" or convention.rounds != "floor")
     return {
@@ -62,6 +62,6 @@ def _padding(convention: Convention, window: Window, kind: str) -> dict[str, Val
     }
 
 
-def usual_padding(kind: str) -> dict[str, Value]:
+def usual_padding(kind: str) -> dict[str, PlainValue]:
     """The defaults of a site's `pad.` arguments."""
     return {"pad.fill": FILL.get(kind, 0.0), "pad.average": "real_cells", "pad.rounding": "floor"}

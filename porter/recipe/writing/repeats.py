@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.recipe.writing.template import Line
+from porter.recipe.writing.template import YamlStep
 
 
-def with_rows(steps: Sequence[Line], parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
+def with_rows(steps: Sequence[YamlStep], parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[YamlStep]:
     """`steps`, with equal uses of a block under numbered paths as one step; only the first or the last may
     differ a little.
 
     Args:
         parameters: of each block, with their defaults.
     """
-    row: list[Line] = []
+    row: list[YamlStep] = []
     for step in steps:
         if row and not _follows(row[-1], step):
             yield from _repeated(row, parameters[_kind(row[0])])
@@ -29,18 +29,18 @@ def with_rows(steps: Sequence[Line], parameters: Mapping[str, Mapping[str, Any]]
         yield from _repeated(row, parameters[_kind(row[0])])
 
 
-def _kind(step: Line) -> str:
+def _kind(step: YamlStep) -> str:
     return next(iter(step))
 
 
-def _number(step: Line) -> tuple[str, int | None]:
+def _number(step: YamlStep) -> tuple[str, int | None]:
     """The path without its number, and the number."""
     path = step[_kind(step)]
     match = re.fullmatch(r"(.*?\D)(0|[1-9]\d*)", path)
     return (match[1], int(match[2])) if match else (path, None)
 
 
-def _follows(before: Line, step: Line) -> bool:
+def _follows(before: YamlStep, step: YamlStep) -> bool:
     """Whether a step's number is the next one, and its kind and stem are the same."""
     (stem, number), (other, after) = _number(before), _number(step)
     return (
@@ -52,7 +52,7 @@ def _follows(before: Line, step: Line) -> bool:
     )
 
 
-def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line]:
+def _repeated(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterator[YamlStep]:
     """Steps of a row as one line with `repeat`, whose ends may override arguments."""
     kind, (stem, first) = _kind(row[0]), _number(row[0])
     values = [{**defaults, **{key: value for key, value in step.items() if key != kind}} for step in row]
@@ -81,18 +81,18 @@ def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line
         yield step
 
 
-def _usual(values: Sequence[Line], start: int, end: int) -> Line:
+def _usual(values: Sequence[YamlStep], start: int, end: int) -> YamlStep:
     """The arguments of the steps between the first and the last."""
     if end - start > 2:
         return values[start + 1]
     return values[end - 1]
 
 
-def _different(one: Line, other: Line) -> list[str]:
+def _different(one: YamlStep, other: YamlStep) -> list[str]:
     return [key for key in other if one.get(key) != other[key]]
 
 
-def _cost(values: Sequence[Line], start: int, end: int) -> float:
+def _cost(values: Sequence[YamlStep], start: int, end: int) -> float:
     """The cost of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where
     they are not such a line.
     """
@@ -108,7 +108,7 @@ def _cost(values: Sequence[Line], start: int, end: int) -> float:
     return 1 + len(keys) / 10
 
 
-def _ends(values: Sequence[Line]) -> list[int]:
+def _ends(values: Sequence[YamlStep]) -> list[int]:
     """The ends of the lines that together cost least."""
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for end in range(1, len(values) + 1):

@@ -10,27 +10,27 @@ from typing import Any
 
 from porter.graph import INPUT, BlockScope, Graph, channels_of
 from porter.graph.blocks.block_uses import Unlike
-from porter.graph.blocks.parameters import Value as Plain
+from porter.graph.blocks.parameters import PlainValue
 from porter.recipe.expressions import Value
 from porter.recipe.steps import NORM, NORMED, OPERATIONS
 from porter.recipe.writing.op_steps import spelled, usual_padding
 from porter.recipe.writing.repeats import with_rows
-from porter.recipe.writing.template import BlockTemplate, Line, Use, UseStep
+from porter.recipe.writing.template import BlockTemplate, Use, UseStep, YamlStep
 
 
 @dataclass(frozen=True)
 class BlockLines:
     """A block as it is written. A parameter without a default is None."""
 
-    parameters: Mapping[str, Plain | None]
-    steps: tuple[Line, ...]
+    parameters: Mapping[str, PlainValue | None]
+    steps: tuple[YamlStep, ...]
 
 
 @dataclass(frozen=True)
 class Drafted:
     """The steps of a graph, and its blocks by name."""
 
-    graph: tuple[Line, ...]
+    graph: tuple[YamlStep, ...]
     blocks: Mapping[str, BlockLines]
 
 
@@ -47,9 +47,9 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
     return Drafted(_with_norms(with_rows(steps, parameters)), blocks)
 
 
-def _with_norms(steps: Iterable[Line]) -> tuple[Line, ...]:
+def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
     """Steps, with a convolution and the plain batch norm that follows it as one."""
-    lines: list[Line] = []
+    lines: list[YamlStep] = []
     for step in steps:
         before = lines[-1] if lines else {}
         condition = {"when": before["when"]} if "when" in before else {}
@@ -89,7 +89,7 @@ class _Drafting:
         for node in graph.nodes:
             self._settle(node.path, node.inputs)
         self.blocks: dict[str, BlockLines] = {}
-        self.given: dict[str, tuple[str, Mapping[str, Plain]]] = {}
+        self.given: dict[str, tuple[str, Mapping[str, PlainValue]]] = {}
 
     def _settle(self, path: str, inputs: tuple[str, ...]) -> None:
         """Notes a node as a member of the scopes around it, and what they read."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from porter.graph import INPUT
 from porter.graph.blocks.block_uses import Unlike, merged
-from porter.graph.blocks.parameters import Arguments, Value
+from porter.graph.blocks.parameters import Arguments, PlainValue
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.recipe import RESERVED
 from porter.recipe.steps import COMMON, OPERATIONS
 
-Line = dict[str, Any]
+YamlStep = dict[str, Any]
 """A step as it is written: its kind and path first."""
 _USUAL = (1, True, False, "valid", "same")
 """Values that a reader expects where a use does not state a parameter."""
@@ -34,7 +34,7 @@ class UseStep:
 
     name: str
     kind: str
-    arguments: Mapping[str, Value]
+    arguments: Mapping[str, PlainValue]
     usual: Mapping[str, Any]
     inputs: tuple[str, ...]
 
@@ -82,7 +82,7 @@ class BlockTemplate:
         }
 
     @property
-    def defaults(self) -> dict[str, Value]:
+    def defaults(self) -> dict[str, PlainValue]:
         defaults = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
         for name, values in self.parameters.items():
             value, count = Counter(values).most_common(1)[0]
@@ -125,7 +125,7 @@ class BlockTemplate:
         order = list(OPERATIONS.get(kind, written))
         return {slot: written[slot] for slot in sorted(written, key=order.index)}
 
-    def _expression(self, slot: str, vector: Mapping[int, Value], owner: str) -> str:
+    def _expression(self, slot: str, vector: Mapping[int, PlainValue], owner: str) -> str:
         """An expression that gives a slot its value in each use."""
         name = slot.removeprefix("pad.")
         name = f"{name}_" if name in _TAKEN else name
@@ -133,12 +133,14 @@ class BlockTemplate:
             " // ", "//"
         )
 
-    def _steps(self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> list[Line]:
+    def _steps(
+        self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]
+    ) -> list[YamlStep]:
         """The lines of one step: several if it is of several kinds, each with the `when` of its uses."""
-        lines: list[Line] = []
+        lines: list[YamlStep] = []
         for kind, written in kinds.items():
             at = [i for i in self._at(name) if self.parts[i][name].kind == kind]
-            step: Line = {kind: name}
+            step: YamlStep = {kind: name}
             inputs = self._inputs(name, at)
             if inputs is not None:
                 step["from"] = inputs
@@ -188,7 +190,7 @@ class BlockTemplate:
         return last if text == "=" else f"{text}'{last}'"
 
 
-def _literal(value: Value) -> str | None:
+def _literal(value: PlainValue) -> str | None:
     """The value as expressions write it; they have no lists."""
     if isinstance(value, tuple):
         return None

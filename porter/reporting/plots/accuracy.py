@@ -8,7 +8,7 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from porter.reporting.svg import Element, Scale, drawing, element, label, line, round_ticks
+from porter.reporting.svg import AxisScale, Element, drawing, element, label, line, round_ticks
 
 LEFT, RIGHT, TOP, ROW, BOTTOM = 78, 58, 10, 34, 42
 TICKS = 5
@@ -39,7 +39,7 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     margin = max(0.5, (max(values) - min(values)) * 0.1)
     low = max(0.0, min(values) - margin)
     high = min(100.0, max(values) + margin)
-    across = Scale(low, high, LEFT, width - RIGHT)
+    across = AxisScale(low, high, LEFT, width - RIGHT)
     base = height - BOTTOM
     parts: list[Element] = []
     for tick in round_ticks(low, high, TICKS):
@@ -54,7 +54,7 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     return drawing(width, height, "Top-1 accuracy in percent", f"{described}.", *parts)
 
 
-def _row(row: AccuracyRow, across: Scale, y: float, width: int) -> list[Element]:
+def _row(row: AccuracyRow, across: AxisScale, y: float, width: int) -> list[Element]:
     """A row of the plot: a point with its interval, or a diamond where none is known."""
     x = across(row.top1)
     parts = [

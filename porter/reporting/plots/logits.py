@@ -7,22 +7,22 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from porter.evaluation.details import Number
-from porter.reporting.svg import Scale, dots, drawing, label, line, round_ticks
+from porter.evaluation.details import OptionalNumber
+from porter.reporting.svg import AxisScale, dots, drawing, label, line, round_ticks
 
 SIDE, LEFT, RIGHT, TOP, BOTTOM = 340, 46, 12, 12, 44
 TICKS = 5
 
 
-def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
+def plot_logits(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> Markup:
     """Every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are not
     finite are left out; `finite_pairs` gives the others.
     """
     known = finite_pairs(pairs)
     values = [value for pair in known for value in pair] or [0.0, 1.0]
     low, high = min(values), max(values)
-    across = Scale(low, high, LEFT + 4, SIDE - RIGHT - 4)
-    up = Scale(low, high, SIDE - BOTTOM - 4, TOP + 4)
+    across = AxisScale(low, high, LEFT + 4, SIDE - RIGHT - 4)
+    up = AxisScale(low, high, SIDE - BOTTOM - 4, TOP + 4)
     parts = [line(across(low), up(low), across(high), up(high), "diagonal")]
     for tick in round_ticks(low, high, TICKS):
         x, y = across(tick), up(tick)
@@ -45,7 +45,7 @@ def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
     )
 
 
-def finite_pairs(pairs: Sequence[tuple[Number, Number]]) -> list[tuple[float, float]]:
+def finite_pairs(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> list[tuple[float, float]]:
     return [
         (source, port)
         for source, port in pairs
@@ -53,6 +53,6 @@ def finite_pairs(pairs: Sequence[tuple[Number, Number]]) -> list[tuple[float, fl
     ]
 
 
-def largest_distance(pairs: Sequence[tuple[Number, Number]]) -> float:
+def largest_distance(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> float:
     """The largest distance in a finite pair; 0 where there is none."""
     return max((abs(source - port) for source, port in finite_pairs(pairs)), default=0.0)

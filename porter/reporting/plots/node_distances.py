@@ -8,7 +8,7 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup
 
-from porter.reporting.svg import CHARACTER, Element, Scale, drawing, element, fitted, label, line
+from porter.reporting.svg import CHARACTER, AxisScale, Element, drawing, element, fitted, label, line
 from porter.verification.results import NodeDistance
 
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 46, 10, 34, 42
@@ -24,14 +24,14 @@ def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -
 
     Nodes that are equal bit for bit are in a row marked 0, nodes that are not finite in a row marked ∞.
     """
-    across = Scale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
+    across = AxisScale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
     values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
     decades = [log10(value) for value in values] or [-16.0, -10.0]
     high = ceil(max(decades))
     low = min(floor(min(decades)), high - 1)
     bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
     top = TOP + (BAND if any(not _finite(node.rel_l2) for node in nodes) else 0)
-    down = Scale(low, high, bottom, top)
+    down = AxisScale(low, high, bottom, top)
     places = [(across(index), _height(node.rel_l2, down, top, bottom)) for index, node in enumerate(nodes)]
     parts = [
         label(LEFT, 11, "relative L2 distance from the source"),
@@ -68,13 +68,13 @@ def _on_log(value: float) -> bool:
     return isfinite(value) and value > 0
 
 
-def _height(value: float, down: Scale, top: float, bottom: float) -> float:
+def _height(value: float, down: AxisScale, top: float, bottom: float) -> float:
     if not _finite(value):
         return top - BAND / 2
     return bottom + BAND / 2 if value == 0 else down(log10(value))
 
 
-def _grid(low: int, high: int, down: Scale, width: int) -> list[Element]:
+def _grid(low: int, high: int, down: AxisScale, width: int) -> list[Element]:
     """The lines of the decades and their labels."""
     step = max(1, ceil((high - low) / MAX_DECADES))
     parts = []
@@ -88,7 +88,7 @@ def _special(y: float, text: str, width: int) -> Element:
     return element("g", line(LEFT, y, width - RIGHT, y, "grid dotted"), label(LEFT - 6, y + 4, text, "end"))
 
 
-def _groups(nodes: Sequence[NodeDistance], across: Scale, width: int) -> list[Element]:
+def _groups(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> list[Element]:
     """The graph's stages below the axis, by the first part of each path. Names that would touch the name
     before are left out.
     """
@@ -110,7 +110,7 @@ def _groups(nodes: Sequence[NodeDistance], across: Scale, width: int) -> list[El
     return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *parts]
 
 
-def _limit(nodes: Sequence[NodeDistance], across: Scale, down: Scale, width: int) -> list[Element]:
+def _limit(nodes: Sequence[NodeDistance], across: AxisScale, down: AxisScale, width: int) -> list[Element]:
     """The limit as a line of steps, because in float32 every node has its own."""
     known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if _on_log(node.limit)]
     if not known:

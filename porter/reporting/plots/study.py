@@ -7,7 +7,7 @@ from math import isfinite
 from markupsafe import Markup
 
 from porter.evaluation.results import Case, Study
-from porter.reporting.svg import Element, Scale, drawing, element, fitted, label
+from porter.reporting.svg import AxisScale, Element, drawing, element, fitted, label
 
 NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
@@ -18,7 +18,7 @@ def plot_study(study: Study, width: int) -> Markup:
     """
     rows = [(case, _figures(case)) for case in study.cases]
     largest = max((figure for _, figures in rows for _, figure in figures), default=0.0)
-    across = Scale(0, largest, 0, width - RIGHT)
+    across = AxisScale(0, largest, 0, width - RIGHT)
     parts: list[Element] = []
     y = float(TOP)
     for number, (case, figures) in enumerate(rows, 1):

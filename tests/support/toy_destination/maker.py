@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.frameworks.numpy.nets import Maker, NetArray, Trained
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.plan import Plan
@@ -21,7 +21,7 @@ class ToyMaker(Maker):
         self.values[INPUT] = "image"
         self.layers: list[dict[str, Any]] = []
 
-    def add(self, kind: str, name: str, /, *inputs: str, held: Sequence[Held] = (), **stated: Any) -> str:
+    def add(self, kind: str, name: str, /, *inputs: str, held: Sequence[NetArray] = (), **stated: Any) -> str:
         """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of
         that path.
         """

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError, PaddingError
-from porter.frameworks.numpy.nets import Held
+from porter.frameworks.numpy.nets import NetArray
 from porter.graph import AvgPool, Conv, MaxPool, Op, ops
 from porter.padding import Realisation
 from tests.support.toy_destination.maker import ToyNode
@@ -25,7 +25,7 @@ def _plain(
 
 def _norm(node: ToyNode[ops.BatchNorm]) -> None:
     """The format's norm has both factors."""
-    neutral: Mapping[str, Held] = {
+    neutral: Mapping[str, NetArray] = {
         "gamma": np.ones(node.channels),
         "beta": np.zeros(node.channels),
     }

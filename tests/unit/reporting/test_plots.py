@@ -18,7 +18,7 @@ from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
 from porter.reporting.plots.node_distances import plot_nodes
 from porter.reporting.plots.study import plot_study
-from porter.reporting.svg import Scale, drawing, element, fitted, round_ticks
+from porter.reporting.svg import AxisScale, drawing, element, fitted, round_ticks
 from porter.verification.results import NodeDistance
 from tests.support.reporting.ports import study
 
@@ -215,7 +215,7 @@ def test_ticks_are_round() -> None:
     st.floats(allow_nan=False, allow_infinity=False),
 )
 def test_a_scale_never_leaves_its_ends(value: float, low: float, high: float) -> None:
-    assert 10 <= Scale(min(low, high), max(low, high), 10, 90)(value) <= 90
+    assert 10 <= AxisScale(min(low, high), max(low, high), 10, 90)(value) <= 90
 
 
 def test_a_coordinate_that_is_not_finite_is_a_fault() -> None:

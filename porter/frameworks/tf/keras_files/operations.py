@@ -17,12 +17,12 @@ from porter.formats.keras.operations import MADE, OF_NUMBERS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
-Settings = JsonObject
+OperationSettings = JsonObject
 _OTHER_NAMES = {"swish": "silu", "hard_swish": "hard_silu"}
 _SCALARS = (int, float, str, bool, type(None))
 
 
-def operate(operation: str, operands: list[Any], settings: Settings, keras_version: int) -> Any:
+def operate(operation: str, operands: list[Any], settings: OperationSettings, keras_version: int) -> Any:
     """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and
     numbers.
 
@@ -38,7 +38,7 @@ def is_operated(operation: str) -> bool:
     return operation in _OPERATIONS or operation in ACTIVATIONS.keys() | PARTS
 
 
-def activate(name: str, value: Any, settings: Settings, keras_version: int) -> Any:
+def activate(name: str, value: Any, settings: OperationSettings, keras_version: int) -> Any:
     """The value of an activation; `settings` as for the operation of this name."""
     ops = import_keras().ops
     alpha = settings.get("alpha")
@@ -131,12 +131,12 @@ def plain(value: Any) -> Any:
     raise ValueError("an argument is an object")
 
 
-def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Settings], Any]:
+def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], OperationSettings], Any]:
     """The function of keras.ops, with these settings; `renamed` has its names for those that files call
     otherwise.
     """
 
-    def run(operands: list[Any], stated: Settings) -> Any:
+    def run(operands: list[Any], stated: OperationSettings) -> Any:
         names = {**{one: one for one in settings}, **renamed}
         given = {
             ours: plain(stated[theirs]) for theirs, ours in names.items() if stated.get(theirs) is not None
@@ -164,7 +164,7 @@ def _part(item: Any) -> Any:
     return item
 
 
-def _pad(operands: list[Any], settings: Settings) -> Any:
+def _pad(operands: list[Any], settings: OperationSettings) -> Any:
     widths = plain(settings.get("pad_width", settings.get("paddings")))
     if str(settings.get("mode", "constant")).lower() == "reflect":
         return import_keras().ops.pad(operands[0], widths, mode="reflect")
@@ -173,7 +173,7 @@ def _pad(operands: list[Any], settings: Settings) -> Any:
     )
 
 
-def _response_norm(operands: list[Any], settings: Settings) -> Any:
+def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
     """What tf.nn.local_response_normalization computes, which has no float64."""
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
@@ -185,7 +185,7 @@ def _response_norm(operands: list[Any], settings: Settings) -> Any:
     return x / (bias + alpha * total) ** beta
 
 
-def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
+def _depth_to_space(operands: list[Any], settings: OperationSettings) -> Any:
     keras = import_keras()
     block = int(settings["block_size"])
     layer = keras.layers.Lambda(
@@ -194,7 +194,7 @@ def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
     return layer(operands[0])
 
 
-_OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
+_OPERATIONS: Mapping[str, Callable[[list[Any], OperationSettings], Any]] = {
     **{name: _named(name) for name in (*OF_NUMBERS, "rsqrt", "log_sigmoid", "negative")},
     **{
         name: _named(name)

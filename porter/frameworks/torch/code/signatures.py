@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.torch.spellings import IN_PLACE
-from porter.graph.blocks.parameters import Value
+from porter.graph.blocks.parameters import PlainValue
 
 NORMS = ("BatchNorm1d", "BatchNorm2d")
-NORM_DEFAULTS: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+NORM_DEFAULTS: Mapping[str, PlainValue] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
 
 POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "AdaptiveAvgPool2d": ("output_size",),
@@ -61,8 +61,13 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "ZeroPad2d": ("padding",),
 }
 
-_WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
-_CONV: Mapping[str, Value] = {
+_WINDOW: Mapping[str, PlainValue] = {
+    "padding": 0,
+    "dilation": 1,
+    "ceil_mode": False,
+    "count_include_pad": True,
+}
+_CONV: Mapping[str, PlainValue] = {
     "stride": 1,
     "padding": 0,
     "output_padding": 0,
@@ -70,8 +75,8 @@ _CONV: Mapping[str, Value] = {
     "groups": 1,
     "bias": True,
 }
-_LAYER_NORM: Mapping[str, Value] = {"eps": 1e-5, "elementwise_affine": True}
-DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+_LAYER_NORM: Mapping[str, PlainValue] = {"eps": 1e-5, "elementwise_affine": True}
+DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
     **{key: {"inplace": False} for key in IN_PLACE},
     "Affine": {"scale": 1.0, "offset": 0.0},
     "AvgPool2d": _WINDOW,
