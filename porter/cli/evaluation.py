@@ -11,6 +11,7 @@ _COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
 
 
 def evaluation(result: Evaluation) -> list[str]:
+    """The lines of `porter eval`."""
     path, layout = result.photos
     lines = [
         f"{path} ({layout})",

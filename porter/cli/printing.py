@@ -54,6 +54,7 @@ def first_lines(label: str, items: Sequence[str]) -> list[str]:
 
 
 def conversion(made: Conversion | Ported) -> list[str]:
+    """The lines of `porter convert`."""
     record = made.port.record
     size = _size(record)
     lines = [
@@ -150,6 +151,7 @@ _PADDED = {
 
 
 def _pads_summary(pads: Sequence[PadDecision]) -> str:
+    """How many sites have each kind of pad, in words."""
     counts = Counter(pad.kind for pad in pads)
     said = list[str]()
     for kind, (one, several) in _PADDED.items():
@@ -171,6 +173,7 @@ def _parity_line(parity: Parity) -> str:
 
 
 def _check_lines(result: Verdict) -> list[str]:
+    """The lines of a check, without its verdict."""
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
     if count := len(result.proof.unreached):
@@ -219,6 +222,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
 
 
 def predictions(results: Sequence[Prediction]) -> list[str]:
+    """The lines of `porter predict`."""
     lines = []
     for prediction in results:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
@@ -237,6 +241,7 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
 
 
 def new_recipe(drafted: NewRecipe) -> list[str]:
+    """The lines of `porter recipe new`."""
     blocks = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
     lines = [
         f"{drafted.path}: {drafted.variant} from {drafted.zoo}, {drafted.lines} lines",
@@ -263,6 +268,7 @@ _UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 
 def inspection(result: Inspection, tensors: bool = False) -> list[str]:
+    """The lines of `porter inspect`."""
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 

@@ -8,6 +8,7 @@ from porter.evaluation.results import Study, StudyAnswer
 
 
 def study(result: Study) -> list[str]:
+    """The lines of `porter study padding`."""
     path, layout = result.photos
     lines = [
         f"{result.variant} from {' or '.join(result.between) or result.zoo}: {result.weights}",

@@ -99,6 +99,7 @@ class _Compact:
         return self.data[self.at - 1]
 
     def varint(self) -> int:
+        """A number of any length, seven bits a byte."""
         number = shift = 0
         while (byte := self.byte()) > 127 and shift < _WIDEST:
             number, shift = number | (byte & 127) << shift, shift + 7

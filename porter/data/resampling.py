@@ -326,6 +326,7 @@ def _triangle(x: Floats) -> Floats:
 
 
 def _keys(x: Floats) -> Floats:
+    """The weight of a cell by Keys' cubic, at its distance in cells."""
     a = np.float32(-0.5)
     x = np.abs(x)
     near = _fused(_fused(a + 2, x, -(a + 3)) * x, x, np.float32(1))

@@ -185,6 +185,7 @@ def _first(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
 
 
 def _text(file: BinaryIO, place: TfRecord) -> bytes:
+    """The bytes of a short text."""
     if place.end - place.start > _MAX_TEXT:
         raise _Broken(f"a text of {place.end - place.start:,} bytes")
     file.seek(place.start)

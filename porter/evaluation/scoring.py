@@ -201,6 +201,7 @@ def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable
 
 
 def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> NamedArrays:
+    """The logits that the models have begun to compute, photos x crops x classes."""
     return {
         name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1])
         for name, wait in begun.items()
@@ -254,6 +255,7 @@ class _Tally:
         return int((scores.ranks[at] == 0).sum())
 
     def result(self, complete: bool) -> Scored:
+        """The scores so far; photos that not all models have seen do not count."""
         for scores in self._scores.values():  # Ctrl-C may have come between two models
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1

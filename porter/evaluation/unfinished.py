@@ -112,6 +112,7 @@ def _stored(measured: Measured) -> dict[str, Any]:
 
 
 def _restored(stored: dict[str, Any], photos: int) -> Measured:
+    """What `_stored` made JSON of."""
     at = stored["at"]
     reached = np.zeros(photos, np.bool_)
     reached[at] = True

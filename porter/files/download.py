@@ -122,6 +122,7 @@ def _download(url: str, partial: Path) -> None:
 
 
 def _attempt(url: str, partial: Path) -> None:
+    """One attempt, which continues a part that is there."""
     # Content codings are declined: otherwise the bytes on disk would not be the file whose digest is
     # published.
     request = Request(url, headers={"User-Agent": "porter", "Accept-Encoding": "identity"})
@@ -223,6 +224,7 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _progress(url: str, total: int | None, done: int) -> Iterator[Callable[[int], object]]:
+    """What counts the bytes that arrive, with a progress bar where somebody sees it."""
     if not has_viewer():
         yield lambda _: None
         return

@@ -33,6 +33,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _acquire(path: Path, wait: bool) -> int:
+    """Opens and locks a file. Returns its descriptor."""
     import fcntl
 
     while True:

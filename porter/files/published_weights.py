@@ -335,6 +335,7 @@ def _record_of(path: Path, name: str) -> Path:
 
 
 def _read_record(path: Path) -> dict[str, Any]:
+    """What the cache has noted of a file."""
     record = _record_of(path, path.name)
     if not record.exists():
         return {}

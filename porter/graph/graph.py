@@ -237,6 +237,7 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
 
 
 def _shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
+    """The shape of each value; each node is checked as it is reached."""
     known = input_shapes(graph, size)
     if len(known) <= len(graph.further_inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])

@@ -80,6 +80,7 @@ def expect_attributes(op: Op) -> None:
 
 
 def _node(value: object) -> Node:
+    """A node as port.json has it."""
     entry = dict(value) if isinstance(value, Mapping) else {}
     kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
     if kind is None:
@@ -148,6 +149,7 @@ def _path(value: object) -> str:
 
 
 def _jsonable(value: Any) -> Any:
+    """A value as JSON can have it."""
     if isinstance(value, dict):
         return {key: _jsonable(item) for key, item in value.items()}
     if isinstance(value, tuple):

@@ -338,6 +338,7 @@ def _reads_pads(site: Site) -> bool:
 
 
 def _native_why(site: Site, found: Realisation) -> str:
+    """The reason where the destination's own layer pads."""
     convention, native = site.convention, found.native
     if not _reads_pads(site):
         return REACHES_NOWHERE
@@ -364,6 +365,7 @@ def _uneven(convention: Convention) -> str:
 
 
 def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
+    """The reason for a pad layer in front."""
     convention = site.convention
     if front.rule != "explicit":
         return (

@@ -253,6 +253,7 @@ def _variable(name: str, variables: Variables) -> Value:
 
 
 def _arithmetic(node: ast.BinOp) -> Compute:
+    """What computes an operation of two numbers."""
     left = _computation(node.left)
     operate = _ARITHMETIC[type(node.op)]
     right = _computation(node.right)
@@ -269,6 +270,8 @@ def _arithmetic(node: ast.BinOp) -> Compute:
 
 
 def _call(name: str, arguments: Sequence[Compute]) -> Compute:
+    """What computes a function of numbers."""
+
     def compute(variables: Variables) -> Value:
         values = [_number(argument(variables)) for argument in arguments]
         fits, words = _TAKES.get(name, _ONE)
@@ -282,6 +285,7 @@ def _call(name: str, arguments: Sequence[Compute]) -> Compute:
 
 
 def _comparison(node: ast.Compare) -> Compute:
+    """What computes a chain of comparisons."""
     first = _computation(node.left)
     others = [(type(op), _computation(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
 
@@ -300,6 +304,7 @@ def _comparison(node: ast.Compare) -> Compute:
 
 
 def _item(values: Value, index: Value) -> Value:
+    """The element of a list, or the letter of a word, at an index."""
     if not isinstance(values, tuple | str):
         raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):

@@ -242,6 +242,7 @@ def _check_variables(
 
 
 def _read_block(source: RecipeSource, name: str, values: Any) -> BlockSection:
+    """The section of a block, whose parameters must have names of their own."""
     here, other = ("blocks", name), "give it another name"
     if name in OPERATIONS:
         where = source.where(here, key=True)

@@ -246,6 +246,7 @@ class _YamlReader:
     keys: dict[Location, Mark]
 
     def value(self, node: yaml.Node, location: Location) -> Any:
+        """The value of a node of YAML's, whose place in the text is noted."""
         place = mark_of(self.path, node)
         named = self.keys.get(location, place)
         self.values[location] = named if place.line > named.line else place
@@ -259,6 +260,7 @@ class _YamlReader:
         raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=place)
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        """The mapping of a node of YAML's, no key of which is there twice."""
         values: dict[str, Any] = {}
         for key, item in node.value:
             place = mark_of(self.path, key)

@@ -78,6 +78,7 @@ class Attributes:
         return converted
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
+        """The error that an attribute is none that its operation takes."""
         if isinstance(self.values[key], str) and self.values[key] in self.variables:
             advice = f"write ={self.values[key]}, which is the variable"
         message = f"'{key}' of '{self.path}' must be {expected}, got {short(self.values[key])}"

@@ -108,6 +108,7 @@ class Unrolling:
         return current
 
     def _times(self, step: RecipeStep, variables: Variables) -> int:
+        """How often a step is repeated."""
         with self.source.at((*step.location, "repeat")):
             times = evaluate(step.repeat, variables)
             if type(times) is not int or not 0 <= times <= MAX_REPEAT:
@@ -200,6 +201,7 @@ class Unrolling:
         )
 
     def _branch(self, steps: Sequence[RecipeStep], here: _Here) -> str:
+        """Adds the nodes of a branch. Returns the path of its output."""
         output = self._run(steps, here)
         if output == here.entry:
             raise RecipeError(

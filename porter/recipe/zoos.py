@@ -123,6 +123,7 @@ class Zoos(Mapping[str, Zoo]):
                 )
 
     def _parent(self, name: str, extended: str, heirs: tuple[str, ...]) -> Zoo:
+        """The zoo that a zoo extends, which no chain may lead back to."""
         where = self._source.where((ZOOS, name, "extends"))
         if extended in heirs:
             raise RecipeError(f"zoo '{name}' extends itself", where=where)
@@ -282,6 +283,7 @@ class _ZooReader:
         )
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options of this recipe, each with a value that an option can have."""
         faults = Faults()
         for name, value in options.items():
             here = (*location, name)
@@ -316,6 +318,7 @@ class _ZooReader:
         return IgnoreRule(pattern, section.reason, section.equals)
 
     def _overrides(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Override]:
+        """What single variants have in this zoo, in place of what the others have."""
         overrides = {}
         for variant, values in table.items():
             here = (*location, variant)

@@ -80,6 +80,7 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
 
 
 def _how(result: Evaluation) -> dict[str, object]:
+    """How an evaluation was run, as options of the command."""
     words = result.run.split(", ")
     run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
     return {

@@ -58,6 +58,7 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _part(port: StoredPort, name: str, schema: type[T]) -> T | None:
+    """A part of port.json, checked; None if the port has none."""
     value = getattr(port.record, name)
     if value is None:
         return None
@@ -68,6 +69,7 @@ def _part(port: StoredPort, name: str, schema: type[T]) -> T | None:
 
 
 def _read_details(path: Path) -> Details:
+    """The details beside port.json, which older ports lack."""
     if not path.is_file():
         return Details()
     expect_plain(path)

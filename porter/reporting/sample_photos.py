@@ -46,6 +46,7 @@ class ShownPhoto:
 
 
 def show(photo: SamplePhoto, record: Record) -> ShownPhoto:
+    """A photo with the classes of source and port side by side."""
     source = photo.source or ()
     ranks = tuple(
         Rank(one, other, photo.source is not None and (one and one.index) != (other and other.index))

@@ -82,6 +82,7 @@ def conclude(contents: Contents) -> Conclusion:
 
 
 def _figures(verdict: VerdictRecord) -> str:
+    """The figures of a proof in one sentence."""
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
     top = f", argmax {verdict.argmax}" if verdict.argmax else ""
     worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"

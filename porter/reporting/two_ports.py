@@ -42,6 +42,7 @@ def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Pair]:
 
 
 def _relation(one: Contents, other: Contents) -> str:
+    """A sentence that says how two ports belong together."""
     if one.record.source.sha256 != other.record.source.sha256:
         return "The two were made from different files."
     if {conclude(each).standing for each in (one, other)} == {
@@ -52,6 +53,7 @@ def _relation(one: Contents, other: Contents) -> str:
 
 
 def _errors(contents: Contents) -> dict[str, str]:
+    """How far each number type's logits are from the source's."""
     dtypes: Iterable[tuple[str, Any]] = contents.comparison.dtypes.items() if contents.comparison else ()
     return {
         dtype: f"{written(found.logits.rel_l2)} of at most {written(found.limit)}" for dtype, found in dtypes

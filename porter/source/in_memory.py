@@ -115,6 +115,7 @@ def by_variables(exported: Exported) -> Checkpoint | None:
 
 
 def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+    """The checkpoint of a file that a model in memory was saved as."""
     try:
         return read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
     except PorterError as error:

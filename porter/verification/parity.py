@@ -272,6 +272,7 @@ class _Sums:
         return self.own[path].rel_l2 if path in self.own else 0.0
 
     def _norms(self, path: str, wanted: Array, got: Array) -> Norms:
+        """The norms of a value, none of them smaller than what the network gives there usually."""
         if wanted.shape != got.shape:  # two programs that disagree
             return Norms(math.inf, 0.0, math.inf)
         own, scale = norms(wanted, got), self.scales.get(path, 0.0) * math.sqrt(len(wanted))
@@ -389,6 +390,9 @@ def _comparable(wanted: Array, got: Array, output: Shape | None) -> bool:
 
 
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
+    """The limit of a node: what the user gives, otherwise that of the number type and of the source's own
+    rounding.
+    """
     if tolerance is not None:
         return tolerance
     if dtype == "float64" or not np.isfinite(own):

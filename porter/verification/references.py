@@ -246,6 +246,7 @@ class FileGraphSource:
         return self.engine.RUNNER
 
     def takes(self, size: KnownSize) -> bool:
+        """Whether the file's graph holds at a size."""
         graph = self.checkpoint.graph
         if graph is None or graph.resizable:
             return graph is not None
@@ -276,6 +277,7 @@ class FileGraphSource:
         return self.engine.run_alone(self._model("float64"), _tapped(layers, self.fit.taps))
 
     def _model(self, dtype: Dtype) -> Any:
+        """The model of a number type, built once."""
         graph = self.checkpoint.graph
         if dtype not in self._built:
             size = ANY if graph is None or graph.resizable else graph.size
@@ -373,6 +375,8 @@ def _without_first(whole: Classifier) -> Classifier:
 
 
 def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
+    """The classifier with its logits changed."""
+
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         pending = whole(pixels)
         return lambda: change(pending())

@@ -118,6 +118,7 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
 
 
 def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
+    """Whether the source runs at a size, which is tried."""
     try:
         source.run(np.zeros((1, graph.channels, *size)), "float32", graph.outputs)
     except Exception:  # whatever a framework raises for maps that do not fit

@@ -33,6 +33,7 @@ class _Kept(Wrapped):
     logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
+        """Runs the source, and keeps its logits for the port with training pads."""
         values = self.source.run(batch, dtype, paths)
         if dtype == "float64" and self.output in values:
             self.logits[batch.shape, batch.tobytes()] = values[self.output].reshape(len(batch), -1)

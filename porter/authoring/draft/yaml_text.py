@@ -75,6 +75,7 @@ def scalar(value: Any) -> str:
 
 
 def _number(value: float) -> str:
+    """A number as YAML 1.2 reads it back, with a dot in every real one."""
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     base, _, exponent = repr(value).partition("e")

@@ -181,6 +181,7 @@ def _folder_above(names: Sequence[str]) -> str:
 
 
 def _in_class(name: str, place: Bytes | None, why: str, known: Mapping[str, int | None]) -> PhotoCandidate:
+    """A photo whose class is the folder that it lies in."""
     folder = _class_of(name)
     label = known.get(folder)
     unknown = why_no_class(folder) if folder else "it lies in no class folder"

@@ -140,6 +140,7 @@ class _Headers:
         self._reached = 0
 
     def read(self, size: int) -> bytes:
+        """Reads a header, and notes how far headers have been read."""
         if not 0 <= size <= _MAX_HEADER:
             raise tarfile.ReadError(f"a header of {size:,} bytes")
         data = self._file.read(size)

@@ -25,6 +25,7 @@ def job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
 
 
 def _place(fields: dict[str, Any]) -> PhotoPlace:
+    """The place of a photo from the fields of a request."""
     kind: type[PhotoPlace] = Bytes
     if "row" in fields:
         kind = Cell

@@ -148,6 +148,7 @@ class Bench:
         return self._built
 
     def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:
+        """The outcome of a trial, from its scores."""
         scores = scored.models[name]
         self.failed |= {**scores.failed, **scored.failed}
         ten = self._ranks(scores.ranks) if self.options.crops == 10 else None

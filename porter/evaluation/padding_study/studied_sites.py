@@ -68,6 +68,9 @@ def _values(text: str) -> list[Any]:
 
 
 def _convention(value: Any, site: Site) -> Convention:
+    """The convention that a text states; an average pool counts its pads as the site does unless it states
+    that too.
+    """
     stated = isinstance(value, dict) and "average" in value
     value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)
     convention = default_convention(value, site.kind)

@@ -102,6 +102,7 @@ def study(asked: StudyOptions) -> Study:
 def _study(
     opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess
 ) -> Study:
+    """The result of a study."""
     assert opened.member is not None
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
     return Study(
@@ -294,6 +295,7 @@ def _expect_port_of(port: StoredPort, opened: Opened, zoos: tuple[str, ...]) -> 
 
 
 def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome, p: float) -> Case:
+    """A case of the result, with its errors in per cent."""
     labelled = outcome.log_loss is not None
     return Case(
         name=name,

@@ -101,6 +101,7 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
 
 
 def _scale(node: CaffeNode[Op], source: str) -> None:
+    """A Scale layer with the node's gamma, or ones, and beta."""
     blobs: list[NetArray] = node.trained("gamma", "beta")
     roles = node.maker.tensors[node.path]
     if "gamma" not in roles:
@@ -201,6 +202,7 @@ def _transposed(node: CaffeNode[ops.ConvTranspose]) -> None:
 
 
 def _spread(node: CaffeNode[Spread]) -> None:
+    """A Deconvolution that spreads cells apart by a fixed kernel."""
     kernel, group = spreading(node.op, node.maker.channels(node.source))
     rows, columns = kernel.shape[2:]
     own: dict[str, CaffeParameter] = {

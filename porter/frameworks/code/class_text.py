@@ -188,6 +188,7 @@ class _BodyWriter:
         return {slot: spelled(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
 
     def _flag(self, edge: Edge, name: str | None, number: int) -> None:
+        """Writes a flag that says in which uses another source feeds a part."""
         if edge.other is None:
             return
         source = (edge.source or "input").replace(".", "_")

@@ -97,6 +97,7 @@ class Spellings:
         return [_noted(step, plan.notes) for step in steps]
 
     def _plain(self, node: Node, source: Shape) -> Layer:
+        """The layer of a node that has no window."""
         spelling = row_of(self.plain, type(node.op))
         if spelling is None:
             raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
@@ -116,6 +117,7 @@ def _noted(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
 
 
 def _free(path: str, taken: set[str]) -> str:
+    """The first variation of a path that is not taken, which it then is."""
     while path in taken:
         path += "_"
     taken.add(path)

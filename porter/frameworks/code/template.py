@@ -230,6 +230,7 @@ class _Flow:
         return False
 
     def _resolves(self, name: str, use: int, wanted: str) -> bool:
+        """Whether a name stands for the wanted source in a use."""
         if name in self.entries or name in self.parts[use]:
             return name == wanted
         numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))

@@ -88,6 +88,7 @@ def flat(expression: Expression) -> str | None:
 
 
 def _flat_item(item: Item) -> str | None:
+    """An argument on one line; None where it has a comment."""
     value = flat(item.value)
     if item.comment or value is None:
         return None

@@ -96,6 +96,7 @@ def _turned(traced: Traced, path: Path) -> frozenset[int]:
 
 
 def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
+    """Whether an output is a map that was only turned to have its channels last."""
     if end is None or not isinstance(end.op, Rearrange) or end.op.map:
         return False
     shape = graph.shapes.get(end.inputs[0], ())

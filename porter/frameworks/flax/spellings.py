@@ -32,6 +32,8 @@ MAP_OF_FEATURES = Layer("jnp.expand_dims", {"axis": (1, 2)})
 
 
 def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer]:
+    """A spelling of norms by this class, whose argument `size` is the number of channels."""
+
     def layer(op: Any, shape: Shape) -> Layer:
         stated: dict[str, PlainValue] = {
             size: channels_in(shape),
@@ -270,6 +272,7 @@ def _sides(pads: Pads) -> PlainValue:
 
 
 def _front(front: Front, site: Site, why: str) -> Layer:
+    """The layer in front of a site that pads as its realisation says."""
     (top, bottom, left, right), window = front.pads, site.window
     if front.rule == "explicit":
         stated: dict[str, PlainValue] = {

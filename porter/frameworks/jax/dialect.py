@@ -58,6 +58,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """The inverse of `to_canonical`."""
     stored = _of_heads(graph, node, role)
     if stored is not None:
         return array.T.reshape(stored)

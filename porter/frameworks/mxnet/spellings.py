@@ -153,6 +153,7 @@ def _extended(node: MxnetNode[ops.ExtendMap]) -> None:
 
 
 def _chosen(node: MxnetNode[ChannelChoice]) -> None:
+    """Channels of a value, or zeros, by a slice where they are a range and otherwise by a convolution."""
     source, op = node.source, node.op
     if isinstance(op, ops.SliceChannels) and op.step == 1:
         node.result("slice_axis", source, axis=1, begin=op.start, end=op.stop)
@@ -181,6 +182,7 @@ def _transposed(node: MxnetNode[ops.ConvTranspose]) -> None:
 
 
 def _spread(node: MxnetNode[Spread]) -> None:
+    """A Deconvolution that spreads cells apart by a fixed kernel."""
     kernel, groups = spreading(node.op, node.maker.channels(node.source))
     sides, own = kernel.shape[2:], filters(kernel.shape[1] * groups, groups, False)
     node.result(
@@ -194,6 +196,7 @@ def _spread(node: MxnetNode[Spread]) -> None:
 
 
 def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
+    """A Convolution that gathers the cells of a block by a fixed kernel."""
     kernel = gathering(node.op, node.maker.channels(node.source))
     sides, own = (node.op.block, node.op.block), filters(len(kernel), 1, False)
     node.result(

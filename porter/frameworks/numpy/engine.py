@@ -156,6 +156,7 @@ class NumpyModel:
         return given if isinstance(given, tuple) else (given,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
+        """A value or a tensor in the number type of this model; None for one that is left out."""
         if not name:
             return None
         value = known[name] if name in known else self.tensors[name]

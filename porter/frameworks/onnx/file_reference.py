@@ -90,6 +90,7 @@ class OnnxRunner:
         }
 
     def _session(self, taps: Sequence[str]) -> Session:
+        """A session of the file's graph that gives these values."""
         if self.dtype in HALVES:
             return self._as_stated(taps)
         outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]

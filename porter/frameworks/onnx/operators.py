@@ -111,6 +111,7 @@ def _over_deviation(x: Numbers, axes: Sequence[int]) -> Any:
 
 
 def _dequantized(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
+    """DequantizeLinear, along an axis where it has several scales."""
     over = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
     return (
         x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(over))
@@ -140,7 +141,7 @@ def _group_norm(
     return values.group_norm(x, num_groups, scale, offset, epsilon)
 
 
-# Of each number.
+# Functions of each number.
 
 
 _SELU = (1.6732632423543772, 1.0507009873554805)

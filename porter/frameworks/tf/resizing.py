@@ -77,6 +77,7 @@ class _Axis:
         return self.do("take", value, places, axis=self.axis)
 
     def resized(self, value: Any, like: Any) -> Any:
+        """The map with other cells along this axis."""
         op, do, number = self.op, self._do, self._number
         n, i, m = self._cells(value, like)
         places = self._places(n, i, m)
@@ -104,6 +105,7 @@ class _Axis:
         )
 
     def _places(self, n: Any, i: Any, m: Any) -> Any:
+        """The place in the source of each target cell."""
         do, number = self._do, self._number
         if self.op.coordinates == "align_corners":
             spaces = do("maximum", do("subtract", m, number(1)), number(1))
@@ -173,6 +175,7 @@ class _Axis:
         return np.asarray(number, self.kind)
 
     def _do(self, function: str, *arguments: Any) -> Any:
+        """Computes by numpy where all arguments are known, otherwise by keras.ops."""
         if not isinstance(arguments[0], np.ndarray | np.generic) or not isinstance(
             arguments[-1], np.ndarray | np.generic | str | tuple
         ):

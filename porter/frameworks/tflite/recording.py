@@ -66,6 +66,7 @@ def _sizes(stated: Any, open_ones: Sequence[int]) -> list[int]:
 
 
 def _feed(interpreter: Any, amplitude: float) -> None:
+    """Gives each input noise of this amplitude."""
     random = np.random.default_rng(0)
     for each in interpreter.get_input_details():
         noise = amplitude * random.standard_normal(each["shape"])

@@ -114,6 +114,7 @@ class _TorchClassifier:
         return normalised if self.how.channels_last else normalised.contiguous()
 
     def _logits(self, images: torch.Tensor) -> torch.Tensor:
+        """The logits of images in the precision that is asked for."""
         try:
             with self._precision():
                 logits = _value(self.called, images, self.tap)

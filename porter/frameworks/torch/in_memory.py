@@ -351,6 +351,7 @@ def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> tor
 
 
 def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
+    """The sizes of a program's first input, open ones among them."""
     name = program.graph_signature.user_inputs[0]
     node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
     shape: Sequence[Any] = node.meta["val"].shape

@@ -54,6 +54,7 @@ class _Kind:
     members: set[str] = field(default_factory=set)
 
     def add(self, group: Group, parts: Sequence[PartKind], within: set[int]) -> None:
+        """Adds a use, whose parts this kind then has too."""
         self.uses.append(group)
         self.stems[_stem(group)] += 1
         self.known.add(id(group))
@@ -130,6 +131,7 @@ def _follows(group: Group) -> bool:
 
 
 def _groups(group: Group) -> Iterator[Group]:
+    """The groups within a group, outermost first."""
     for member in group.members:
         if isinstance(member, Group):
             yield member
@@ -271,6 +273,7 @@ def _name(kind: _Kind, taken: set[str]) -> str:
 
 
 def _named(group: Group, blocks: dict[int, str]) -> Group:
+    """The group, and those within it, with the names of their blocks."""
     members = tuple(
         _named(member, blocks) if isinstance(member, Group) else member for member in group.members
     )

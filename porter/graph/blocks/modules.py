@@ -121,6 +121,7 @@ def _has_row(members: Sequence[Leaf | Group]) -> bool:
 
 
 def _follows(before: Group, group: Group) -> bool:
+    """Whether a group reads the one before it and has the next number."""
     (stem, number), (other, after) = layer_words.numbered(before.name), layer_words.numbered(group.name)
     given = {node.path for node in before.nodes()}
     reads = any(source in given for node in group.nodes() for source in node.inputs)

@@ -250,6 +250,7 @@ def _numbers(vector: Vector) -> list[tuple[int, int]]:
 
 
 def _covers(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
+    """Whether a parameter has the wanted value, of the same type, in each of these uses."""
     return all(
         use in candidate and candidate[use] == value and type(candidate[use]) is type(value)
         for use, value in vector.items()

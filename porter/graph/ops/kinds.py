@@ -86,6 +86,7 @@ def _fill(value: object) -> float | None:
 
 
 def _pads(value: object) -> tuple[int, ...] | None:
+    """Four amounts, or None."""
     amounts = [integer(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
     return (
         tuple(each for each in amounts if each is not None)
@@ -131,6 +132,7 @@ def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
 
 
 def _one_of(name: str, *words: str) -> Kind:
+    """A kind whose values are these words."""
     return Kind(
         name,
         f"one of {', '.join(words)}",

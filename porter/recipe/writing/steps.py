@@ -147,6 +147,7 @@ class _Drafting:
                 self._write(f"{block}_{number + 1}", group)
 
     def _write(self, name: str, uses: Mapping[str, Use]) -> None:
+        """Writes the lines of a block, and notes the arguments of each use."""
         template = BlockTemplate(list(uses.values()))
         defaults = template.defaults
         self.blocks[name] = BlockLines(

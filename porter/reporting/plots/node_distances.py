@@ -125,6 +125,7 @@ def _limit(nodes: Sequence[NodeDistance], across: AxisScale, down: AxisScale, wi
 
 
 def _mark(node: NodeDistance, x: float, y: float) -> Element:
+    """The mark of a node: a cross above the limit, a circle at a distance of 0, otherwise a dot."""
     title = element("title", text=f"{node.path}: {written(node.rel_l2)}")
     if not node.ok:
         return element("path", title, d=f"M{x - 4:.2f} {y - 4:.2f}l8 8m0 -8l-8 8", class_="cross")

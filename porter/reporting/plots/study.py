@@ -58,6 +58,7 @@ def plot_study(study: Study, width: int) -> Markup:
 
 
 def _figures(case: Case) -> list[tuple[str, float]]:
+    """The figures of a case that the plot shows."""
     if case.top1_error is None:
         named = [("entropy", case.entropy)]
     else:

@@ -85,6 +85,7 @@ def _alias(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _reshape(writer: Writer, operation: JaxEquation) -> str:
+    """Writes a reshape, unless it only puts back axes of 1 that a sum has left out."""
     source, wanted = operation.source, writer.shape(operation.outputs[0])
     if source in writer.kept and writer.wide(source) == wanted:
         return writer.of(source)
@@ -216,6 +217,7 @@ def _stack(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
+    """Writes an unstack: a Split, and a Squeeze of each part."""
     axis = int(operation.params["axis"])
     count = len(operation.outputs)
     inputs = [writer.full(operation.source), writer.integers(*[1] * count)]
@@ -239,6 +241,7 @@ def _split(writer: Writer, operation: JaxEquation) -> list[str]:
 
 
 def _slice(writer: Writer, operation: JaxEquation) -> str | None:
+    """Writes a slice; None if its bounds are open."""
     params, sizes = operation.params, writer.shape(operation.source)
     starts = params["start_indices"]
     ends = params["limit_indices"]
@@ -281,6 +284,7 @@ def _reverse(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _pad(writer: Writer, operation: JaxEquation) -> str | None:
+    """Writes a pad at the ends of axes; None for one between cells."""
     config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):

@@ -320,6 +320,7 @@ class _Builder:
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
     def _operated(self, operation: str, call: LayerCall) -> Any:
+        """What an operation of keras.ops gives."""
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], computing(call.arguments.get("dtype")))

@@ -111,6 +111,7 @@ def _add_array(node: KerasNode[ops.OfArray]) -> CallValue:
 
 
 def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
+    """A value times an array of ones and trained numbers, stretched to these sizes."""
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
     for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own):
@@ -124,6 +125,7 @@ def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> Cal
 
 
 def _tokens(node: KerasNode[ops.Tokens]) -> CallValue:
+    """Trained tokens before those of a value, as ones that a layer multiplies."""
     value = node.value
     cell = node.step("cell", "max", value, axis=1, keepdims=True)
     tokens = _product(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
