@@ -15,6 +15,8 @@ from porter.source.open import open_source
 from porter.source.place import find
 from tests.support.fixtures import WeightsMaker
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 NARROW = "mobilenet_v2_0.35"
 
 

@@ -14,6 +14,8 @@ from torch import nn
 
 import porter
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIDE = 16
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(6, 1, SIDE, SIDE)).astype(np.float32)

@@ -21,6 +21,8 @@ from tests.support.recipe.recipes import copied
 from tests.support.standin import calibrated_tensors
 from tests.support.standin_files import make_batch
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 VARIANT, POOL, CLASSES, SIZE = "shallow", "stem/pool", 10, (64, 64)
 
 

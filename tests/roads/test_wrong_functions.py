@@ -19,6 +19,8 @@ from porter.verification.results import Parity
 from tests.support.parity import Remembered
 from tests.support.standin_files import make_batch, standin_graph, standin_tensors, with_convention
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 RESNET, INCEPTION = ("resnet50v2", "keras"), ("inception_v3", "torchvision")
 AVERAGES = [f"mixed{block}/pool" for block in ("5b", "5c", "5d", "6b", "6c", "6d", "6e", "7b", "7c")]
 IN_CI = ("mixed5b/pool", "mixed6b/pool", "mixed7b/pool", "mixed7c/pool")

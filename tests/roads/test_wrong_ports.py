@@ -167,7 +167,7 @@ def right_port(
         weights = slim_file(SLIM) if zoo == "slim" else weights_file(variant, zoo, suffix)
         port = tmp_path_factory.mktemp("right") / "port"
         porter.convert(variant, zoo, "torch", weights=weights, input_size=size, out=port, check=False)
-        assert porter.verify(port, weights=weights).ok
+        assert porter.verify(port, weights=weights, float64=True).ok
         return weights, port
 
     return make
@@ -179,7 +179,7 @@ def test_verify_names_the_first_wrong_node(name: str, right_port: RightPort, tmp
     weights, right = right_port(trap.variant, trap.zoo, trap.size)
     shutil.copytree(right, tmp_path / "port")
     put_in(tmp_path / "port", weights, trap)
-    verdict = porter.verify(tmp_path / "port", weights=weights)
+    verdict = porter.verify(tmp_path / "port", weights=weights, float64=True)
     assert not verdict.ok and verdict.proof.logits.rel_l2 >= 1e-3
     found = verdict.proof.first_bad
     # torchvision computes its averages in no module: the convolution behind is the first that shows, and

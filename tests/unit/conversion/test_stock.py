@@ -40,6 +40,8 @@ from tests.support.refusals import refused
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import with_convention
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 NARROW = "mobilenet_v2_0.35"
 WRONG = "The shapes would fit, strict loading would succeed and the answers would be wrong"
 

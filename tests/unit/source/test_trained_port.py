@@ -25,6 +25,8 @@ from tests.support.fixtures import Cli, SlimMaker, WeightsMaker
 from tests.support.refusals import refused
 from tests.support.slim_files import SlimFile
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 NAMES = ("rose", "lily", "tulip", "daisy", "iris")
 PROTOCOL = "resize=squash,size=32,interpolation=tf_bilinear"
 

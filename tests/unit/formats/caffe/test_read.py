@@ -20,6 +20,8 @@ from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
 from tests.support.caffe_files import write_caffe
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIZE = (33, 38)
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "conv1": [(8, 3, 7, 7), (8,)],

@@ -54,6 +54,8 @@ from porter.padding import LOWEST, Convention, Window
 from tests.support.arrays import Array
 from tests.support.oracle import evaluate
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 Json = dict[str, Any]
 THREE = Window((3, 3))
 

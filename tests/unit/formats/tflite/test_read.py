@@ -27,7 +27,10 @@ from tests.support.random_models import keras_model, keras_model_of_any_size
 
 SIZE = (17, 22)
 tf = import_tensorflow()
-pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning"),
+    pytest.mark.usefixtures("in_double"),
+]
 
 
 def network(sides: tuple[int | None, int | None] = SIZE) -> Any:

@@ -30,7 +30,10 @@ from tests.support.checkout import ROOT
 from tests.support.formats.torch_export.exports import export
 from tests.support.refusals import unreadable
 
-pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec"),
+    pytest.mark.usefixtures("in_double"),
+]
 Members = dict[str, bytes]
 WEIGHTS = "data/weights/model_weights_config.json"
 

@@ -16,6 +16,8 @@ from porter.graph import Affine
 from porter.recipe import expand, layer_names, load_recipe
 from tests.support.recipe.recipes import write
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 LAYERS = keras.layers
 RECIPE = """\
 architecture: adapted
