@@ -158,20 +158,27 @@ def new_recipe(
         next = f"port the file itself: {CONVERT.advise(subject=given, to=FRAMEWORK)}"
         raise UsageError(message, where=given, next=next)
     try:
-        found, native = translation(
+        translated, native = translation(
             replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size)
         )
     except MappingError:  # a convolution reads one cell
-        found, native = translation(checkpoint, Wishes(size=size))
+        translated, native = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     written = checkpoint.dialect or engine_name(checkpoint)
     framework = written if written in DEFAULT_ZOOS else "torch"
     facts = DraftFacts(
-        variant, zoo, framework, native, classes_of(found.graph, native, found.activation), found.activation
+        variant,
+        zoo,
+        framework,
+        native,
+        classes_of(translated.graph, native, translated.activation),
+        translated.activation,
     )
-    names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
-    names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
-    draft = draft_recipe(in_decimals(found.graph), names, facts)
+    names = {
+        path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in translated.names.items()
+    }
+    names |= _bare_names(translated, checkpoint.graph, get_dialect(framework))
+    draft = draft_recipe(in_decimals(translated.graph), names, facts)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
         member = _tried(draft, Path(folder) / path.name, variant, zoo)

@@ -63,15 +63,15 @@ def split_settings(settings: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: one has no `=`, or a name occurs twice.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if not equals or name in found:
+        if not equals or name in by_name:
             problem = "is set twice" if equals else "is not NAME=VALUE"
             message = f"'{name if equals else setting}' {problem}"
             raise UsageError(message, where=OPTION, next="write NAME=VALUE, each name once")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 _READ: Mapping[Option, Callable[[Any], Any]] = {

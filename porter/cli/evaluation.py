@@ -67,15 +67,16 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
     for each in results:
-        found = each.evaluation
+        evaluation_of_port = each.evaluation
         lines += first_lines(
-            f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed]
+            f"  failed     {each.port}: ",
+            [f"{photo.name}: {photo.why}" for photo in evaluation_of_port.failed],
         )
-        if found.expected is not None:
-            top1, tolerance = found.expected
-            outcome = "met" if found.ok else "MISSED"
+        if evaluation_of_port.expected is not None:
+            top1, tolerance = evaluation_of_port.expected
+            outcome = "met" if evaluation_of_port.ok else "MISSED"
             lines.append(f"  expected   {each.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
-        lines += [f"  warning    {each.port}: {warning}" for warning in found.warnings]
+        lines += [f"  warning    {each.port}: {warning}" for warning in evaluation_of_port.warnings]
     if len(results) < asked or not all(each.evaluation.complete for each in results):
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "

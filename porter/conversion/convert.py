@@ -234,8 +234,8 @@ def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destinat
 def _versions(framework: Destination) -> dict[str, str]:
     versions = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
-        if found := version_of(name):
-            versions[name] = found
+        if version := version_of(name):
+            versions[name] = version
     return versions
 
 

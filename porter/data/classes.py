@@ -124,10 +124,10 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
                 where=where,
             )
         return tuple(range(classes.count))
-    found = tuple(_imagenet_label(name) for name in names)
+    labels = tuple(_imagenet_label(name) for name in names)
     if len(names) != classes.count:
-        return found
-    known = [(index, label) for index, label in enumerate(found) if label is not None]
+        return labels
+    known = [(index, label) for index, label in enumerate(labels) if label is not None]
     if 2 * sum(index == label for index, label in known) < len(known):
         raise FileError(
             f"names of {classes.count} classes that do not stand in the order of wnids ({listed(names)})",

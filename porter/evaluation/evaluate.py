@@ -160,10 +160,10 @@ def _measured(
             continue
         result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
         if relabelled:
-            found = _relabelled(
+            photos = _relabelled(
                 data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background
             )
-            result = replace(result, real=found, real_labels=str(real.labels))
+            result = replace(result, real=photos, real_labels=str(real.labels))
         if kept and not result.complete:
             at = int(measured.scored.reached.sum())
             result = _warned(

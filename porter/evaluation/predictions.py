@@ -41,19 +41,19 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
     table = csv.writer(text, lineterminator="\n")
     table.writerow((*_RESULTS, *_OF_TIMM))
     for each in results:
-        found = each.evaluation
-        loss = "" if found.loss is None else found.loss
+        evaluation = each.evaluation
+        loss = "" if evaluation.loss is None else evaluation.loss
         table.writerow(
             [
                 each.port,
                 each.name,
                 each.framework,
-                found.protocol,
-                found.images,
-                found.top1,
-                found.top5,
+                evaluation.protocol,
+                evaluation.images,
+                evaluation.top1,
+                evaluation.top5,
                 loss,
-                f"{found.per_second:.1f}",
+                f"{evaluation.per_second:.1f}",
                 *_of_timm(each),
             ]
         )
@@ -62,9 +62,9 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
 
 def _of_timm(each: OfPort) -> tuple[object, ...]:
     """timm's columns, rounded as timm rounds (validate.py, `validate`)."""
-    found, protocol = each.evaluation, each.evaluation.preprocess or {}
+    evaluation, protocol = each.evaluation, each.evaluation.preprocess or {}
     crop, size = protocol.get("crop"), protocol.get("size")
-    errors = (round(100 - found.top1, 4), round(100 - found.top5, 4))
+    errors = (round(100 - evaluation.top1, 4), round(100 - evaluation.top5, 4))
     part = round(crop / size, 4) if crop and size else 1.0
     interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]
     return each.name, crop or size, *errors, round(each.parameters / 1e6, 2), part, interpolation

@@ -278,29 +278,29 @@ def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
     A published md5 is computed once: afterwards the recorded sha256 replaces it.
     """
     news = record.get("verified") != source.published
-    found = digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
-    found["sha256_prefix"] = found["sha256"]
+    computed = digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
+    computed["sha256_prefix"] = computed["sha256"]
     for key, expected in source.published.items():
-        if key in found and not found[key].startswith(expected):
+        if key in computed and not computed[key].startswith(expected):
             path.unlink()
             raise ChecksumError(
-                f"{key.removesuffix('_prefix')} of {source.name} is {found[key]}, published is {expected}",
+                f"{key.removesuffix('_prefix')} of {source.name} is {computed[key]}, published is {expected}",
                 where=_origin(source),
                 next="it was removed from the cache; fetch it again, and do not use it if the digest is "
                 "wrong again",
             )
     newly_published = news and bool(source.published)
-    if not newly_published and record.get("sha256", found["sha256"]) != found["sha256"]:
+    if not newly_published and record.get("sha256", computed["sha256"]) != computed["sha256"]:
         path.unlink()
         raise ChecksumError(
-            f"sha256 of {source.name} is {found['sha256']}, that of the first download was "
+            f"sha256 of {source.name} is {computed['sha256']}, that of the first download was "
             f"{record['sha256']}",
             where=_origin(source),
             next="it was removed from the cache; if the new file is the right one, remove "
             f"{_record_of(path, source.name)} too",
         )
     if news:
-        record.update(sha256=found["sha256"], verified=source.published)
+        record.update(sha256=computed["sha256"], verified=source.published)
         record.setdefault("source", _origin(source))
     return news
 

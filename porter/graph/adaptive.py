@@ -62,7 +62,7 @@ def _along(
     parts: Parts, op: AdaptivePool, source: str, axis: int, lines: Sequence[tuple[int, int]]
 ) -> list[str]:
     """The windows along one axis, each as a map with zeros in the places of the others."""
-    found, size = [], lines[-1][1]
+    pools, size = [], lines[-1][1]
     for index, (start, end) in enumerate(lines):
         cells = (
             parts.add("cells", CropMap(_pads(axis, start, size - end)), source)
@@ -71,8 +71,8 @@ def _along(
         )
         window = Window((end - start, 1) if axis == 0 else (1, end - start))
         mine = parts.add("window", _pool(op, window), cells)
-        found.append(parts.add("placed", PadMap(_pads(axis, index, len(lines) - 1 - index)), mine))
-    return found
+        pools.append(parts.add("placed", PadMap(_pads(axis, index, len(lines) - 1 - index)), mine))
+    return pools
 
 
 def _pool(op: AdaptivePool, window: Window) -> Op:

@@ -165,5 +165,5 @@ def parts_of(
         lowering(parts, node.op)
         return tuple(each for part in parts.made for each in made_of(part)) or (node,)
 
-    found = ((node, made_of(node)) for node in graph.nodes)
-    return {node.path: parts for node, parts in found if parts[-1] is not node}
+    made = ((node, made_of(node)) for node in graph.nodes)
+    return {node.path: parts for node, parts in made if parts[-1] is not node}

@@ -59,7 +59,7 @@ class Plan:
         """Whether a pad is right at one size only. If none is, an `only_size` is that of the maps that the
         layers take.
         """
-        return not all(found.every_size for found in self.realisations.values())
+        return not all(realisation.every_size for realisation in self.realisations.values())
 
     @cached_property
     def lowered(self) -> Graph:
@@ -116,7 +116,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             realisations[node.path] = realise(site, (rows, columns), capabilities, node.source in nonnegative)
         except PaddingError as error:
             raise error.at(plan.origin(node.path)) from None
-    every_size = fixed is None and all(found.every_size for found in realisations.values())
+    every_size = fixed is None and all(realisation.every_size for realisation in realisations.values())
     rows, columns = size
     return replace(
         plan,
@@ -130,7 +130,7 @@ def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> 
     """The calls of layers that the destination says as another layer than the first call, because they pad
     maps of another size.
     """
-    own = {path: (found.native, found.skipped) for path, found in realisations.items()}
+    own = {path: (realisation.native, realisation.skipped) for path, realisation in realisations.items()}
     return {node.path for node in graph.nodes if own.get(node.path) != own.get(node.holder)}
 
 

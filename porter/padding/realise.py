@@ -89,8 +89,8 @@ def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: b
             every_size = _equal(
                 site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative
             )
-            found = replace(candidate, every_size=every_size)
-            return replace(found, why=_why(site, found, capabilities))
+            realisation = replace(candidate, every_size=every_size)
+            return replace(realisation, why=_why(site, realisation, capabilities))
     return None
 
 
@@ -99,7 +99,7 @@ def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
     nothing.
     """
     rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
-    return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
+    return [(n, windows) for n, windows in rows if windows.count and not _has_void(site, windows)]
 
 
 def _has_void(site: Site, found: WindowRow) -> bool:
@@ -285,14 +285,14 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
     If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input
     can only add windows.
     """
-    found: list[int] = []
+    pads: list[int] = []
     for axis, rows in enumerate(sources):
         extent, stride = window.extent(axis), window.stride[axis]
         if len({source.start for _, source in rows}) != 1:
             return None
         reached = max(source.start + (source.count - 1) * stride + extent - n for n, source in rows)
-        found += [-rows[0][1].start, max(reached, 0)]
-    top, bottom, left, right = found
+        pads += [-rows[0][1].start, max(reached, 0)]
+    top, bottom, left, right = pads
     return top, bottom, left, right
 
 

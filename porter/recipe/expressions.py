@@ -141,7 +141,7 @@ def fill_in(template: str, variables: Variables) -> str:
 @lru_cache(maxsize=4096)
 def placeholders(template: str) -> frozenset[str]:
     """The variables that a template's `{expression}`s use."""
-    return frozenset(name for found in _PLACEHOLDER.findall(template) for name in variables_of(found.strip()))
+    return frozenset(name for text in _PLACEHOLDER.findall(template) for name in variables_of(text.strip()))
 
 
 def variables_of(text: str) -> frozenset[str]:

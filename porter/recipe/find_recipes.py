@@ -87,18 +87,18 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             listed.insert(
                 0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes)
             )
-    found: list[Declared] = []
+    declared: list[Declared] = []
     for recipe in listed:
         folder = recipe.path.parent
         before = [
             other
-            for other in found
+            for other in declared
             if other.fault is None and (other.path.parent != folder or recipe.path in other.files)
         ]
         whole = any(other.architecture == recipe.architecture for other in before)
         taken = recipe.names.keys() if whole else {name for other in before for name in other.names}
-        found.append(recipe.without(taken))
-    return tuple(found)
+        declared.append(recipe.without(taken))
+    return tuple(declared)
 
 
 def replaced(recipe: Recipe) -> Path | None:

@@ -187,9 +187,9 @@ def expect_sections(path: Path) -> None:
     source = read_source(path)
     faults = Faults()
     if "extends" in source.data:
-        found = faults.tried(parse_section, Extension, source, (), source.data)
+        section = faults.tried(parse_section, Extension, source, (), source.data)
         faults.expect_none()
-        for name, values in found.zoos.items():
+        for name, values in section.zoos.items():
             faults.tried(parse_section, ZooSection, source, (ZOOS, name), values)
         faults.expect_none()
 

@@ -169,8 +169,8 @@ def cycle(
     for step in nested(steps):
         if step.kind in above:
             return (*above[above.index(step.kind) :], step.kind), step
-        if step.kind in blocks and (found := cycle(blocks[step.kind].steps, blocks, (*above, step.kind))):
-            return found
+        if step.kind in blocks and (chain := cycle(blocks[step.kind].steps, blocks, (*above, step.kind))):
+            return chain
     return None
 
 

@@ -56,7 +56,8 @@ def _errors(contents: Contents) -> dict[str, str]:
     """How far each number type's logits are from the source's."""
     dtypes: Iterable[tuple[str, Any]] = contents.comparison.dtypes.items() if contents.comparison else ()
     return {
-        dtype: f"{written(found.logits.rel_l2)} of at most {written(found.limit)}" for dtype, found in dtypes
+        dtype: f"{written(parity.logits.rel_l2)} of at most {written(parity.limit)}"
+        for dtype, parity in dtypes
     }
 
 

@@ -37,8 +37,8 @@ def digest_of(checkpoint: Checkpoint, weights: Path) -> str:
     """
     name = weights.name.removesuffix(".index")
     own = {
-        path: found
-        for path, found in checkpoint.digests.items()
+        path: digests
+        for path, digests in checkpoint.digests.items()
         if path == weights or path.name.startswith(f"{name}.")
     }
     return replace(checkpoint, digests=own).sha256

@@ -67,10 +67,10 @@ def with_repository(checkpoint: Checkpoint) -> Checkpoint:
     """A file in huggingface_hub's cache with a note of the repository and the commit that it is of; every
     other file as it is.
     """
-    found = _CACHED.search(checkpoint.path.as_posix())
-    if found is None:
+    cached = _CACHED.search(checkpoint.path.as_posix())
+    if cached is None:
         return checkpoint
-    note = f"of hf://{found['owner']}/{found['name']}@{found['commit']}"
+    note = f"of hf://{cached['owner']}/{cached['name']}@{cached['commit']}"
     return replace(checkpoint, notes=(*checkpoint.notes, note))
 
 

@@ -280,8 +280,8 @@ def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> dict[s
         if held[stored.name] == 1
     }
     taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
-    found, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
-    ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
+    translated, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
+    ends = [file.by_name[translated.names[path]].tap for path in translated.graph.outputs]
     if len(ends) != len(port.graph.outputs):
         message = (
             f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} "

@@ -71,7 +71,7 @@ def build_by(
             _assign(layers, request.checkpoint)
         attach_runner(
             model,
-            {layer: found.output for layer, found in first_names(model).items()} | {RETURNED: model.output},
+            {layer: first.output for layer, first in first_names(model).items()} | {RETURNED: model.output},
             "cpu",
             any_size(request.variant),
         )

@@ -143,27 +143,29 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _class_of(library: ModuleType, config: type, named: object, where: str) -> Any:
     """The class of a model for images, as config.json names it, otherwise that for classification."""
-    found = {}
+    candidates = {}
     for task in _FOR_IMAGES:
         classes = getattr(library, f"MODEL_FOR_{task}_MAPPING").get(config, ())
-        found.update(
+        candidates.update(
             {each.__name__: each for each in (classes if isinstance(classes, tuple) else (classes,))}
         )
     for mapping in (library.MODEL_FOR_BACKBONE_MAPPING, library.MODEL_MAPPING):
         each = mapping.get(config, None)
         if each is not None and each.main_input_name == "pixel_values":
-            found[each.__name__] = each
-    if named is None and found:
-        return next(iter(found.values()))
-    if named not in found:
-        others = f"porter takes {', '.join(found)}" if found else "none of its classes takes images only"
+            candidates[each.__name__] = each
+    if named is None and candidates:
+        return next(iter(candidates.values()))
+    if named not in candidates:
+        others = (
+            f"porter takes {', '.join(candidates)}" if candidates else "none of its classes takes images only"
+        )
         raise UsageError(
             f"transformers' {named!s:.80} is not one of the image networks that porter takes",
             where=where,
             next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the "
             "graph of any module",
         )
-    return found[named]
+    return candidates[named]
 
 
 def _only_logits(model: nn.Module) -> nn.Module:

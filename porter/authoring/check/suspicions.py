@@ -57,7 +57,7 @@ def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
 
 def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """Strided windows whose pads neither the step nor the zoo says."""
-    found: dict[Location, dict[str, str]] = {}
+    undecided: dict[Location, dict[str, str]] = {}
     for member in members:
         for node in member.graph.nodes:
             site, step = site_of(node.op), member.steps[node.path]
@@ -65,8 +65,8 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
                 continue
             said = recipe.source.mark((*step, "pad"), key=True) is not None
             if not said and not any(rule.matches(node.path, site.kind) for rule in member.zoo.padding):
-                found.setdefault(step, {}).setdefault(member.zoo.name, node.path)
-    for step, zoos in found.items():
+                undecided.setdefault(step, {}).setdefault(member.zoo.name, node.path)
+    for step, zoos in undecided.items():
         path = next(iter(zoos.values()))
         names = ", ".join(f"'{name}'" for name in zoos)
         message = f"'{path}' has a stride, and neither its step nor zoo {names} says a pad: 'valid' is taken"
@@ -147,10 +147,10 @@ def _never(recipe: Recipe) -> Iterator[RecipeError]:
 
 def _nameless(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """Lines that give a layer the name ''."""
-    found = {
+    nameless = {
         layer.location: path for member in members for path, layer in member.names.items() if not layer.name
     }
-    for location, path in found.items():
+    for location, path in nameless.items():
         yield _at(
             recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False
         )

@@ -78,25 +78,27 @@ def draft_recipe(
             next="rename the layer",
         )
     graph, convolution = with_dense_head(graph)
-    found = find_blocks(
+    found_blocks = find_blocks(
         graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
     )
-    named = {path: names[before] for path, before in found.paths.items()}
+    named = {path: names[before] for path, before in found_blocks.paths.items()}
     options: dict[str, Value] = {
         "classes": facts.classes or STANDARD_OPTIONS["classes"],
-        **_norm_options(found.graph),
+        **_norm_options(found_blocks.graph),
     }
-    drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
-    sites = (node.path for node in found.graph.nodes if site_of(node.op) and named[node.path] not in made_up)
-    needed = {*tensor_shapes(found.graph), *sites}
-    head = found.graph.by_path[found.graph.output]
+    drafted = draft_steps(found_blocks.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
+    sites = (
+        node.path for node in found_blocks.graph.nodes if site_of(node.op) and named[node.path] not in made_up
+    )
+    needed = {*tensor_shapes(found_blocks.graph), *sites}
+    head = found_blocks.graph.by_path[found_blocks.graph.output]
     steps = [dict(step) for step in drafted.graph]
     for step in steps:
         if step.get("dense") == head.path:
             step["units"] = "=classes"
     rows, columns = facts.size
     lines = draft_names(
-        named, needed, [node.path for node in found.graph.nodes if named[node.path] not in made_up]
+        named, needed, [node.path for node in found_blocks.graph.nodes if named[node.path] not in made_up]
     )
     table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}
     if convolution:
@@ -124,7 +126,11 @@ def draft_recipe(
         {"zoos": {facts.zoo: zoo}},
     ]
     text = "\n\n".join("\n".join(section(part)) for part in parts)
-    return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
+    return Draft(
+        f"{MODELINE}\n{text}\n",
+        found_blocks.graph,
+        Counter(scope.block for scope in found_blocks.graph.scopes),
+    )
 
 
 def _with_tensor(name: str) -> str | dict[str, str]:

@@ -45,15 +45,15 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
             message,
             next=f"add {FROM_MODEL.placeholder}, which carries a graph: ONNX, .pt2, .keras or a SavedModel",
         )
-    found = chain(listed)
+    chained = chain(listed)
     classes = (
         0
-        if isinstance(found.graph.by_path[found.graph.output].op, GlobalAvgPool)
+        if isinstance(chained.graph.by_path[chained.graph.output].op, GlobalAvgPool)
         else listed.layers[-1].gives
     )
-    facts = DraftFacts(variant, zoo, listed.framework, (found.side, found.side), classes)
-    made_up = set(found.names.values()) - {layer.name for layer in listed.layers}
-    draft = draft_recipe(found.graph, found.names, facts, made_up, listed.container)
+    facts = DraftFacts(variant, zoo, listed.framework, (chained.side, chained.side), classes)
+    made_up = set(chained.names.values()) - {layer.name for layer in listed.layers}
+    draft = draft_recipe(chained.graph, chained.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()
     lines = [modeline, *(f"# {line}" for line in said), *_marked(lines), *_ignored(listed)]
     return replace(draft, text="\n".join(lines) + "\n")

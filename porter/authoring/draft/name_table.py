@@ -148,10 +148,10 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
             texts.append(named[own[0]][index])
             continue
         values = {path: _value(named[path][index]) for path in own}
-        found = _expression(values, numbers, variables, letter=named[own[0]][index].isalpha())
-        if found is None:
+        expression = _expression(values, numbers, variables, letter=named[own[0]][index].isalpha())
+        if expression is None:
             return []
-        text, own = found
+        text, own = expression
         texts.append(text)
     if len(own) < 2 or len(own) < len(group) - _FEW:
         return []

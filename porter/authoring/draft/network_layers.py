@@ -174,9 +174,9 @@ def _layers(
     if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
         yield from _separable(name, tensors, checkpoint)
     elif "pointwise" not in tensors:
-        found = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
-        if found is not None:
-            yield found
+        layer = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
+        if layer is not None:
+            yield layer
 
 
 def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:

@@ -155,10 +155,10 @@ def open_any_photos(
         PorterError: as `open_photos`.
     """
     try:
-        found = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
-        if labels is not None or len(found.photos) >= len(found.failed) or not path.is_dir():
-            return found
-        why = f"most photos tell no class: {listed(sorted({photo.why for photo in found.failed}))}"
+        photos = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
+        if labels is not None or len(photos.photos) >= len(photos.failed) or not path.is_dir():
+            return photos
+        why = f"most photos tell no class: {listed(sorted({photo.why for photo in photos.failed}))}"
     except (FileError, UsageError) as error:
         if labels is not None or split is not None or not path.is_dir() or not list_photos(path).photos:
             raise

@@ -143,11 +143,11 @@ def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
 
 def _numbered(lines: Sequence[str], where: str) -> dict[int, str]:
     """The names in a list of names by their numbers, in the order of the numbers."""
-    found = [_NUMBERED.fullmatch(line) for line in lines if line]
-    if not any(found) and "" not in lines:
+    matches = [_NUMBERED.fullmatch(line) for line in lines if line]
+    if not any(matches) and "" not in lines:
         return dict(enumerate(lines))
-    names = {int(match[1]): match[2] for match in found if match}
-    if len(names) < len(found):
+    names = {int(match[1]): match[2] for match in matches if match}
+    if len(names) < len(matches):
         raise FileError(
             "these lines do not say which number each name has: one is blank, has no number, or the "
             "number of another",

@@ -99,13 +99,13 @@ class Forward:
         beside = self.joins and variable == "x" and bool(live)
         if variable in live or beside or len(first.sources) > 1 or self._function(part) == "concat":
             variable = self._fresh(part, live)
-        found = self._nested(part, variable)
-        if found is None:
+        nested = self._nested(part, variable)
+        if nested is None:
             summed = self._summed(part, live)
             if summed is None:
                 self._write()
-            found = _Pending(variable, summed or self._expression(part, self.variables), 1)
-        self.pending = found
+            nested = _Pending(variable, summed or self._expression(part, self.variables), 1)
+        self.pending = nested
         self.variables[part.name] = variable
 
     def _nested(self, part: TemplatePart, variable: str) -> _Pending | None:

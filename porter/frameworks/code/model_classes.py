@@ -105,7 +105,7 @@ class _Classes:
             "Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry
         )
         return [
-            *(found.lines for found in self.by_name.values()),
+            *(written_class.lines for written_class in self.by_name.values()),
             *(stage.lines for stage in stages),
             model.lines,
         ]
@@ -122,7 +122,7 @@ class _Classes:
                 name = re.sub(r"\d+$", "", part.name)
                 alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
         language = self.language
-        found = [
+        loops = [
             write_stages(
                 f"make_{name}" if name in self._taken else name,
                 runs,
@@ -132,7 +132,7 @@ class _Classes:
             for (name, *_), runs in alike.items()
             if len(runs) > 1 and name.isidentifier() and not iskeyword(name)
         ]
-        return [stages for stages in found if stages is not None]
+        return [stages for stages in loops if stages is not None]
 
     def _define(self, block: str, outer: tuple[str, ...]) -> None:
         """Defines the class of a block after those of the blocks within it."""
@@ -173,10 +173,12 @@ class _Classes:
         }
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
-        found = write_class(self._name(block), template, given, known, defaults=not in_a_row)
-        self.by_name[found.name] = found
+        written_class = write_class(self._name(block), template, given, known, defaults=not in_a_row)
+        self.by_name[written_class.name] = written_class
         for number, use in bodies.items():
-            self.uses[use.path] = ClassUse(found.name, {p.name: p.values[number] for p in found.parameters})
+            self.uses[use.path] = ClassUse(
+                written_class.name, {p.name: p.values[number] for p in written_class.parameters}
+            )
 
     def _name(self, block: str) -> str:
         """A class's name that no other class has."""

@@ -102,11 +102,11 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
         flow.add(name, here)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
-    found = tuple(
+    unified = tuple(
         TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name), again)
         for name, again, alternatives in parts
     )
-    return Template(found, ends, len(bodies), variables)
+    return Template(unified, ends, len(bodies), variables)
 
 
 def _again(parts: Mapping[int, Part], uses: int) -> str | None:
@@ -147,13 +147,13 @@ def _kind(part: Part, classes: ClassUses) -> str:
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     """One order of the parts of all uses."""
-    found = merged(orders)
-    for inner in found:
+    merged_names = merged(orders)
+    for inner in merged_names:
         # A container may not be a module in one use and none in another.
-        around = {outer for outer in found if inner.startswith(f"{outer}.")}
+        around = {outer for outer in merged_names if inner.startswith(f"{outer}.")}
         if any(around & set(order) != around or inner not in order for order in orders if around):
             raise Unlike
-    return found
+    return merged_names
 
 
 def _alternatives(

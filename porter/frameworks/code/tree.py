@@ -299,8 +299,8 @@ def _in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
         places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{around}/")))
     return {
         block
-        for block, found in places.items()
-        if len(found) == 1 and all(outer is not None for outer, _ in found)
+        for block, users in places.items()
+        if len(users) == 1 and all(outer is not None for outer, _ in users)
     }
 
 

@@ -86,10 +86,10 @@ class Computation:
                 continue
             channels, rows, columns = shape
             if x.ndim != 4 or x.shape[3] != channels:
-                found = " x ".join(map(str, x.shape))
+                got = " x ".join(map(str, x.shape))
                 next = "give it with the channels last"
                 raise UsageError(
-                    f"the input is a batch of images, N x H x W x {channels}, got {found}", next=next
+                    f"the input is a batch of images, N x H x W x {channels}, got {got}", next=next
                 )
             if None not in shape and x.shape[1:3] != (rows, columns):
                 fixed = self.plan.fixed_by_pads
@@ -177,10 +177,10 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
             path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value
             for path, value in values.items()
         }
-        found = {path: np.asarray(value) for path, value in wide.items()}
+        shown = {path: np.asarray(value) for path, value in wide.items()}
     return {
         path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array
-        for path, array in found.items()
+        for path, array in shown.items()
     }
 
 

@@ -131,7 +131,7 @@ def dilated_max_pool(
 ) -> jax.Array:
     """The largest of the cells of each window, which are `dilation` apart."""
     sides = padding if isinstance(padding, str) else ((0, 0), *padding, (0, 0))
-    found: jax.Array = jax.lax.reduce_window(
+    largest: jax.Array = jax.lax.reduce_window(
         x,
         -jnp.inf,
         jax.lax.max,
@@ -140,7 +140,7 @@ def dilated_max_pool(
         sides,
         window_dilation=(1, *dilation, 1),
     )
-    return found
+    return largest
 
 
 def counted_avg_pool(
@@ -158,8 +158,8 @@ def counted_avg_pool(
         jax.lax.reduce_window(jnp.pad(each, ((0, 0), *pads, (0, 0))), 0.0, jax.lax.add, *window)
         for each, pads in ((cells, rest), (x, padding))
     )
-    found: jax.Array = total / count
-    return found
+    means: jax.Array = total / count
+    return means
 
 
 def adaptive_pool(x: jax.Array, rows: int, columns: int, function: str) -> jax.Array:

@@ -22,10 +22,10 @@ SOURCE_FILE = "model.py"
 
 def variable_keys(plan: Plan) -> Iterator[tuple[Node, str, str]]:
     """Each node's roles with the path of the variable in nnx, joined by dots."""
-    found = places(plan)
+    by_path = places(plan)
     for node in plan.lowered.nodes:
         for role, name in variables(node.op).items():
-            yield node, role, ".".join(map(str, (*found[node.path], name)))
+            yield node, role, ".".join(map(str, (*by_path[node.path], name)))
 
 
 def arrays_of(plan: Plan, tensors: Tensors) -> dict[str, Array]:
@@ -81,9 +81,9 @@ def read_weights(folder: Path, plan: Plan) -> OwnTensors:
         if node.shares is not None:
             continue
         array, expected = arrays.get(key), shapes[node.path][role]
-        found = None if array is None else canonical(plan.lowered, node, role, array)
-        if found is None or found.shape != expected:
+        canonical_array = None if array is None else canonical(plan.lowered, node, role, array)
+        if canonical_array is None or canonical_array.shape != expected:
             got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected the {role} of shape {expected} of {node.path}, {got}", where=key)
-        tensors.setdefault(node.path, {})[role] = found
+        tensors.setdefault(node.path, {})[role] = canonical_array
     return tensors

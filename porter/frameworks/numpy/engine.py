@@ -92,17 +92,17 @@ class NumpyModel:
         self, steps: Sequence[OperatorCall], known: dict[str, Numbers], names: tuple[str, ...]
     ) -> dict[str, Array]:
         """The values called `names` that steps give, maps N×C×H×W, from those that are known."""
-        channels_last, found = self.program.channels_last, dict[str, Array]()
+        channels_last, shown = self.program.channels_last, dict[str, Array]()
         unused = last_uses((*step.inputs, *step.outputs) for step in steps)
         for step, ended in zip(steps, unused, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
-            found |= {name: known[name] for name in step.outputs if name in names}
+            shown |= {name: known[name] for name in step.outputs if name in names}
             for name in ended:
                 known.pop(name, None)
         return {
             name: first(value) if channels_last and name not in self.arrays else value
-            for name, value in found.items()
+            for name, value in shown.items()
         }
 
     def replayed(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:

@@ -288,15 +288,15 @@ class NetDestination(ABC, Generic[M]):
         """
         net = self.net(plan)
         try:
-            found = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8"))
+            parts = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8"))
             own = self.parts(net.text())
             stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             message = f"the port's model cannot be read: {first_line(error)}"
             raise FileError(message, where=folder, next="convert again") from None
-        if found != own:
+        if parts != own:
             other = next(
-                (name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None
+                (name for (name, part), (_, wanted) in zip(own, parts, strict=False) if part != wanted), None
             )
             wrong = f"'{other}' differs" if other else "it has more layers, or fewer"
             raise FileError(

@@ -77,7 +77,7 @@ def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | N
     Raises:
         CannotRun: one of the two does not run this model.
     """
-    return next((found for found in distances(checkpoint, batch) if not found.distance <= _ROUNDING), None)
+    return next((each for each in distances(checkpoint, batch) if not each.distance <= _ROUNDING), None)
 
 
 def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:

@@ -97,10 +97,10 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
     for node in evaluator.rt_nodes_:
         try:
             with np.errstate(all="ignore"):
-                found = node.run(*(known[name] for name in node.input))
+                outputs = node.run(*(known[name] for name in node.input))
         except Exception as error:  # as above
             raise _refusal(error) from None
-        yield node.onnx_node, found
+        yield node.onnx_node, outputs
 
 
 def _evaluator(

@@ -81,7 +81,7 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     """
     known = shapes(graph, ANY)
     held = tensor_shapes(graph)
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    stored: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
         channels = channels_in(known[node.source])
@@ -90,14 +90,14 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
             if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path])
             else ()
         )
-        found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
-    return found
+        stored[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
+    return stored
 
 
 def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
     held = tensor_shapes(graph)
-    found = {node.path: _roles(node, tuple(held.get(node.path, ()))) for node in graph.nodes}
-    return {path: roles for path, roles in found.items() if roles}
+    by_path = {node.path: _roles(node, tuple(held.get(node.path, ()))) for node in graph.nodes}
+    return {path: roles for path, roles in by_path.items() if roles}
 
 
 def _roles(node: Node, held: tuple[str, ...]) -> tuple[str, ...]:

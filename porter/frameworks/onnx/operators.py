@@ -201,8 +201,8 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
     """Pools maps, or of channels beside each other that have an axis of their own."""
     first, *others = stated["kernel_shape"]
     if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
-        found = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
-        return found.reshape(*found.shape[:3], *x.shape[3:])
+        pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
+        return pooled.reshape(*pooled.shape[:3], *x.shape[3:])
     grid = _grid(x, stated["kernel_shape"], stated)
     return windows.average_pool(
         x, stated["kernel_shape"], grid, "clipped_window" if count_include_pad else "real_cells"

@@ -37,10 +37,10 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
     prefixes = _by_class({name.rpartition("/")[0] for name in tensors})
     if not wanted or not prefixes:
         return {}
-    found = max(prefixes.values(), key=lambda classes: sum(len(classes.get(kind, ())) for kind in wanted))
+    likeliest = max(prefixes.values(), key=lambda classes: sum(len(classes.get(kind, ())) for kind in wanted))
     names: dict[str, str] = {}
     for kind, numbered in wanted.items():
-        present = found.get(kind, [])
+        present = likeliest.get(kind, [])
         if len(present) >= len(numbered):
             names |= {
                 mine: theirs
@@ -74,15 +74,15 @@ def first_names(model: Any) -> dict[str, Any]:
         if number is not None:
             kind = type(layer).__name__
             first[kind] = min(first.get(kind, number), number)
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for layer in model.layers:
         number = numbers[layer.name]
         name = layer.name
         if number is not None:
             count = number - first[type(layer).__name__]
             name = re.sub(r"_\d+$", "", name) + (f"_{count}" if count else "")
-        found[name] = layer
-    return found
+        by_name[name] = layer
+    return by_name
 
 
 def _automatic_number(layer: Any) -> int | None:

@@ -175,8 +175,8 @@ def _frugal() -> Any:
             held = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
             for node, ended in zip(nodes, last_uses(used, set(map(id, self.outputs))), strict=True):
                 arguments, named = node.arguments.fill_in(held)
-                found = operation_fn(node.operation)(*arguments, **named)
-                held |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=False)
+                outputs = operation_fn(node.operation)(*arguments, **named)
+                held |= zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=False)
                 for value in ended:
                     held.pop(value, None)
             return keras.tree.pack_sequence_as(

@@ -65,10 +65,10 @@ def tensorflow_device(device: str) -> str:
     if kind not in _DEVICES or not (number or "0").isdecimal():
         raise UsageError(f"there is no device '{device}'", next=f"devices are {', '.join(_DEVICES)}")
     if kind == "cuda" and int(number or 0) >= (
-        found := len(import_tensorflow().config.list_physical_devices("GPU"))
+        count := len(import_tensorflow().config.list_physical_devices("GPU"))
     ):
         raise UsageError(
-            f"TensorFlow sees {found or 'no'} GPUs, so there is no '{device}'",
+            f"TensorFlow sees {count or 'no'} GPUs, so there is no '{device}'",
             next=f"install tensorflow[and-cuda], or use {DEVICE('cpu')}",
         )
     return f"{_DEVICES[kind]}:{number or 0}"

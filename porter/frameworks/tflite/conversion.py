@@ -101,13 +101,13 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
             "the quantized file and the float32 file have different operators", next="convert again"
         )
     pairs = dict.fromkeys(
-        (name, found)
+        (name, read)
         for one, other in zip(rounded.operators, exact.operators, strict=True)
-        for (found, _), (name, _) in zip(one.inputs, other.inputs, strict=True)
+        for (read, _), (name, _) in zip(one.inputs, other.inputs, strict=True)
         if name in exact.stored
     )
-    for name, found in pairs:
-        if not _is_rounding(rounded.stored.get(found), exact.stored[name]):
+    for name, read in pairs:
+        if not _is_rounding(rounded.stored.get(read), exact.stored[name]):
             raise CheckFailed(
                 f"the tensor '{name}' is not the rounding of the source's", next="convert again"
             )

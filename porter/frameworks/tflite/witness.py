@@ -75,11 +75,11 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
             # The last ones are the outputs, whatever the names of tensors are.
             wanted = given | dict(zip(names, (run.get(place) for place in recorded.outputs), strict=False))
             try:
-                found = _first_apart(reading, given, wanted, recorded.kinds)
+                differing = _first_apart(reading, given, wanted, recorded.kinds)
             except (CannotRun, Contradiction) as error:  # porter's engine ran it from its own values
                 return f"porter's engine cannot run the model from the values of {NAME}: {error}"
-            if found is not None:
-                return f"porter and {NAME} disagree on {found}"
+            if differing is not None:
+                return f"porter and {NAME} disagree on {differing}"
     return None
 
 

@@ -50,8 +50,10 @@ def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> 
     expected = {
         name: tuple(value.shape) for name, value in built_for(tensors, build, where).state_dict().items()
     }
-    found = {name: array.shape for name, array in tensors.items()}
-    unlike = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    shapes = {name: array.shape for name, array in tensors.items()}
+    unlike = sorted(
+        name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)
+    )
     if unlike := [name for name in unlike if not name.endswith("num_batches_tracked")]:
         message = f"the network that config.json describes has other tensors: {some(unlike)}"
         raise UsageError(

@@ -171,8 +171,8 @@ class ExportedModule(nn.Module):
                 }
                 given = _run(node, function, arguments)
                 known[node.name] = list(given) if isinstance(given, list | tuple) else [given]
-        found: torch.Tensor = known[end][place]
-        return found
+        stored: torch.Tensor = known[end][place]
+        return stored
 
     def fed(self, batch: Array) -> list[Array]:
         """What the program is given beside images N×C×H×W, and these."""

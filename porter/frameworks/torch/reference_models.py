@@ -80,8 +80,8 @@ def show(
     }
     outputs, values = record(model, batches, {path: name.partition("@")[0] for path, name in asked.items()})
     shown = {}
-    for path, found in values.items():
+    for path, tensors in values.items():
         call = asked[path].partition("@")[2]
-        if len(found) > int(call or 0) and (call or len(found) == 1):
-            shown[path] = to_array(found[int(call or 0)])
+        if len(tensors) > int(call or 0) and (call or len(tensors) == 1):
+            shown[path] = to_array(tensors[int(call or 0)])
     return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

@@ -86,7 +86,7 @@ def _has_module(model: nn.Module, name: str) -> bool:
 def _capture(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]) -> dict[str, Array]:
     """The last value of each of `modules`, which are given by path; see `record`."""
     values = record(model, batches, modules)[1]
-    return {path: to_array(found[-1]) for path, found in values.items()}
+    return {path: to_array(tensors[-1]) for path, tensors in values.items()}
 
 
 def record(
@@ -103,10 +103,10 @@ def record(
 
     def keep(path: str) -> Any:
         def hook(module: nn.Module, _inputs: Any, output: Any) -> None:
-            found = next(tensors_in(output), None) if module is model else output
-            if isinstance(found, torch.Tensor):
+            shown = next(tensors_in(output), None) if module is model else output
+            if isinstance(shown, torch.Tensor):
                 # The stock ReLUs that follow work in place.
-                values.setdefault(path, []).append(found.clone())
+                values.setdefault(path, []).append(shown.clone())
 
         return hook
 

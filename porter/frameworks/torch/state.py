@@ -24,18 +24,18 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
     fills = fillings(graph, tensors)
     state: dict[str, Array] = {}
     for node in map(graph.by_path.__getitem__, graph.calls):
-        found = tensors.get(node.path, {})
+        held = tensors.get(node.path, {})
         for role, key in state_keys(node).items():
             expected = shapes[node.path].get(role)
             if role == "batches":
-                state[key] = np.asarray(found.get(role, fills.get(key)), np.int64)
+                state[key] = np.asarray(held.get(role, fills.get(key)), np.int64)
             elif key in fills:
                 state[key] = np.full(channels[node.source], fills[key], np.float32)
-            elif role not in found or found[role].shape != expected:
-                got = f"got {found[role].shape}" if role in found else "got none"
+            elif role not in held or held[role].shape != expected:
+                got = f"got {held[role].shape}" if role in held else "got none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
             else:
-                state[key] = found[role]
+                state[key] = held[role]
     return state
 
 

@@ -210,14 +210,16 @@ def merged(orders: Sequence[Sequence[str]]) -> list[str]:
     Raises:
         Unlike: there is none.
     """
-    found = [*max(orders, key=lambda order: len(order))]
+    order_of_all = [*max(orders, key=lambda order: len(order))]
     for order in orders:
-        merge(order, found)
+        merge(order, order_of_all)
     if any(
-        [name for name in found if name in each] != list(order) for order in orders for each in [set(order)]
+        [name for name in order_of_all if name in each] != list(order)
+        for order in orders
+        for each in [set(order)]
     ):
         raise Unlike
-    return found
+    return order_of_all
 
 
 def _part(member: Leaf | Group) -> PartKind:

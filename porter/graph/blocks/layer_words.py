@@ -48,9 +48,9 @@ def spoken(names: Mapping[str, str]) -> dict[str, str]:
     conv1_bn.
     """
     parts = {path: name.split("/") for path, name in names.items()}
-    if len({found[0] for found in parts.values() if len(found) > 1}) != 1:
+    if len({by_path[0] for by_path in parts.values() if len(by_path) > 1}) != 1:
         return dict(names)
-    found: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     for path, words in parts.items():
         kept = words[1:] or words
         while len(kept) > 1 and kept[-1].replace("_", "").lower() in (
@@ -58,13 +58,13 @@ def spoken(names: Mapping[str, str]) -> dict[str, str]:
             *_STEPS,
         ):
             kept = kept[:-1]
-        found[path] = "/".join(kept)
-    called = [name for path, name in found.items() if len(parts[path]) > 1]
+        by_path[path] = "/".join(kept)
+    called = [name for path, name in by_path.items() if len(parts[path]) > 1]
     if sum(name.endswith("_1") for name in called) > 0.9 * len(called):
-        found = {
-            path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in found.items()
+        by_path = {
+            path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in by_path.items()
         }
-    return found if len({*found.values()}) == len(found) else dict(names)
+    return by_path if len({*by_path.values()}) == len(by_path) else dict(names)
 
 
 def chosen(names: Iterable[str]) -> set[str]:

@@ -16,7 +16,7 @@ Members = list[Leaf | Group]
 
 def paired(group: Group) -> Group:
     """Chains that take turns as blocks of one chain each: dw1, pw1, dw2, pw2, ... as block1, block2, ..."""
-    found: Members = []
+    members_in_pairs: Members = []
     members = [paired(member) if isinstance(member, Group) else member for member in group.members]
     place = 0
     while place < len(members):
@@ -29,10 +29,10 @@ def paired(group: Group) -> Group:
                 if isinstance(part, Group)
                 for leaf in part.members
             ]
-            found.append(Group(f"block{layer_words.numbered(pair[0].name)[1]}", distinct(leaves)))
-        found += members[place : place + 1] if not count else []
+            members_in_pairs.append(Group(f"block{layer_words.numbered(pair[0].name)[1]}", distinct(leaves)))
+        members_in_pairs += members[place : place + 1] if not count else []
         place += 2 * count or 1
-    return replace(group, members=distinct(found))
+    return replace(group, members=distinct(members_in_pairs))
 
 
 def _turns(members: Members) -> int:
@@ -62,7 +62,7 @@ def renumbered(group: Group) -> Group:
     """Uses of one block in a row with names that count: a, b, c are unit1 to unit3, and one without a number
     is before the next.
     """
-    found: Members = []
+    members_by_number: Members = []
     for block, neighbours in groupby(
         group.members, key=lambda member: member.block if isinstance(member, Group) else None
     ):
@@ -72,8 +72,8 @@ def renumbered(group: Group) -> Group:
                 replace(member, name=name)
                 for member, name in zip(row, _counted([member.name for member in row]), strict=True)
             ]
-        found += row
-    return replace(group, members=distinct(found))
+        members_by_number += row
+    return replace(group, members=distinct(members_by_number))
 
 
 def _counted(names: list[str]) -> list[str]:

@@ -228,7 +228,7 @@ class _Outline:
         """Nodes by the rest of their layers' names. One without a name of its own is named after its op and
         what it follows.
         """
-        found: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         members: list[Leaf | Group] = []
         chains = {chain[0].path: chain for chain in self._chains(nodes, len(nodes) > MOST_SINGLE)}
         within = {node.path for chain in chains.values() for node in chain[1:]}
@@ -240,8 +240,8 @@ class _Outline:
                 ]
                 members.append(Group("conv", distinct(inner), unit=True))
             elif node.path not in within:
-                found[node.path] = self._local(node, depth, found.get(node.source))
-                members.append(Leaf(found[node.path], node, node.path in self.labels))
+                by_name[node.path] = self._local(node, depth, by_name.get(node.source))
+                members.append(Leaf(by_name[node.path], node, node.path in self.labels))
         return members
 
     def _local(self, node: Node, depth: int, before: str | None) -> str:

@@ -52,24 +52,24 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
     for node in graph.nodes:
         for source in node.inputs:
             readers.setdefault(source, []).append(node)
-    found: dict[str, tuple[str, int]] = {}
+    first_calls: dict[str, tuple[str, int]] = {}
     taken: set[tuple[str, int]] = set()
     for node in graph.nodes:
-        before = {source: found[source] for source in node.inputs if source in found}
+        before = {source: first_calls[source] for source in node.inputs if source in first_calls}
         if node.shares is not None:
-            found[node.path] = node.shares, numbers[node.path]
+            first_calls[node.path] = node.shares, numbers[node.path]
         elif before and not node.op.tensors(1):
             first, number = next(iter(before.values()))
             alike = (
                 other
                 for other in readers.get(first, [])
-                if other.path not in found and (other.path, number) not in taken
+                if other.path not in first_calls and (other.path, number) not in taken
             )
             twin = next((other.path for other in alike if _is_twin(node, other, before)), None)
             if twin is not None:
-                found[node.path] = twin, number
+                first_calls[node.path] = twin, number
                 taken.add((twin, number))
-    return found
+    return first_calls
 
 
 def _is_twin(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:

@@ -59,15 +59,15 @@ class Moves:
         Raises:
             ValueError: an axis does not divide so.
         """
-        found: dict[str, int | None] = {}
+        by_name: dict[str, int | None] = {}
         for size, axis in zip(sizes, self.split, strict=True):
             stated = math.prod(part for _, part in axis if part is not None)
             whole = all(part is not None for _, part in axis)
             if size is not None and (size % stated or (whole and size != stated)):
                 raise ValueError(f"an axis of {size} has no parts of {stated}")
             rest = None if size is None else size // stated
-            found |= {name: rest if part is None else part for name, part in axis}
-        return found
+            by_name |= {name: rest if part is None else part for name, part in axis}
+        return by_name
 
 
 @cache

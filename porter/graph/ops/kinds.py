@@ -96,9 +96,9 @@ def _pads(value: object) -> tuple[int, ...] | None:
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    found = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
-    sizes = tuple(each for each in found if each is not None)
-    return sizes if 0 < len(sizes) == len(found) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
+    counts = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
+    sizes = tuple(each for each in counts if each is not None)
+    return sizes if 0 < len(sizes) == len(counts) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
 
 
 def _scale(value: object) -> tuple[float, ...] | None:

@@ -89,11 +89,11 @@ class ResizeLike(Op, name="resize_like"):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        channels, cells, found = _two_maps(inputs)
-        for n, m in zip(cells, found, strict=True):
+        channels, cells, sides = _two_maps(inputs)
+        for n, m in zip(cells, sides, strict=True):
             if isinstance(n, int) and isinstance(m, int):
                 _expect_decided(self, n, m, m / n)
-        return (channels, *found)
+        return (channels, *sides)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.mode != "cubic"
@@ -117,7 +117,7 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
         return
     import numpy as np  # here and above, because commands without arrays import the ops too
 
-    found = set()
+    nearest = set()
     up, half_up = op.rounding in ("ceil", "round_prefer_floor"), 0.5 * op.rounding.startswith("round_")
     for kind in (np.float32, np.float64):
         make: Any = kind
@@ -135,8 +135,8 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
                 (i + half) * make(1 / scale) - half,
             ]
         cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
-        found |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
-    if len(found) > 1:
+        nearest |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
+    if len(nearest) > 1:
         raise GraphError(
             f"the nearest of {n} cells for {m} depends on float32's rounding by {op.coordinates}"
         )

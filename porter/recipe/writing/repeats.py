@@ -100,7 +100,7 @@ def _cost(values: Sequence[YamlStep], start: int, end: int) -> float:
     overrides = (
         [_different(value, usual) for value in (values[start], values[end - 1])] if end - start > 1 else []
     )
-    keys = [key for found in overrides for key in found]
+    keys = [key for override in overrides for key in override]
     inner = any(_different(value, usual) for value in values[start + 1 : end - 1])
     wide = any("filters" in key or "units" in key for key in keys)
     if inner or wide or any(set(value) != set(usual) for value in values[start:end]) or len(keys) > 2:

@@ -73,9 +73,9 @@ class BlockTemplate:
         }
         self.conditions: dict[str, str] = {}
         self.steps = tuple(step for name in order for step in self._steps(name, values[name], order))
-        found = self.arguments.used()
-        found.pop("channels", None)
-        self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in found.items()}
+        used = self.arguments.used()
+        used.pop("channels", None)
+        self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in used.items()}
         defaults = self.defaults
         self.parameters = {
             name: self.parameters[name] for name in sorted(self.parameters, key=lambda name: name in defaults)

@@ -192,11 +192,11 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
     """
     sizes = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
-        found, node = file.by_name[layer].op, grafted.graph.by_path[path]
-        if isinstance(node.op, ops.GlobalAvgPool) and isinstance(found, ops.AvgPool):
+        op, node = file.by_name[layer].op, grafted.graph.by_path[path]
+        if isinstance(node.op, ops.GlobalAvgPool) and isinstance(op, ops.AvgPool):
             rows, columns = sizes[node.inputs[0]][1:]
-            if found.window.kernel != (rows, columns):
-                height, width = found.window.kernel
+            if op.window.kernel != (rows, columns):
+                height, width = op.window.kernel
                 raise MappingError(
                     f"expected an average over the whole map ({rows}x{columns}), as in the recipe, got "
                     f"{height}x{width} in '{layer}'",
@@ -243,8 +243,8 @@ def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ke
         layer in outputs or _has_name(file.by_name[layer], kernels)
     ):
         head = head_of(graph).path
-        found = file.by_name[aligned.pairs(graph.output, layer)[head]]
-        own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
+        layer_of_head = file.by_name[aligned.pairs(graph.output, layer)[head]]
+        own = _units(layer_of_head.op) == tensor_shapes(graph)[head]["kernel"][0]
     after = (node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs)
     return End(layer, own, next(after, None), file.leading_to((layer,)))
 

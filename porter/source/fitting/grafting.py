@@ -162,10 +162,10 @@ def _own_op(layer: FileNode, next: str | None = None) -> Op:
 
 def _adopted(op: Op, layer: FileNode) -> Op:
     """The file's op for a node; in the recipe's form if the two are the same function."""
-    found = _own_op(layer)
-    if isinstance(op, ops.Dense) and isinstance(found, ops.Conv):
-        return ops.Dense(found.filters, found.bias)
+    own_op = _own_op(layer)
+    if isinstance(op, ops.Dense) and isinstance(own_op, ops.Conv):
+        return ops.Dense(own_op.filters, own_op.bias)
     if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
         # A graph made for inference does not state its momentum.
         return replace(layer.op, momentum=op.momentum)
-    return op if isinstance(op, ops.GlobalAvgPool) else found
+    return op if isinstance(op, ops.GlobalAvgPool) else own_op

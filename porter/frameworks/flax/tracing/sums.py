@@ -72,13 +72,13 @@ def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | Non
     """
     largest = writer.giving(name, "max")
     less = largest and writer.giving(largest.inputs[1], "sub")
-    found = _mean_of(writer, less.source if less else name)
-    source = found and _squared(writer, found[0])
-    if found is None or source is None or less is not None:
-        return (source, found[1]) if found and source else None
+    mean_of_squares = _mean_of(writer, less.source if less else name)
+    source = mean_of_squares and _squared(writer, mean_of_squares[0])
+    if mean_of_squares is None or source is None or less is not None:
+        return (source, mean_of_squares[1]) if mean_of_squares and source else None
     apart = writer.made.get(source)
     mean = _mean_of(writer, apart.inputs[1]) if apart is not None and apart.name == "sub" else None
-    return mean if apart is not None and mean == (apart.source, found[1]) else None
+    return mean if apart is not None and mean == (apart.source, mean_of_squares[1]) else None
 
 
 def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
@@ -91,10 +91,10 @@ def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
         root = next((name for name in factors if writer.giving(name, "rsqrt")), None)
         if apart is None or apart.name != "sub" or root is None:
             continue
-        found = _of_groups(writer, apart, root)
-        if found is not None:
+        normed = _of_groups(writer, apart, root)
+        if normed is not None:
             scales = [name for name in factors if name != root]
-            return writer.node("Mul", found, writer.of(scales[0])) if scales else found
+            return writer.node("Mul", normed, writer.of(scales[0])) if scales else normed
     return None
 
 
@@ -147,10 +147,10 @@ def softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """exp(x - m) divided by its sums along an axis, of which each has one m."""
     raised = writer.made.get(operation.source)
     total = writer.giving(operation.inputs[1], "reduce_sum")
-    found = _less(writer, raised, total)
-    if found is None or raised is None:
+    value = _less(writer, raised, total)
+    if value is None or raised is None:
         return None
-    source, axis = found
+    source, axis = value
     return writer.node("Softmax", writer.full(source), axis=axis)
 
 

@@ -215,8 +215,8 @@ def _in_a_row(scan: Any) -> Any:
         made = [list[Any]() for _ in scan.outvars[carried:]]
         for place in reversed(range(count)) if scan.params["reverse"] else range(count):
             cut = [jax.lax.index_in_dim(each, place, keepdims=False) for each in rows]
-            carry[:], found = _halves(step(*given[:constants], *carry, *cut), carried)
-            for each, value in zip(made, found, strict=True):
+            carry[:], outputs = _halves(step(*given[:constants], *carry, *cut), carried)
+            for each, value in zip(made, outputs, strict=True):
                 each.insert(0 if scan.params["reverse"] else count, value)
         return [*carry, *map(jnp.stack, made)]
 

@@ -80,8 +80,8 @@ class Writer:
             and all(each is not None for each in constants)
             and not has_open([*constants, *operation.params.values()])
         ):
-            found = operation.primitive.bind(*constants, **operation.params)
-            values = found if operation.primitive.multiple_results else [found]
+            computed = operation.primitive.bind(*constants, **operation.params)
+            values = computed if operation.primitive.multiple_results else [computed]
             self.traced.constants.update(zip(operation.outputs, values, strict=True))
             return
         title = next((self.owners[name] for name in operation.inputs if name in self.owners), "")

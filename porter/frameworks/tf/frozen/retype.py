@@ -230,8 +230,8 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
         size = v1.placeholder(tensorflow.int32, [2], f"{part}size")
         with v1.name_scope(f"{part}parts/"):
             like = tensorflow.ones(tensorflow.concat([[1], size, [1]], 0), kind)
-            found = resized(x, op, keras_do, "float64", like)
-        tensorflow.identity(found, part)
+            output = resized(x, op, keras_do, "float64", like)
+        tensorflow.identity(output, part)
     renamed = {f"{part}x": node.input[0], f"{part}size": node.input[1]}
     made = []
     for each in graph.as_graph_def().node:

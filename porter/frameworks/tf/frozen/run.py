@@ -179,11 +179,11 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
     """Name and shape (images, rows, columns, channels; None where free) of the graph's only input beside the
     `further` ones.
     """
-    found = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
-    if len(found) != 1:
-        names = ", ".join(node.name for node in found) or "none"
+    placeholders = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
+    if len(placeholders) != 1:
+        names = ", ".join(node.name for node in placeholders) or "none"
         raise CannotRun(f"porter runs graphs with one placeholder; this one has {names}")
-    (node,) = found
+    (node,) = placeholders
     if not tensorflow.as_dtype(node.attr["dtype"].type).is_floating:
         raise CannotRun("porter runs graphs whose input is of a floating type", where=node.name)
     shape = node.attr["shape"].shape if "shape" in node.attr else None

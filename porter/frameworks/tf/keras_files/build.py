@@ -195,14 +195,14 @@ class _Builder:
     def add(self, named: NamedCall) -> None:
         """Adds one call. Its value is None where it, or a value that it reads, is not run."""
         inputs = [self._value(result) for result in results_in(named.call.given)]
-        found = self.further.get(named.name)
-        if found is None and all(value is not None for value in inputs):
+        further = self.further.get(named.name)
+        if further is None and all(value is not None for value in inputs):
             refusal = self._refusal(named, inputs)
             if refusal is None:
-                found = self._found(named, inputs)
+                further = self._found(named, inputs)
             else:
                 self.refused.append(refusal)
-        self._values.append(found)
+        self._values.append(further)
 
     def _value(self, result: Result) -> Any:
         value = self._image if result.call < 0 else self._values[result.call]
@@ -229,25 +229,25 @@ class _Builder:
     def _found(self, named: NamedCall, inputs: list[Any]) -> Any:
         """The value of a call, noted under the names by which taps find it."""
         try:
-            found = self._result_in_order(named, self._in_type(named.call, inputs))
-            self.taps[before_activation(named)] = self._shown(named.call, found)
+            result = self._result_in_order(named, self._in_type(named.call, inputs))
+            self.taps[before_activation(named)] = self._shown(named.call, result)
             if _is_first(named.call):
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
-                self.taps[f"{named.name}_{CHANNELS_FIRST}"] = found
+                self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
             stated = named.call.arguments.get("activation")
             if named.call.kind == "Activation" or (named.call.kind not in FUSING and stated is None):
-                return found
+                return result
             name = _function_of(stated)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
                 )
                 return None
-            found = self._activated(named.call, found)
-            self.taps[fused_name(named)] = self._shown(named.call, found)
+            result = self._activated(named.call, result)
+            self.taps[fused_name(named)] = self._shown(named.call, result)
             if _is_first(named.call):
-                self.taps[f"{named.name}_{ACTIVATION}"] = found
-            return found
+                self.taps[f"{named.name}_{ACTIVATION}"] = result
+            return result
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, Unsupported) as error:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
@@ -274,8 +274,8 @@ class _Builder:
             return self._result(named, inputs)
         arguments = {**named.call.arguments, "data_format": CHANNELS_LAST}
         last = replace(named, call=replace(named.call, arguments=arguments))
-        found = self._result(last, [_moved(value, 1, -1) for value in inputs])
-        return _moved(found, -1, 1) if len(found.shape) > 2 else found
+        result = self._result(last, [_moved(value, 1, -1) for value in inputs])
+        return _moved(result, -1, 1) if len(result.shape) > 2 else result
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
         """What a layer or an operation gives, its channels where the file has them."""
@@ -335,11 +335,11 @@ class _Builder:
         pads = _pads_of_theano(call.kind, call.arguments)
         valid = replace(named, call=replace(call, arguments={**call.arguments, "padding": "valid"}))
         padded = keras_do("pad", value, pads, constant_values=-np.inf if call.kind == "MaxPooling2D" else 0)
-        found = self._of_layer(valid, [padded])
+        result = self._of_layer(valid, [padded])
         if call.kind != "AveragePooling2D":
-            return found
+            return result
         real = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
-        return found / self._of_layer(valid, [real])
+        return result / self._of_layer(valid, [real])
 
     def _of_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
         """What Keras's own layer gives, which is built at its first call and has the file's tensors from then
@@ -387,8 +387,8 @@ class _Builder:
             arguments |= {key: self._constant(stated.get(key, 0.0)) for key in ("scale", "offset")}
         if kind == "Normalization" and stated.get("mean") is not None:
             for name in ("mean", "variance"):
-                found = np.ravel(self._constant(stated.get(name)))
-                arguments[name] = found[0] if found.size == 1 else found
+                numbers = np.ravel(self._constant(stated.get(name)))
+                arguments[name] = numbers[0] if numbers.size == 1 else numbers
         own = policy_of(stated.get("dtype")) if self._as_stated else self._dtype
         return getattr(self.keras.layers, kind)(dtype=own, **arguments)
 
@@ -410,10 +410,10 @@ class _Builder:
 
     def _constant(self, value: Any, dtype: Dtype | None = None) -> Any:
         """Numbers in a type, or in that of the model."""
-        found = numbers_in(value)
-        if found is None:
+        numbers = numbers_in(value)
+        if numbers is None:
             raise ValueError("it has a constant that is no array of numbers")
-        stored = found.astype(storage_type(dtype or self._dtype))
+        stored = numbers.astype(storage_type(dtype or self._dtype))
         return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: NamedCall, channels: int) -> None:

@@ -82,8 +82,8 @@ def total(values: Sequence[Any]) -> Any:
 
 def product(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
     """An EinsumDense, whose bias is along the last axes."""
-    found = import_keras().ops.einsum(equation, value, kernel)
-    return found if bias is None else total([found, bias])
+    output = import_keras().ops.einsum(equation, value, kernel)
+    return output if bias is None else total([output, bias])
 
 
 def cosine(first: Any, second: Any) -> Any:
