@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from keyword import iskeyword
 
-from porter.base.errors import CannotRun, GraphError, MappingError
+from porter.base.errors import CannotRun, GraphError, MappingError, some
 from porter.base.options import INPUT_SIZE, OUTPUTS
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
@@ -155,13 +155,12 @@ def expect_ops(file: FileGraph) -> None:
     # What reads a foreign node's value is often foreign only because nothing is known of that value.
     reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
     first = {name: kind for name, kind in foreign.items() if reached.isdisjoint(file.by_name[name].inputs)}
-    kinds = ", ".join(f"'{name}' ({kind})" for name, kind in [*first.items()][:5])
-    more = f" and {len(first) - 5} more" if len(first) > 5 else ""
+    kinds = some([f"'{name}' ({kind})" for name, kind in first.items()])
     others = len(foreign) - len(first)
     behind = f"; of the nodes behind, {others} cannot be read" if others else ""
     unsized = "without the input's size, " if file.sizable else ""
     raise MappingError(
-        f"{unsized}porter has no op for {kinds}{more}{behind}", next=_advice(file, first, reached)
+        f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, reached)
     )
 
 

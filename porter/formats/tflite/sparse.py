@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,73 +29,43 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
     """
     order, blocks = ([int(axis) for axis in stated.numbers(field, "i4")] for field in (0, 1))
     levels = stated.tables(2, _MOST_LEVELS)
-    axes = range(len(shape))
-    of_axes = sorted(order) == [*range(len(shape) + len(blocks))] and {*blocks} <= {*axes}
-    if not of_axes or len(levels) != len(order):
+    if (
+        sorted(order) != [*range(len(shape) + len(blocks))]
+        or len(levels) != len(order)
+        or not {*blocks} <= {*range(len(shape))}
+    ):
         raise ValueError("its levels are not those of its axes")
-    places = _Levels(math.prod(shape))
-    sides = dict[int, int]()
+    places, parents, sides = dict[int, Places](), np.zeros(1, np.int64), dict[int, int]()
     for axis, level in zip(order, levels, strict=True):
         if level.scalar(0, "b"):
-            places.add_stored(axis, _numbers(level, 2), _numbers(level, 4))
+            segments, indices = (_numbers(level, field) for field in (2, 4))
+            starts = segments[parents]
+            counts = segments[parents + 1] - starts
         else:
             sides[axis] = level.scalar(1, "i")
-            places.add_all(axis, sides[axis])
+            starts, counts, indices = np.zeros_like(parents), np.full_like(parents, sides[axis]), None
+        total = int(counts.sum())
+        if min(counts, default=0) < 0 or total > math.prod(shape):
+            raise ValueError("it has more places than cells")
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = np.repeat(np.arange(len(parents)), counts)
+        places = {known: held[chosen] for known, held in places.items()}
+        own = np.repeat(starts, counts) + within
+        places[axis] = own if indices is None else indices[own]
+        parents = parents[chosen] * sides[axis] + within if indices is None else own
     for place, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
-        places.by_axis[axis] = places.by_axis[axis] * sides.get(place, 0) + places.by_axis[place]
-    index = tuple(places.by_axis[axis] for axis in axes)
-    within = all(np.all((own >= 0) & (own < size)) for own, size in zip(index, shape, strict=True))
-    if len(places.parents) != values.size or not within:
+        places[axis] = places[axis] * sides.get(place, 0) + places[place]
+    index = tuple(places[axis] for axis in range(len(shape)))
+    within_shape = all(np.all((held >= 0) & (held < size)) for held, size in zip(index, shape, strict=True))
+    if len(parents) != values.size or not within_shape:
         raise ValueError("its places are not those of its values")
     found = np.zeros(shape, values.dtype)
     found[index] = values
     return found
 
 
-@dataclass
-class _Levels:
-    """The places of the values along the axes of the levels so far.
-
-    Attributes:
-        most: how many there may be.
-        parents: the index of each in the last level.
-    """
-
-    most: int
-    by_axis: dict[int, Places] = field(default_factory=dict)
-    parents: Places = field(default_factory=lambda: np.zeros(1, np.int64))
-
-    def add_all(self, axis: int, side: int) -> None:
-        """A level of so many cells beneath each place."""
-        chosen, within = self._chosen(np.full_like(self.parents, side))
-        self._add(axis, chosen, within, self.parents[chosen] * side + within)
-
-    def add_stored(self, axis: int, segments: Places, indices: Places) -> None:
-        """A level of the cells that `indices` list beneath each place, from its segment on."""
-        starts = segments[self.parents]
-        chosen, within = self._chosen(segments[self.parents + 1] - starts)
-        own = starts[chosen] + within
-        self._add(axis, chosen, indices[own], own)
-
-    def _chosen(self, counts: Places) -> tuple[Places, Places]:
-        """The place of each cell, where `counts` says how many are beneath each place, and the cell's number
-        there.
-        """
-        total = int(counts.sum())
-        if min(counts, default=0) < 0 or total > self.most:
-            raise ValueError("it has more places than cells")
-        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(np.arange(len(counts)), counts), within
-
-    def _add(self, axis: int, chosen: Places, places: Places, parents: Places) -> None:
-        self.by_axis = {known: own[chosen] for known, own in self.by_axis.items()}
-        self.by_axis[axis] = places
-        self.parents = parents
-
-
 def _numbers(level: Table, field: int) -> Places:
-    kind = level.scalar(field, "B")
-    held = level.table(field + 1)
+    kind, held = level.scalar(field, "B"), level.table(field + 1)
     if held is None or not 0 < kind < len(_INDICES):
         raise ValueError("a sparse level has no places")
     return held.numbers(0, _INDICES[kind]).astype(np.int64)
