@@ -263,14 +263,14 @@ def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], pla
 def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
     """Trained tokens before those of a value; None where the tensors are none."""
     value = view.value
-    for place, source in enumerate(reversed(stored), 1):
+    for index, source in enumerate(reversed(stored), 1):
         held = walk.weights(walk.unrepeated(source))
         tensor = held and walk.flow.once(held)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
             return None
-        own = name if place == len(stored) else f"{name}:{place}"
+        own = name if index == len(stored) else f"{name}:{index}"
         value = walk.builder.add(own, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
     return walk.views.led_like(view, value)
 

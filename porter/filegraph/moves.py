@@ -100,9 +100,9 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     if math.prod(stated) > MOST_PARTS or min(stated) < 1:
         raise Unsupported(f"into more than {MOST_PARTS} copies")
     found = walk.kept(source)
-    for place, count in enumerate(stated):
+    for index, count in enumerate(stated):
         if count > 1:
-            found = _beside(walk, node, [found] * count, place)
+            found = _beside(walk, node, [found] * count, index)
     return found
 
 

@@ -125,8 +125,8 @@ def along_channels(
     if not walk.flow.affords(8 * units * (channels + first + last)):
         raise Unsupported(f"over {channels} channels")
     padded = np.zeros((units, channels + first + last))
-    for place, row in enumerate(padded):
-        row[place : place + numbers.size] = numbers.ravel()
+    for index, row in enumerate(padded):
+        row[index : index + numbers.size] = numbers.ravel()
     held = walk.flow.hold(node.name, padded[:, first : first + channels])
     return walk.views.like(
         view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")})

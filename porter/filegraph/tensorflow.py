@@ -113,7 +113,7 @@ def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
     numbers = table.numbers()
     if numbers.ndim != 2:
         raise ValueError("pads that are no pairs")
-    return {place: (before, after) for place, (before, after) in enumerate(numbers.tolist())}
+    return {index: (before, after) for index, (before, after) in enumerate(numbers.tolist())}
 
 
 def resized(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:

@@ -159,9 +159,7 @@ def expect_ops(file: FileGraph) -> None:
     others = len(foreign) - len(first)
     behind = f"; of the nodes behind, {others} cannot be read" if others else ""
     unsized = "without the input's size, " if file.sizable else ""
-    raise MappingError(
-        f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, reached)
-    )
+    raise MappingError(f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, reached))
 
 
 def _advice(file: FileGraph, first: Mapping[str, str], reached: Collection[str]) -> str:

@@ -89,8 +89,8 @@ def conv(
     weights = kernel.reshape(groups, filters // groups, width, -1)
     images = len(x)
     total = None
-    for place, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
-        part = weights[..., place] @ cells.reshape(images, groups, width, -1)
+    for index, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
+        part = weights[..., index] @ cells.reshape(images, groups, width, -1)
         total, shape = part if total is None else total + part, (images, filters, *cells.shape[2:])
     assert total is not None, "a kernel has a cell"
     return _biased(total.reshape(shape), bias)

@@ -433,7 +433,7 @@ def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
     sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
     if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         raise Unsupported("of a part of the axes")
-    return x.reshape([size or sizes[place] for place, size in enumerate(wanted)])
+    return x.reshape([size or sizes[index] for index, size in enumerate(wanted)])
 
 
 def _relu(layer: CaffeLayer, x: Tensor) -> Tensor:

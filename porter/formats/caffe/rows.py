@@ -121,7 +121,7 @@ def _flattened(stated: Settings, x: Numbers) -> Any:
 
 def _reshaped(stated: Settings, x: Numbers) -> Any:
     sizes = stated.counts("shape")
-    return x.reshape([size or x.shape[place] for place, size in enumerate(sizes)])
+    return x.reshape([size or x.shape[index] for index, size in enumerate(sizes)])
 
 
 def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:

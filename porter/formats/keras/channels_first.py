@@ -104,15 +104,15 @@ def _all_last(flow: Flow) -> Flow:
 def _turned(flow: Flow) -> Flow:
     """A model with channels last, in which a Flatten reads the map in the order that it had."""
     calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
-    for place, call in enumerate(flow.calls):
+    for index, call in enumerate(flow.calls):
         read = [ranks[result.call] for result in results_in(call.given)]
         given = moved(call.given, places)
-        arguments, ranks[place] = _with_channels_last(call.kind, call.arguments, read)
+        arguments, ranks[index] = _with_channels_last(call.kind, call.arguments, read)
         if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != CHANNELS_FIRST:
             path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
             calls.append(replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, given=given))
             given = Inbound((Result(len(calls) - 1),), {})
-        places[place] = len(calls)
+        places[index] = len(calls)
         calls.append(replace(call, arguments=arguments, given=given))
     batch, channels, *cells = flow.shape
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
@@ -134,7 +134,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
         calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
         return Inbound((Result(len(calls) - 1),), {})
 
-    for place, call in enumerate(flow.calls):
+    for index, call in enumerate(flow.calls):
         given, stated = moved(call.given, places), call.arguments
         values = results_in(given)
         order = _ORDERS.get(call.kind) if stated.get("data_format") == CHANNELS_FIRST and values else None
@@ -149,7 +149,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
                 value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
             if stated.get("activation") not in (None, "linear"):
                 add(call, ACTIVATION, "Activation", {"activation": stated["activation"]}, value)
-        places[place] = len(calls) - 1
+        places[index] = len(calls) - 1
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)
 

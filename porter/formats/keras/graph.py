@@ -216,13 +216,13 @@ class _Model:
     def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
         """Adds the layers of all calls; gives the names of those that are stored arrays and nothing else."""
         given, arrays = {SOURCE.call: _IMAGE}, set[str]()
-        for place, named in enumerate(self.calls):
+        for index, named in enumerate(self.calls):
             for layer in _layers(named, given, self.tensors, self.flow.keras):
                 if layer.name in layers:
                     message = f"two layers have the name '{layer.name}'"
                     raise FileError(message, where=self.where, next="save the model again")
                 layers[layer.name] = layer
-                given[place] = layer.name, 0
+                given[index] = layer.name, 0
                 try:
                     own, added = stored.add(layer)
                 except _DAMAGED as error:
@@ -231,7 +231,7 @@ class _Model:
                     walk.flow.hold(name, numbers)
                 layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
                 if (array := stored.is_array(layer)) is not None:
-                    given[place] = array, 0
+                    given[index] = array, 0
                     arrays.add(layer.name)
                     break
         return arrays

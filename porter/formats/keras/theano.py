@@ -26,7 +26,7 @@ def padded_by_theano(flow: Flow) -> Flow:
     An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has.
     """
     calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
-    for place, call in enumerate(flow.calls):
+    for index, call in enumerate(flow.calls):
         given = moved(call.given, places)
         pads = _pads(call)
         if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
@@ -35,7 +35,7 @@ def padded_by_theano(flow: Flow) -> Flow:
             call = replace(call, arguments={**call.arguments, "padding": "valid"})
         elif pads is not None or (call.kind not in _WINDOWS and call.arguments.get("padding") == "same"):
             call = replace(call, kind=f"{call.kind} by Theano's same")
-        places[place] = len(calls)
+        places[index] = len(calls)
         calls.append(replace(call, given=given))
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends)

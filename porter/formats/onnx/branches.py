@@ -86,4 +86,4 @@ def _branch(
         raise scope.stored.refuse(
             f"a branch of '{node.title or node.name}' lacks its value '{missing}'", "export the model again"
         )
-    return {(node.name, place): inner.given[end] for place, end in enumerate(ends)}
+    return {(node.name, index): inner.given[end] for index, end in enumerate(ends)}

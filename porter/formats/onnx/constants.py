@@ -49,7 +49,7 @@ def cast(node: OnnxNode, x: Numbers) -> Numbers:
 def wanted_sizes(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> list[Dim]:
     """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
     keeps = not node.integer("allowzero")
-    return [own[place] if size == 0 and keeps else size for place, size in enumerate(wanted)]
+    return [own[index] if size == 0 and keeps else size for index, size in enumerate(wanted)]
 
 
 def stated_sizes(node: OnnxNode, sizes: Sequence[Dim]) -> Numbers:

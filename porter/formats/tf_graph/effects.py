@@ -80,7 +80,7 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
         return []
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     found = []
-    for place, (source, _) in enumerate(node.inputs):
+    for index, (source, _) in enumerate(node.inputs):
         origin, by_value = nodes[source], False
         while origin.op in _HANDS_ON and origin.inputs:
             by_value |= not origin.op.startswith("Ref")
@@ -89,7 +89,7 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
             changed = node.op not in _READS
         else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value
             taken = definition is None or any(
-                argument.is_ref for argument in definition.input_arg[place : place + 1]
+                argument.is_ref for argument in definition.input_arg[index : index + 1]
             )
             changed = (
                 origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"

@@ -173,10 +173,10 @@ def _binary(node: Operator, *values: Tensor) -> Tensor:
     """An operator of two values; onnx2tf repeats a value by a MUL with ones of other sizes."""
     scope = values[0].scope
     if node.op == "MUL":
-        for place, (source, _) in enumerate(node.inputs[:2]):
+        for index, (source, _) in enumerate(node.inputs[:2]):
             filled = scope.walk.flow.nodes[source]
             if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
-                return values[1 - place].expand(scope.walk.dims(filled.source))
+                return values[1 - index].expand(scope.walk.dims(filled.source))
     unit = functions.unit(scope) if node.op == "MUL" else None
     return unit or merged(kind(node), values)
 

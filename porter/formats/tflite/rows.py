@@ -57,7 +57,7 @@ def _filled(row: Callable[..., Any]) -> Row:
 
     def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
         operator: Operator = attributes["operator"]
-        return row(operator, *(attributes["whole"].get(place, value) for place, value in enumerate(inputs)))
+        return row(operator, *(attributes["whole"].get(index, value) for index, value in enumerate(inputs)))
 
     return run
 

@@ -67,7 +67,7 @@ def constant_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
     known = [size if isinstance(size, int) else there for size, there in zip(stated, own, strict=True)]
     is_whole = len(own) == len(node.sizes[0])
     return [
-        1 if is_whole and place == 0 and isinstance(size, str) else size for place, size in enumerate(known)
+        1 if is_whole and index == 0 and isinstance(size, str) else size for index, size in enumerate(known)
     ]
 
 

@@ -162,14 +162,14 @@ class _NodeReader:
         """Adds a node and the names of what it gives."""
         if self.scope:
             node = replace(node, name=f"{self.scope}{node.name}")
-        for place, name in enumerate((node.name.removeprefix(self.scope), *further)):
+        for index, name in enumerate((node.name.removeprefix(self.scope), *further)):
             if name in self.given:
                 raise ValueError(f"two nodes give '{name}'")
-            self.given[name] = node.name, place
+            self.given[name] = node.name, index
         for output, sizes in enumerate(node.sizes):
-            for place, size in enumerate(sizes):
+            for index, size in enumerate(sizes):
                 if isinstance(size, str):
-                    self.known.setdefault(size, ((node.name, output), place))
+                    self.known.setdefault(size, ((node.name, output), index))
         self.nodes[node.name] = node
 
     def read(self, stated: JsonObject) -> None:

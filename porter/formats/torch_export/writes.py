@@ -49,8 +49,8 @@ def without_writes(program: AtenProgram) -> AtenProgram:
         return program
     program = _with_whole_values(_with_bases_made(program))
     writer = _FunctionalWriter(program)
-    for place, node in enumerate(program.nodes.values()):
-        writer.add(place, node)
+    for index, node in enumerate(program.nodes.values()):
+        writer.add(index, node)
     given = {
         name: writer.now.get(source, source)
         for name, source in program.given.items()
