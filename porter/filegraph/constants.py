@@ -177,11 +177,11 @@ def softmax(x: Numbers, *places: int, op: Op | None = None) -> Numbers:
     return (values.log_softmax if isinstance(op, LogSoftmax) else values.softmax)(x, *places)
 
 
-def cumsum(x: Numbers, place: int, reverse: bool = False, exclusive: bool = False) -> Numbers:
-    turned = np.flip(x, place) if reverse else x
-    sums = np.add.accumulate(turned, place)
+def cumsum(x: Numbers, axis: int, reverse: bool = False, exclusive: bool = False) -> Numbers:
+    turned = np.flip(x, axis) if reverse else x
+    sums = np.add.accumulate(turned, axis)
     found = sums - turned if exclusive else sums
-    return np.flip(found, place) if reverse else found
+    return np.flip(found, axis) if reverse else found
 
 
 # The axes themselves.
@@ -231,10 +231,10 @@ def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
     return np.tile(x, stated)
 
 
-def interleave(x: Numbers, place: int, times: int) -> Numbers:
+def interleave(x: Numbers, axis: int, times: int) -> Numbers:
     """Each cell of an axis so many times."""
     expect_room(x.size * times, x)
-    return x.repeat(times, place)
+    return x.repeat(times, axis)
 
 
 def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
@@ -259,10 +259,10 @@ def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
     return np.expand_dims(found, added) if added else found
 
 
-def gather(x: Numbers, place: int, places: Sequence[int]) -> Numbers:
-    size = x.shape[place_of(place, x.ndim)]
+def gather(x: Numbers, axis: int, places: Sequence[int]) -> Numbers:
+    size = x.shape[place_of(axis, x.ndim)]
     expect_room(x.size // max(size, 1) * len(places), x)
-    return x.take([place_of(each, size) for each in places], place)
+    return x.take([place_of(each, size) for each in places], axis)
 
 
 def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
@@ -288,12 +288,12 @@ def resize(x: Numbers, op: Resize, scales: Mapping[int, float], sizes: Mapping[i
 # Several tensors.
 
 
-def concat(arrays: Sequence[Numbers], place: int) -> Numbers:
-    return np.concatenate(arrays, place)
+def concat(arrays: Sequence[Numbers], axis: int) -> Numbers:
+    return np.concatenate(arrays, axis)
 
 
-def stack(arrays: Sequence[Numbers], place: int) -> Numbers:
-    return np.stack(arrays, place)
+def stack(arrays: Sequence[Numbers], axis: int) -> Numbers:
+    return np.stack(arrays, axis)
 
 
 def matmul(first: Numbers, second: Numbers) -> Numbers:

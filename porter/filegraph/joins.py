@@ -23,31 +23,31 @@ from porter.filegraph.walk import Repeated, Source, Walk, within
 from porter.graph import Tokens
 
 
-def gather(walk: Walk, node: OperatorNode, source: Source, place: int, places: Sequence[int]) -> View:
+def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Sequence[int]) -> View:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
-    size = view.size(place)
+    size = view.size(axis)
     cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
     if (
         len(steps) == 1
         and (step := min(steps))
-        and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place)))
+        and (step > 0 or (view.value.is_map and walk.views.has_channels(view, axis)))
     ):
         end = cells[-1] + step
-        return part(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
-    if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
+        return part(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
+    if (shuffled := _shuffled(view, place_of(axis, len(view.sizes or ())), cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
-    parts = [part(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
-    return _beside(walk, node, parts, place)
+    parts = [part(walk, node, source, {axis: slice(each, each + 1)}) for each in cells]
+    return _beside(walk, node, parts, axis)
 
 
-def _beside(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View:
+def _beside(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
     """Values of the same axes one after the other along one of them."""
-    whole = _by_channels(walk, node, views, place)
-    return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
+    whole = _by_channels(walk, node, views, axis)
+    return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], axis)
 
 
 def gather_cells(
@@ -81,7 +81,7 @@ def gather_cells(
     return turned.reshaped([*outer, *turned.known_sizes[count:]])
 
 
-def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
+def _shuffled(view: View, axis: int, cells: Sequence[int]) -> View | None:
     """All cells of an axis, one of each of so many equal groups at a time; None where they have another
     order.
     """
@@ -93,47 +93,47 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
         or [*cells] != [at for first in range(each) for at in range(first, count, each)]
     ):
         return None
-    apart = [*sizes[:place], count // each, each, *sizes[place + 1 :]]
-    order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
+    apart = [*sizes[:axis], count // each, each, *sizes[axis + 1 :]]
+    order = [*range(axis), axis + 1, axis, *range(axis + 2, len(sizes) + 1)]
     return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
-def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | Repeated:
+def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | Repeated:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
-            _with_zeros(walk, node, sources, place)
-            or _of_constants(walk, node, sources, place)
-            or _with_constants(walk, node, sources, place)
+            _with_zeros(walk, node, sources, axis)
+            or _of_constants(walk, node, sources, axis)
+            or _with_constants(walk, node, sources, axis)
         )
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
-    cells = tried(lambda: [view.without([place]) for view in views])
-    stacked = _stacked(walk, node, cells, place) if cells and len(cells) == len(sources) else None
-    found = stacked or _by_channels(walk, node, walk.beside(sources), place)
-    return found or _joined(walk, node, [*map(walk.array, sources)], place)
+    cells = tried(lambda: [view.without([axis]) for view in views])
+    stacked = _stacked(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
+    found = stacked or _by_channels(walk, node, walk.beside(sources), axis)
+    return found or _joined(walk, node, [*map(walk.array, sources)], axis)
 
 
-def _by_channels(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View | None:
+def _by_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
     """Maps or features one after the other along an axis that is their channels; None where it is another
     one.
     """
     names = walk.views.alike(views)
-    if names is None or names[place : place + 1 or None] != ("channels",):  # an unknown value may have more
+    if names is None or names[axis : axis + 1 or None] != ("channels",):  # an unknown value may have more
         return None
     return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
 
-def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View:
+def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
     """Arrays one after the other along an axis."""
     if not views:
         raise Unsupported("of no values")
-    if views[0].has_batch(place):
+    if views[0].has_batch(axis):
         raise Unsupported("along the batch")
-    value = walk.builder.join(node.name, views[0].axis_at(place), *(view.value for view in views))
+    value = walk.builder.join(node.name, views[0].axis_at(axis), *(view.value for view in views))
     return walk.views.led_like(views[0], value)
 
 
-def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | None:
+def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -141,45 +141,45 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], place
     if not live or len(live) <= live[-1] - live[0]:
         return None
     before, inner, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
-    fillings = [walk.filling(source, place) for source in (*before, *behind)]
+    fillings = [walk.filling(source, axis) for source in (*before, *behind)]
     stated = [each for each in fillings if each is not None]
     fills = {fill for _, fill in stated}
     if len(stated) < len(fillings) or len(fills) != 1:
         return None
-    found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
+    found = concat(walk, node, inner, axis) if len(inner) > 1 else walk.kept(inner[0])
     sizes = known([size for size, _ in stated])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
-    return _padded(walk, node, walk.given(found), {place: ends}, fills.pop())
+    return _padded(walk, node, walk.given(found), {axis: ends}, fills.pop())
 
 
-def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> Repeated | None:
+def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
     found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
     whole = [each for each in found if each is not None]
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     if len(whole) < len(sources) or not sizes:
         return None
-    numbers = np.concatenate(whole, place)
+    numbers = np.concatenate(whole, axis)
     constant = walk.flow.stated(f"{node.name}:constants", numbers)
-    axis = place_of(place, numbers.ndim)
-    joined = tuple(numbers.shape[at] if at == axis else size for at, size in enumerate(sizes[0]))
+    index = place_of(axis, numbers.ndim)
+    joined = tuple(numbers.shape[at] if at == index else size for at, size in enumerate(sizes[0]))
     return Repeated(constant, joined, lacks="of constants")
 
 
-def _with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
+def _with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
     values = [source for source in sources if walk.is_value(source)]
-    view = _joined(walk, node, [*map(walk.array, values)], place)
-    of_tokens = walk.is_value(sources[-1]) and view.axis_at(place) == 0
-    tokens = _among_tokens(walk, node, sources, place) if of_tokens else None
+    view = _joined(walk, node, [*map(walk.array, values)], axis)
+    of_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
+    tokens = _among_tokens(walk, node, sources, axis) if of_tokens else None
     if tokens is not None:
         return tokens
     runs = _runs(walk, sources)
     nodes = [node if len(runs) == 1 else within(node, str(number)) for number in range(len(runs))]
-    parts = [_with_stored(walk, each, run, place) for each, run in zip(nodes, runs, strict=True)]
-    return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0]
+    parts = [_with_stored(walk, each, run, axis) for each, run in zip(nodes, runs, strict=True)]
+    return _joined(walk, node, parts, axis) if len(parts) > 1 else parts[0]
 
 
 def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
@@ -192,10 +192,10 @@ def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
+def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [index for index, source in enumerate(sources) if walk.is_value(source)]
-    view = _joined(walk, node, [walk.array(sources[index]) for index in live], place)
+    view = _joined(walk, node, [walk.array(sources[index]) for index in live], axis)
     before = _all_whole(walk, sources[: live[0]])
     behind = _all_whole(walk, sources[live[-1] + 1 :])
     if not before and not behind:
@@ -204,10 +204,10 @@ def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], plac
     first = 0 if walk.views.whole else 1
     if None in shape or len(sizes) != len(view.known_axes) or set(sizes[:first]) - {1}:
         raise Unsupported("with a constant of other axes")
-    sizes[place] = view.size(place)
-    numbers = np.concatenate([*before, np.zeros(sizes), *behind], place)
-    ends = [sum(each.shape[place] for each in end) for end in (before, behind)]
-    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (ends[0], ends[1])})
+    sizes[axis] = view.size(axis)
+    numbers = np.concatenate([*before, np.zeros(sizes), *behind], axis)
+    ends = [sum(each.shape[axis] for each in end) for end in (before, behind)]
+    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(axis): (ends[0], ends[1])})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
     tensor = replace(tensor, shape=numbers.shape[first:])
     return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
@@ -240,7 +240,7 @@ def _whole(walk: Walk, source: Source) -> Numbers | None:
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View | None:
+def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
@@ -257,7 +257,7 @@ def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], pla
             return None
         parts.append(whole)
         stored = []
-    return parts[0] if only else _joined(walk, node, parts, place)
+    return parts[0] if only else _joined(walk, node, parts, axis)
 
 
 def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
@@ -275,25 +275,23 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
     return walk.views.led_like(view, value)
 
 
-def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], place: int) -> View:
-    """Values one after the other along a new axis, which has this place; of maps their channels, of which it
-    counts the parts.
-    """
+def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
+    """Values one after the other along a new axis; of maps their channels, of which it counts the parts."""
     views = [walk.kept(source) for source in sources]
-    if (stacked := _stacked(walk, node, views, place)) is not None:
+    if (stacked := _stacked(walk, node, views, axis)) is not None:
         return stacked
-    wide = [view.with_axes([place]) for view in views]
+    wide = [view.with_axes([axis]) for view in views]
     if all(view.value.is_map for view in wide):
-        of_one_channel = _by_channels(walk, node, wide, place)
+        of_one_channel = _by_channels(walk, node, wide, axis)
         if of_one_channel is not None:
             return of_one_channel
-    whole = [walk.view(source).with_axes([place]) for source in sources]
+    whole = [walk.view(source).with_axes([axis]) for source in sources]
     order = whole[0].batch_first
     arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
-    return _joined(walk, node, arrays, order.index(place_of(place, len(order)))).restored(order)
+    return _joined(walk, node, arrays, order.index(place_of(axis, len(order)))).restored(order)
 
 
-def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) -> View | None:
+def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
     """Values of one shape along a new axis, beside each other in the channels; None for others."""
     names = walk.views.alike(views)
     if names is None or len({view.value.channels for view in views}) > 1:
@@ -303,18 +301,18 @@ def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], place: int) 
         return None
     sizes, at = [*joined.sizes], names.index("channels")
     sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
-    order = [axis for axis in range(len(sizes)) if axis != at]
-    order.insert(place_of(place, len(sizes)), at)
+    order = [each for each in range(len(sizes)) if each != at]
+    order.insert(place_of(axis, len(sizes)), at)
     return joined.reshaped(sizes).transposed(order)
 
 
-def windows(walk: Walk, node: OperatorNode, source: Source, place: int, window: Sequence[int]) -> View:
-    """Parts of an axis, of the window's size and each its step behind the one before, in the axis's place,
-    and the cells of each as the last axis.
+def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: Sequence[int]) -> View:
+    """Parts of an axis in its place, of the window's size and each its step behind the one before, and the
+    cells of each as the last axis.
     """
     view, (size, step) = walk.view(source), window
-    cells = view.size(place)
-    at = place_of(place, view.rank)
+    cells = view.size(axis)
+    at = place_of(axis, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
@@ -322,7 +320,7 @@ def windows(walk: Walk, node: OperatorNode, source: Source, place: int, window: 
         whole = part(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
         sizes = whole.known_sizes
         apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
-        order = [axis for axis in range(len(sizes) + 1) if axis != at + 1]
+        order = [each for each in range(len(sizes) + 1) if each != at + 1]
         return apart.transposed([*order, at + 1])
     if size > MOST_PARTS:
         raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")

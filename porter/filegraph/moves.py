@@ -106,14 +106,14 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     return found
 
 
-def interleave(walk: Walk, node: OperatorNode, source: Source, place: int, times: int) -> View:
+def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
     sizes, rank = view.known_sizes, len(view.known_sizes)
     if times < 1:
         raise Unsupported(f"{times} times")
-    at = place_of(place, rank)
-    wide = view.with_axes([at + 1]).repeated([times if axis == at + 1 else 1 for axis in range(rank + 1)])
+    at = place_of(axis, rank)
+    wide = view.with_axes([at + 1]).repeated([times if each == at + 1 else 1 for each in range(rank + 1)])
     return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
 
 

@@ -75,14 +75,14 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     return walk.views.like(view, value)
 
 
-def _with_features_last(walk: Walk, node: OperatorNode, source: Source, place: int) -> View:
-    """The value, whose last axis is its channels; `place` is that of the features.
+def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: int) -> View:
+    """The value, whose last axis is its channels; `axis` is that of the features.
 
     Raises:
         Unsupported: its channels are another axis.
     """
-    view = walk.by_cell(source, place)
-    view = view if place == -1 else view.transposed((1, 0))
+    view = walk.by_cell(source, axis)
+    view = view if axis == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)
     if view.axes is not None and not walk.views.has_channels(view, -1):
@@ -363,7 +363,7 @@ def mixed(walk: Walk, node: OperatorNode, source: Source, place: int, matrix: Nu
 
 
 def running_sums(
-    walk: Walk, node: OperatorNode, source: Source, place: int, reverse: bool = False, exclusive: bool = False
+    walk: Walk, node: OperatorNode, source: Source, axis: int, reverse: bool = False, exclusive: bool = False
 ) -> View:
     """The sums of the numbers of an axis up to each of them, by a matrix of ones.
 
@@ -371,11 +371,11 @@ def running_sums(
         reverse: from the last one on.
         exclusive: without each number itself.
     """
-    size = walk.view(source).size(place)
+    size = walk.view(source).size(axis)
     if isinstance(size, Open) or size > _MOST_SUMMED:
         raise Unsupported(f"along an axis of open size, or of more than {_MOST_SUMMED} cells")
     matrix = np.tri(size, k=-exclusive)
-    return mixed(walk, node, source, place, matrix.T if reverse else matrix)
+    return mixed(walk, node, source, axis, matrix.T if reverse else matrix)
 
 
 def _scaled(

@@ -162,14 +162,14 @@ class Views:
         orders = filter(None, map(self.names, views))
         return next((names for names in orders if all(self._is_laid(view, names) for view in views)), None)
 
-    def has_channels(self, view: View, place: int) -> bool:
+    def has_channels(self, view: View, axis: int) -> bool:
         """Whether an axis has exactly the channels of the value, so that what a file does there is done to
         each cell.
         """
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
-            return layout.index("channels") in (place, place + len(layout))
-        return view.axes[place : place + 1 or None] == joined([[self._channels(view.value)]])
+            return layout.index("channels") in (axis, axis + len(layout))
+        return view.axes[axis : axis + 1 or None] == joined([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
         """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for

@@ -247,12 +247,12 @@ class NodeWalk(Generic[N]):
         """A value before its axes of one cell are repeated; another one as it is."""
         return self.repeated[source].before if source in self.repeated else source
 
-    def filling(self, source: Source, place: int) -> tuple[Dim, float] | None:
+    def filling(self, source: Source, axis: int) -> tuple[Dim, float] | None:
         """The size of an axis of a constant that is one number everywhere, and the number; None for other
         constants.
         """
         if source in self.blank:
-            return self.blank[source][place_of(place, len(self.blank[source]))], 0.0
+            return self.blank[source][place_of(axis, len(self.blank[source]))], 0.0
         tensor = self.weights(self.unrepeated(source))
         if tensor is None:
             return None
@@ -260,7 +260,7 @@ class NodeWalk(Generic[N]):
         numbers = self.flow.held(tensor.name)
         if not shape or not numbers.size or np.any(numbers != numbers.flat[0]):
             return None
-        return shape[place_of(place, len(shape))], float(numbers.flat[0])
+        return shape[place_of(axis, len(shape))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View:
         """A value as an array with its tensor's axes, in another order if one is given, or as features.
@@ -406,16 +406,16 @@ class NodeWalk(Generic[N]):
             else self.plain(source)
         )
 
-    def by_cell(self, source: Source, place: int = -1) -> View:
-        """What `kept` gives, but with the channels at a place: as an array, or as a map, where only these
+    def by_cell(self, source: Source, axis: int = -1) -> View:
+        """What `kept` gives, but with the channels at an axis: as an array, or as a map, where only these
         have them there.
         """
         view = self.kept(source)
-        if self.views.has_channels(view, place):
+        if self.views.has_channels(view, axis):
             return view
         turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
         for found in (turned, self.plain(source)) if turned else (self.plain(source),):
-            if self.views.has_channels(found, place):
+            if self.views.has_channels(found, axis):
                 return found
         return self.views.of(self.value(source)) if view.rank == 4 else self.plain(source)
 
