@@ -283,8 +283,12 @@ def in_decimals(graph: Graph) -> Graph:
     """
 
     def shortest(op: Op) -> Op:
-        stated = {each.name: getattr(op, each.name) for each in fields(op)}
-        small = {name: value for name, value in stated.items() if isinstance(value, float) and 0 < value < 1}
+        attributes_of_op = {each.name: getattr(op, each.name) for each in fields(op)}
+        small = {
+            name: value
+            for name, value in attributes_of_op.items()
+            if isinstance(value, float) and 0 < value < 1
+        }
         single = {
             name: float(str(np.float32(value)))
             for name, value in small.items()

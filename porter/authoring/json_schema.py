@@ -87,8 +87,8 @@ def _section(kind: type[Any]) -> Schema:
     declared = getattr(kind, "model_fields", {})
     held = {
         key: one.schema
-        for key, stated in declared.items()
-        for one in stated.metadata
+        for key, annotation in declared.items()
+        for one in annotation.metadata
         if isinstance(one, Holds)
     }
     properties = {

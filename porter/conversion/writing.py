@@ -180,9 +180,11 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
         replace(target, size=taken).plan(opened, stock.graph), only_size=opened.sizes.only or fixed
     )
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
-    held = tensor_shapes(stock.graph)
+    shapes_of_stock = tensor_shapes(stock.graph)
     layers = {
-        path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held
+        path: layer.name
+        for path, layer in stock.layers.items()
+        if framework.NAMES_LAYERS or path in shapes_of_stock
     }
     digests = libraries[stock.zoo].write(folder, plan, model, arrays, layers, target.dtype)
     warnings = stock.builder.cautions
@@ -227,7 +229,8 @@ def facts_of(opened: Opened) -> dict[str, str]:
         "class_names": said.class_names or None,
         "background": said.background,
     }
-    stated = {name: fact for name, fact in facts.items() if fact is not None}
+    known_facts = {name: fact for name, fact in facts.items() if fact is not None}
     return {
-        f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()
+        f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact)
+        for name, fact in known_facts.items()
     }

@@ -30,9 +30,9 @@ def read_preprocess(given: AnyPath | JsonObject) -> Preprocess:
     Raises:
         UsageError: it states no protocol. FileError: a file cannot be read.
     """
-    stated = given if isinstance(given, Mapping) else _parsed(given)
+    protocol = given if isinstance(given, Mapping) else _parsed(given)
     try:
-        return _protocol(stated)
+        return _protocol(protocol)
     except ProtocolError as error:
         raise UsageError(error.message, where=PREPROCESS, next=_next()) from None
 

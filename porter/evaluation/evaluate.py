@@ -148,7 +148,7 @@ def _measured(
         relabelled = {classes: _photos(data, classes, real) for classes in sets} if real.labels else {}
         here = _passes(entrants, sets, options, process, asked.afresh or asked.fast)
         parts = gather(here.measured)
-    kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
+    is_written = here.settle(all(_whole(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
         shares = [part[index] for part in parts if index in part]
@@ -164,7 +164,7 @@ def _measured(
                 data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background
             )
             result = replace(result, real=photos, real_labels=str(real.labels))
-        if kept and not result.complete:
+        if is_written and not result.complete:
             at = int(measured.scored.reached.sum())
             result = _warned(
                 result,
@@ -194,10 +194,10 @@ def _measured(
 def _parameters(port: StoredPort) -> int:
     """How many numbers training changes: statistics of norms are none."""
     tensors = tensor_shapes(port.graph)
-    held = (tensors.get(path, {}) for path in port.graph.calls)
+    tensors_of_layers = (tensors.get(path, {}) for path in port.graph.calls)
     return sum(
         math.prod(shape)
-        for roles in held
+        for roles in tensors_of_layers
         for role, shape in roles.items()
         if role not in ("mean", "variance")
     )
@@ -466,11 +466,11 @@ def _written(port: StoredPort, photos: PhotoSet, measured: Measured, result: Eva
     figures of the most photos, and a warning beside smaller ones says so, as it does where the folder cannot
     be written.
     """
-    kept = port.record.evaluation
-    images = kept.get("images") if kept else None
+    earlier = port.record.evaluation
+    images = earlier.get("images") if earlier else None
     try:
-        if kept is not None and isinstance(images, int) and images > result.images:
-            update_record(port.folder, "evaluation", kept, result.line())
+        if earlier is not None and isinstance(images, int) and images > result.images:
+            update_record(port.folder, "evaluation", earlier, result.line())
             return _warned(
                 result,
                 f"the port's record keeps the figures of {images:,} photos, which are more; the report lists "

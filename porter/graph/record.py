@@ -47,8 +47,10 @@ def from_record(record: object) -> Graph:
         GraphError: the record has another form, or its shapes do not fit.
     """
     try:
-        stated = {"axes": [], "further_inputs": [], **record} if isinstance(record, Mapping) else record
-        entry = _object(stated, {"channels", "axes", "further_inputs", "output", "nodes", "scopes"})
+        fields_of_record = (
+            {"axes": [], "further_inputs": [], **record} if isinstance(record, Mapping) else record
+        )
+        entry = _object(fields_of_record, {"channels", "axes", "further_inputs", "output", "nodes", "scopes"})
         axes = tuple(axis if axis is None else COUNT.read(axis) for axis in _array(entry["axes"])[:MOST_AXES])
         nodes = tuple(_node(node) for node in _array(entry["nodes"]))
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))

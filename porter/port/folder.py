@@ -425,10 +425,10 @@ def _model_files(record: Path) -> tuple[str, ...]:
     of porter's.
     """
     try:
-        stated = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
+        content = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
     except (OSError, ValueError, RecursionError):
         return ()
-    model = stated.get("model") if isinstance(stated, dict) else None
+    model = content.get("model") if isinstance(content, dict) else None
     return tuple(model) if isinstance(model, dict) else ()
 
 
@@ -497,10 +497,8 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at
     # every size.
-    stated = record.input
-    plan = replace(
-        plan, only_size=stated.size, usual_size=stated.native_size, notes=notes_on(record.left_out)
-    )
+    taken = record.input
+    plan = replace(plan, only_size=taken.size, usual_size=taken.native_size, notes=notes_on(record.left_out))
     return StoredPort(folder, record, graph, plan, destination)
 
 

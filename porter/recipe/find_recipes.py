@@ -104,8 +104,8 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
 def replaced(recipe: Recipe) -> Path | None:
     """The recipe of porter's own in whose place one of the user's stands, because it has its architecture."""
     own = recipes_folder()
-    stated = recipe.source.mark(("architecture",))
-    if stated is None or stated.path.parent.resolve() == own.resolve():
+    mark = recipe.source.mark(("architecture",))
+    if mark is None or mark.path.parent.resolve() == own.resolve():
         return None
     shipped = (each.path for each in _in_folder(own, False) if each.architecture == recipe.architecture)
     return next(shipped, None)

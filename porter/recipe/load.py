@@ -214,8 +214,10 @@ def _extended(source: RecipeSource, base: Recipe) -> RecipeSource:
                 )
         parts += [SourcePart((key,), source, (key,))] if key in source.data else []
     whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
-    kept = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
-    return assemble(source.path, (*parts, SourcePart((), RecipeSource(source.path, kept, {}, {}), ())))
+    zoos_of_base = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
+    return assemble(
+        source.path, (*parts, SourcePart((), RecipeSource(source.path, zoos_of_base, {}, {}), ()))
+    )
 
 
 def _check_variables(

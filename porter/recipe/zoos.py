@@ -141,9 +141,9 @@ class Zoos(Mapping[str, Zoo]):
             return replace(zoo, reference=None)
         said, here, known = self._said[zoo.name], (ZOOS, zoo.name, "reference"), REFERENCES[zoo.framework]
         one_of(said, here, "reference", zoo.reference, known)
-        stated = "reference" in self._document.zoos[zoo.name]
+        names_reference = "reference" in self._document.zoos[zoo.name]
         for variant in self._document.variants:
-            if stated and zoo.has(variant) and variant not in known[zoo.reference]:
+            if names_reference and zoo.has(variant) and variant not in known[zoo.reference]:
                 raise RecipeError(
                     f"reference '{zoo.reference}' has no model '{variant}'",
                     where=said.where(here),

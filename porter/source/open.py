@@ -150,8 +150,8 @@ def _by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> 
     likeliest = open_likeliest(rank(checkpoint, recipes).likely, wishes)
     opened = likeliest.opened
     origin = None if opened is None else opened.facts.origin
-    stated = origin is not None and origin.by == "config.json" and origin.zoo is not None
-    if opened is not None and stated and not wishes.keep_activation:
+    states_library = origin is not None and origin.by == "config.json" and origin.zoo is not None
+    if opened is not None and states_library and not wishes.keep_activation:
         return _with_config(opened)
     try:
         built = build_by_library(checkpoint, wishes.outputs, wishes.size)

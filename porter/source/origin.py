@@ -172,8 +172,8 @@ def as_stated(
 
 
 def _is_stated(candidate: Candidate, origin: Origin) -> bool:
-    stated = origin.variant, origin.zoo
-    return stated == candidate.member.is_a or stated in candidate.equals
+    named = origin.variant, origin.zoo
+    return named == candidate.member.is_a or named in candidate.equals
 
 
 def _known(member: Member, stated: OriginStatement) -> KnownOrigin:

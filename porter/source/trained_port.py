@@ -272,12 +272,12 @@ def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> dict[s
     file = checkpoint.graph
     if file is None:
         return {}
-    held = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
+    uses = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
     shown = {
         stored.name: node.tap
         for node in file.nodes
         for stored in node.tensors.values()
-        if held[stored.name] == 1
+        if uses[stored.name] == 1
     }
     taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
     translated, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))

@@ -30,7 +30,11 @@ def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
     }
     nodes: list[Node] = []
     for node in graph.nodes:
-        kept = changed.get(node.path, node)
-        if kept is not None:
-            nodes += [replace(flatten, inputs=(before.path,)), kept] if node is conv and not pool else [kept]
+        node_of_graph = changed.get(node.path, node)
+        if node_of_graph is not None:
+            nodes += (
+                [replace(flatten, inputs=(before.path,)), node_of_graph]
+                if node is conv and not pool
+                else [node_of_graph]
+            )
     return replace(graph, nodes=tuple(nodes), output=conv.path), True

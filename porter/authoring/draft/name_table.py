@@ -67,13 +67,13 @@ def _without_unneeded(
         rule = next((rule for rule in table if match_path(rule.pattern, path) is not None), None)
         if rule is not None:
             named.setdefault(rule, []).append(path)
-    kept = table
+    smaller = table
     for rule in table:
         own = named.get(rule, [])
-        rest = [other for other in kept if other is not rule]
+        rest = [other for other in smaller if other is not rule]
         if needed.isdisjoint(own) and not _wrong(rest, names, own):
-            kept = rest
-    return table if _wrong(kept, names, paths) else kept
+            smaller = rest
+    return table if _wrong(smaller, names, paths) else smaller
 
 
 def _left(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:

@@ -123,18 +123,18 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
     """The layers of a file of weights."""
     framework = _framework(checkpoint)
     roles, separator = _ROLES[framework], _SEPARATORS[framework]
-    held: dict[str, dict[str, tuple[int, ...]]] = {}
+    tensors_by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
     others, unknown = list[str](), list[str]()
     for name, array in checkpoint.tensors.items():
         layer, _, variable = name.rpartition(separator)
         if _AUXILIARY.search(layer) or (array.shape == () and variable not in roles):
             others.append(name)
         elif layer and variable in roles:
-            held.setdefault(layer, {})[roles[variable]] = array.shape
+            tensors_by_layer.setdefault(layer, {})[roles[variable]] = array.shape
         else:
             unknown.append(name)
     layers: list[WeightsLayer] = []
-    for name, tensors in held.items():
+    for name, tensors in tensors_by_layer.items():
         plain = all(0 not in shape for shape in tensors.values())
         found = tuple(_layers(framework, name, tensors, checkpoint)) if plain else ()
         layers += found

@@ -44,17 +44,17 @@ class Store:
         Raises:
             FileError: it cannot be written, or every one of these photos ends its worker.
         """
-        kept = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
-        if kept:
+        in_cache = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
+        if in_cache:
             with suppress(DamagedChunk, OSError):
-                chunk = read_chunk(kept)
+                chunk = read_chunk(in_cache)
                 if len(chunk.photos) == len(photos):
                     return chunk
         part = self._folder / f"{uuid4().hex}.part"
         try:
             chunk = self._made(photos, part)
-            if kept and chunk.lasting:
-                part.replace(kept)
+            if in_cache and chunk.lasting:
+                part.replace(in_cache)
             return chunk
         except DamagedChunk:
             raise FileError(

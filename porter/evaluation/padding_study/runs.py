@@ -106,8 +106,10 @@ class Bench:
         Raises:
             KeyboardInterrupt: Ctrl-C ended a pass.
         """
-        held = sum(array.nbytes for roles in self.opened.tensors.values() for array in roles.values())
-        at_once = max(1, MOST_BYTES // held)
+        bytes_of_weights = sum(
+            array.nbytes for roles in self.opened.tensors.values() for array in roles.values()
+        )
+        at_once = max(1, MOST_BYTES // bytes_of_weights)
         passes = [trials[start : start + at_once] for start in range(0, len(trials), at_once)]
         return [outcome for part in passes for outcome in self._pass(part)]
 

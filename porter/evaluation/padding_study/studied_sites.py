@@ -71,10 +71,10 @@ def _convention(value: Any, site: Site) -> Convention:
     """The convention that a text states; an average pool counts its pads as the site does unless it states
     that too.
     """
-    stated = isinstance(value, dict) and "average" in value
+    states_average = isinstance(value, dict) and "average" in value
     value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)
     convention = default_convention(value, site.kind)
-    return convention if stated else replace(convention, average=site.convention.average)
+    return convention if states_average else replace(convention, average=site.convention.average)
 
 
 def _tuple(value: Any) -> Any:

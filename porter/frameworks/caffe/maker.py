@@ -112,11 +112,13 @@ class CaffeMaker(Maker):
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
-        held = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
+        named_blobs = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
         self.layers.append(
-            WrittenLayer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held))
+            WrittenLayer(
+                words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(named_blobs)
+            )
         )
-        self.held |= held
+        self.held |= named_blobs
         return name
 
     def _shared(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:

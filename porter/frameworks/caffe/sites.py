@@ -37,13 +37,13 @@ def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
 def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, CaffeParameter]:
     """A window as parameters, with so many more rows and columns around it: the sides' pads are alike."""
     (rows, columns), (down, across) = window.kernel, window.stride
-    stated: dict[str, CaffeParameter] = {
+    parameters: dict[str, CaffeParameter] = {
         "kernel_h": rows + amid[0] + amid[1],
         "kernel_w": columns + amid[2] + amid[3],
     }
-    stated |= {"stride_h": down, "stride_w": across}
+    parameters |= {"stride_h": down, "stride_w": across}
     # OpenCV reads neither without the other.
-    return stated | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})
+    return parameters | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})
 
 
 def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
@@ -51,13 +51,13 @@ def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
     op, skipped = node.op, realisation.skipped
     down, across = op.window.dilation
     amid = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across
-    stated = sides(op.window, realisation.native.pads, amid)
+    parameters = sides(op.window, realisation.native.pads, amid)
     if op.window.dilation != (1, 1):
-        stated["dilation"] = op.window.dilation
+        parameters["dilation"] = op.window.dilation
     if op.groups != 1:
-        stated["group"] = op.groups
+        parameters["group"] = op.groups
     blobs = [node.maker.kernel(node.path, amid), *node.trained("bias")]
-    node.result("Convolution", source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
+    node.result("Convolution", source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **parameters)
 
 
 def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:

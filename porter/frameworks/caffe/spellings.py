@@ -91,11 +91,11 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
     scaled = node.op.scale or node.op.center
     name = norm_name(node.path) if scaled else node.path
     blobs: list[NetArray] = [*node.trained("mean", "variance"), np.ones(1)]
-    stated: dict[str, CaffeParameter] = {
+    parameters: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
         "moving_average_fraction": round(1 - node.op.momentum, 9),
     }
-    normed = node.maker.add("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **stated)
+    normed = node.maker.add("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **parameters)
     if scaled:
         _scale(node, normed)
 
@@ -185,16 +185,16 @@ def _transposed(node: CaffeNode[ops.ConvTranspose]) -> None:
     top, bottom, left, right = op.cut
     alike = (top, left) == (bottom, right) and min(op.cut) >= 0
     late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    stated = sides(window, op.cut if alike else NONE) | {
+    parameters = sides(window, op.cut if alike else NONE) | {
         "num_output": op.filters,
         "bias_term": op.bias and not late,
     }
     if window.dilation != (1, 1):
-        stated["dilation"] = window.dilation
+        parameters["dilation"] = window.dilation
     if op.groups != 1:
-        stated["group"] = op.groups
+        parameters["group"] = op.groups
     blobs = trained[: 1 if late else 2]
-    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, blobs=blobs, **stated)
+    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters)
     if not alike:
         moved = node.maker.moved(node.part("cut" if late else ""), whole, op.filters, less(NONE, op.cut))
         if late:

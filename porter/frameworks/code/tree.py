@@ -92,8 +92,8 @@ def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> B
                 f"model.py needs paths of Python names that {language.module} does not use, got '{wrong[0]}'"
             )
             raise GraphError(message, where=step.path, next="rename the step")
-    kept = _without_reshapes(graph, steps, language)
-    body = _Nesting(graph, kept, language).body("", kept, INPUT, graph.outputs)
+    remaining = _without_reshapes(graph, steps, language)
+    body = _Nesting(graph, remaining, language).body("", remaining, INPUT, graph.outputs)
     return replace(_with_rows(body, language), block="model", arguments={}, further=_further(graph, language))
 
 

@@ -35,17 +35,17 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
     """A spelling of norms by this class, whose argument `size` is the number of channels."""
 
     def layer(op: Any, shape: Shape) -> Layer:
-        stated: dict[str, PlainValue] = {
+        arguments: dict[str, PlainValue] = {
             size: channels_in(shape),
             "epsilon": op.epsilon,
             "use_scale": op.scale,
         }
-        stated |= {"use_bias": op.center} if hasattr(op, "center") else {}
-        stated |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
+        arguments |= {"use_bias": op.center} if hasattr(op, "center") else {}
+        arguments |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
         # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
         return Layer(
             kind,
-            stated
+            arguments
             | (
                 {"momentum": 1 - op.momentum}
                 if isinstance(op, ops.BatchNorm)
@@ -95,8 +95,8 @@ def _pad(op: ops.Pad | ops.ExtendMap, shape: Shape) -> Layer:
 
 
 def _crop(op: ops.Crop, shape: Shape) -> Layer:
-    kept = [(place, op.cuts[axis]) for axis, place in _axes(shape).items() if axis in op.cuts]
-    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept)})
+    cuts = [(place, op.cuts[axis]) for axis, place in _axes(shape).items() if axis in op.cuts]
+    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in cuts)})
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
@@ -115,11 +115,11 @@ def _axis(parts: list[str]) -> str:
 
 
 def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
-    stated: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
+    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
-        stated |= {"size": op.size} if op.size else {"scale": op.scale}
-    stated |= {"rounding": op.rounding} if op.mode == "nearest" else {}
-    return Layer("resize", stated | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
+        arguments |= {"size": op.size} if op.size else {"scale": op.scale}
+    arguments |= {"rounding": op.rounding} if op.mode == "nearest" else {}
+    return Layer("resize", arguments | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
 
 
 def _constants(values: tuple[float, ...]) -> PlainValue:
@@ -275,11 +275,11 @@ def _front(front: Front, site: Site, why: str) -> Layer:
     """The layer in front of a site that pads as its realisation says."""
     (top, bottom, left, right), window = front.pads, site.window
     if front.rule == "explicit":
-        stated: dict[str, PlainValue] = {
+        arguments: dict[str, PlainValue] = {
             "pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)),
             "constant_values": front.fill or 0,
         }
-        return Layer("jnp.pad", stated, why)
+        return Layer("jnp.pad", arguments, why)
     lower = front.rule == "same_lower"
     sizes: dict[str, PlainValue] = {
         "window_shape": window.kernel,

@@ -63,14 +63,16 @@ class MXNet(NetDestination[SymbolMaker]):
         """The arguments of norms that the source lacks, with the number that changes nothing: a gamma of 1, a
         beta of 0.
         """
-        held = tensor_shapes(graph)
+        known_shapes = tensor_shapes(graph)
         roles = (
             (node.path, role)
             for node in graph.nodes
             if node.op_name == "batch_norm"
             for role in ("gamma", "beta")
         )
-        return {f"{path}_{role}": int(role == "gamma") for path, role in roles if role not in held[path]}
+        return {
+            f"{path}_{role}": int(role == "gamma") for path, role in roles if role not in known_shapes[path]
+        }
 
 
 DESTINATION: MXNet = MXNet()

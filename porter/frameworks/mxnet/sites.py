@@ -28,8 +28,8 @@ def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
     if front is not None:
         padded = node.maker.padded(node.part("pad"), node.source, front.pads, front.fill)
     if isinstance(op, Conv):
-        stated = sides(op.window, native.pads) | filters(op.filters, op.groups, op.bias)
-        node.result("Convolution", padded, *node.trained("kernel", "bias"), **stated)
+        attributes = sides(op.window, native.pads) | filters(op.filters, op.groups, op.bias)
+        node.result("Convolution", padded, *node.trained("kernel", "bias"), **attributes)
     elif realisation.by_cell:
         _largest(node, padded)
     else:
@@ -38,12 +38,12 @@ def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
 
 def sides(window: Window, pads: Pads = NONE) -> dict[str, MxnetAttribute]:
     """A window as attributes: its sides' pads are alike."""
-    stated: dict[str, MxnetAttribute] = {
+    attributes: dict[str, MxnetAttribute] = {
         "kernel": window.kernel,
         "stride": window.stride,
         "pad": (pads[0], pads[2]),
     }
-    return stated | ({"dilate": window.dilation} if window.dilation != (1, 1) else {})
+    return attributes | ({"dilate": window.dilation} if window.dilation != (1, 1) else {})
 
 
 def filters(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
@@ -53,14 +53,14 @@ def filters(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
 def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
     """Pools the map, which is `padded` behind its pad layer."""
     op, native, front, counted = node.op, realisation.native, realisation.front, realisation.counted
-    stated = sides(op.window, native.pads) | {
+    attributes = sides(op.window, native.pads) | {
         "pooling_convention": "full" if native.rounding == "full" else "valid"
     }
-    stated |= {"pool_type": "max" if isinstance(op, MaxPool) else "avg"}
+    attributes |= {"pool_type": "max" if isinstance(op, MaxPool) else "avg"}
     if isinstance(op, AvgPool):
-        stated["count_include_pad"] = native.average != "real_cells"
+        attributes["count_include_pad"] = native.average != "real_cells"
     if counted is None:
-        node.result("Pooling", padded, **stated)
+        node.result("Pooling", padded, **attributes)
         return
     mask, rest = node.source, less(front.pads if front else NONE, counted)
     if any(counted):
@@ -68,8 +68,8 @@ def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded
     mask = node.maker.filled(node.part("ones"), mask, 1.0)
     if any(rest):
         mask = node.maker.padded(node.part("mask"), mask, rest)
-    sums = node.step("cells", "Pooling", padded, **stated)
-    node.result("elemwise_div", sums, node.step("share", "Pooling", mask, **stated))
+    sums = node.step("cells", "Pooling", padded, **attributes)
+    node.result("elemwise_div", sums, node.step("share", "Pooling", mask, **attributes))
 
 
 def _largest(node: MxnetNode[MaxPool], source: str) -> None:

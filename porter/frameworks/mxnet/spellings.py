@@ -94,12 +94,12 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
         node.maker.variable(f"{node.name}_{NAMES[role]}", Trained(node.path, role, shape), state=True)
         for role in roles
     ]
-    stated: dict[str, MxnetAttribute] = {
+    attributes: dict[str, MxnetAttribute] = {
         "eps": node.op.epsilon,
         "momentum": round(1 - node.op.momentum, 9),
         "fix_gamma": not node.op.scale,
     }
-    node.result("BatchNorm", *node.inputs, *factors, *states, **stated)
+    node.result("BatchNorm", *node.inputs, *factors, *states, **attributes)
 
 
 def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
@@ -167,11 +167,11 @@ def _transposed(node: MxnetNode[ops.ConvTranspose]) -> None:
     path, (top, bottom, left, right) = node.path, op.cut
     alike = (top, left) == (bottom, right) and min(op.cut) >= 0
     late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    stated = sides(op.window, op.cut if alike else NONE) | filters(
+    attributes = sides(op.window, op.cut if alike else NONE) | filters(
         op.filters, op.groups, op.bias and not late
     )
-    held = node.trained("kernel", *([] if late else ["bias"]))
-    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, *held, **stated)
+    variables = node.trained("kernel", *([] if late else ["bias"]))
+    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, *variables, **attributes)
     if not alike:
         moved = node.maker.moved(node.part("moved" if late else ""), whole, less(NONE, op.cut))
         if late:

@@ -310,7 +310,7 @@ class NetDestination(ABC, Generic[M]):
 def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
     """The arrays of the net in the number type `kind`."""
     try:
-        return {name: _filled(held, tensors).astype(kind, copy=False) for name, held in net.held.items()}
+        return {name: _filled(array, tensors).astype(kind, copy=False) for name, array in net.held.items()}
     except KeyError as error:
         raise MappingError("the tensors lack one of the graph's", where=error) from None
 
@@ -332,23 +332,26 @@ def _filled(held: NetArray, tensors: Tensors) -> Array:
 def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
     """The canonical tensors in those of a net's file."""
     tensors = dict[str, dict[str, Array]]()
-    for name, held in net.held.items():
+    for name, array_of_net in net.held.items():
         array = stored.get(name)
-        if array is None or array.shape != held.shape:
+        if array is None or array.shape != array_of_net.shape:
             got = f"got {array.shape}" if array is not None else "got none"
-            raise MappingError(f"expected a tensor of shape {held.shape}, {got}", where=name)
-        if not isinstance(held, Trained):
-            if not np.array_equal(array, held.astype(array.dtype)):
+            raise MappingError(f"expected a tensor of shape {array_of_net.shape}, {got}", where=name)
+        if not isinstance(array_of_net, Trained):
+            if not np.array_equal(array, array_of_net.astype(array.dtype)):
                 raise MappingError("expected the constants that porter writes, got other numbers", where=name)
             continue
-        cut, (top, bottom, left, right) = array, held.amid
-        if any(held.amid):
+        cut, (top, bottom, left, right) = array, array_of_net.amid
+        if any(array_of_net.amid):
             cut = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
             if np.count_nonzero(cut) != np.count_nonzero(array):
                 raise MappingError(
-                    f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name
+                    f"expected a kernel amid zeros {array_of_net.amid}, got other numbers around it",
+                    where=name,
                 )
-        tensors.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
+        tensors.setdefault(array_of_net.path, {})[array_of_net.role] = cut.reshape(
+            net.tensors[array_of_net.path][array_of_net.role]
+        )
     return {
         path: {role: tensors[net.graph.by_path[path].holder][role] for role in roles}
         for path, roles in net.tensors.items()

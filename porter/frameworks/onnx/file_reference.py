@@ -196,10 +196,10 @@ class OnnxRunner:
     def _taken(self) -> list[Any]:
         """The number type of each input."""
         named = import_onnx().helper.tensor_dtype_to_np_dtype
-        stated = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
+        types = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
         if self.dtype not in HALVES:
-            return [self.dtype] * len(stated)
-        return [named(kind if kind in FLOATS else _FLOAT) for kind in stated]
+            return [self.dtype] * len(types)
+        return [named(kind if kind in FLOATS else _FLOAT) for kind in types]
 
     @cached_property
     def _model(self) -> ModelParts:

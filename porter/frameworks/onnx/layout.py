@@ -54,24 +54,24 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
     """
     free = Names({*graph.inputs, *graph.by_path})
     stored = _stored_roles(graph)
-    held = {
+    shapes_of_tensors = {
         path: {role: free.take(f"{path}.{_NAMES[role]}") for role in stored[path]}
         for path in graph.calls
         if path in stored
     }
-    return {path: held[graph.by_path[path].holder] for path in stored}
+    return {path: shapes_of_tensors[graph.by_path[path].holder] for path in stored}
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a
     beta of 0.
     """
-    held = tensor_shapes(graph)
+    known_shapes = tensor_shapes(graph)
     return {
         name: 1 if role == "gamma" else 0
         for path, names in tensor_names(graph).items()
         for role, name in names.items()
-        if role not in held.get(path, {})
+        if role not in known_shapes.get(path, {})
     }
 
 
@@ -80,7 +80,7 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
     """
     known = shapes(graph, ANY)
-    held = tensor_shapes(graph)
+    known_shapes = tensor_shapes(graph)
     stored: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
@@ -90,13 +90,13 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
             if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path])
             else ()
         )
-        stored[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
+        stored[path] = {role: (*known_shapes.get(path, {}).get(role, (channels,)), *ends) for role in roles}
     return stored
 
 
 def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
-    held = tensor_shapes(graph)
-    by_path = {node.path: _roles(node, tuple(held.get(node.path, ()))) for node in graph.nodes}
+    known_shapes = tensor_shapes(graph)
+    by_path = {node.path: _roles(node, tuple(known_shapes.get(node.path, ()))) for node in graph.nodes}
     return {path: roles for path, roles in by_path.items() if roles}
 
 

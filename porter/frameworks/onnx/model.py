@@ -203,16 +203,18 @@ def run_part(model: ModelParts, given: NamedArrays, wanted: str) -> Array | None
     part.graph.node.extend(nodes)
     part.graph.initializer.extend(tensor for tensor in stored if tensor.name not in model.tensors)
     part.graph.output.add(name=wanted)
-    held = {tensor.name: model.tensors[tensor.name] for tensor in stored if tensor.name in model.tensors}
-    return make_reference(part, {**held, **given})()[0]
+    tensors_of_part = {
+        tensor.name: model.tensors[tensor.name] for tensor in stored if tensor.name in model.tensors
+    }
+    return make_reference(part, {**tensors_of_part, **given})()[0]
 
 
 def _taking_tensors(proto: Any, tensors: NamedArrays) -> Any:
     """`proto`, in which the initialisers without content are its last inputs."""
     stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
+    remaining = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    proto.graph.initializer.extend(remaining)
     typed = import_onnx().helper.make_tensor_value_info
     proto.graph.input.extend(typed(tensor.name, tensor.data_type, tensor.dims) for tensor in stored)
     return proto

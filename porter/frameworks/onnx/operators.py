@@ -63,11 +63,13 @@ def own_operators(opset: int) -> list[type[Any]]:
         operator = before if opset < right else _LATER.get(name)
         if operator is not None:
             try:
-                stated = schema(name, opset)
+                own_schema = schema(name, opset)
             except error:  # the opset lacks it
                 continue
             operators.append(
-                type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated})
+                type(
+                    name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": own_schema}
+                )
             )
     return [*operators, _attention(opset)] if opset >= _ATTENTION else operators
 

@@ -33,9 +33,9 @@ def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Sessio
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     # Each refers to the array's memory.
-    held = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]
-    if held:
-        options.add_external_initializers(list(tensors), held)
+    values = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]
+    if values:
+        options.add_external_initializers(list(tensors), values)
     try:  # its fallback prints
         session = runtime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
@@ -45,7 +45,7 @@ def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Sessio
     names = [value.name for value in model.graph.input]
 
     def run(*batches: Array) -> list[Array]:
-        assert len(held) == len(tensors), "the session reads their memory"
+        assert len(values) == len(tensors), "the session reads their memory"
         try:
             outputs: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))
         except Exception as error:  # as above

@@ -67,7 +67,7 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
     if foreign or run_time_share:
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=node.path)
     top, bottom, left, right = native.pads
-    stated: dict[str, tuple[Any, bool]] = {
+    attributes: dict[str, tuple[Any, bool]] = {
         "kernel_shape": (window.kernel, True),
         "strides": (window.stride, window.stride != (1, 1)),
         "dilations": (window.dilation, window.dilation != (1, 1)),
@@ -76,10 +76,10 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
         "ceil_mode": (1, _rounds_up(node, native)),
     }
     if isinstance(op, Conv):
-        stated["group"] = (op.groups, op.groups != 1)
+        attributes["group"] = (op.groups, op.groups != 1)
     if isinstance(op, AvgPool):
-        stated["count_include_pad"] = (1, native.average != "real_cells" and native.rule != "valid")
-    return {name: value for name, (value, needed) in stated.items() if needed}
+        attributes["count_include_pad"] = (1, native.average != "real_cells" and native.rule != "valid")
+    return {name: value for name, (value, needed) in attributes.items() if needed}
 
 
 def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) -> bool:

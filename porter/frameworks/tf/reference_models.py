@@ -68,8 +68,8 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
             model.load_weights(checkpoint.path)
     except (ValueError, TypeError, KeyError, OSError) as error:
         return first_line(error)
-    held = Counter(_number(np.asarray(variable)) for variable in model.weights if _is_real(variable))
-    same = held == Counter(_number(array) for array in checkpoint.tensors.values() if is_floating(array))
+    counts = Counter(_number(np.asarray(variable)) for variable in model.weights if _is_real(variable))
+    same = counts == Counter(_number(array) for array in checkpoint.tensors.values() if is_floating(array))
     return None if same else "they have other layers"
 
 
@@ -127,5 +127,7 @@ def inputs_of(model: Any) -> Any:
 def _fed(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
     """The batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels first."""
     channels = batch.shape[1]
-    kept = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
-    return import_tensorflow().constant(np.ascontiguousarray(batch if kept else batch.transpose(0, 2, 3, 1)))
+    is_as_given = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
+    return import_tensorflow().constant(
+        np.ascontiguousarray(batch if is_as_given else batch.transpose(0, 2, 3, 1))
+    )

@@ -91,8 +91,8 @@ class _Axis:
         shares = self._shares(t, do("subtract", number(1), t))
         cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
         if op.inside:
-            held = [do("equal", self._within(cell, n), cell) for cell in cells]
-            shares = [do("where", each, share, number(0)) for each, share in zip(held, shares, strict=True)]
+            inside = [do("equal", self._within(cell, n), cell) for cell in cells]
+            shares = [do("where", each, share, number(0)) for each, share in zip(inside, shares, strict=True)]
             shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
         over = (-1, *[1] * (3 - self.axis))
         parts = zip(cells, shares, strict=True)

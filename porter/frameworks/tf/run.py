@@ -172,15 +172,15 @@ def _frugal() -> Any:
             ]
             nodes = [node for node in nodes if not node.is_input]
             used = (map(id, (*node.input_tensors, *node.outputs)) for node in nodes)
-            held = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
+            known = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
             for node, ended in zip(nodes, last_uses(used, set(map(id, self.outputs))), strict=True):
-                arguments, named = node.arguments.fill_in(held)
+                arguments, named = node.arguments.fill_in(known)
                 outputs = operation_fn(node.operation)(*arguments, **named)
-                held |= zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=False)
+                known |= zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=False)
                 for value in ended:
-                    held.pop(value, None)
+                    known.pop(value, None)
             return keras.tree.pack_sequence_as(
-                self._outputs_struct, [held[id(value)] for value in self.outputs]
+                self._outputs_struct, [known[id(value)] for value in self.outputs]
             )
 
     return Frugal

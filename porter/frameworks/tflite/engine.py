@@ -42,13 +42,13 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
         raise UsageError("porter runs TensorFlow Lite's models on the CPU", where=DEVICE, next="leave it out")
     from porter.graph import tensor_shapes
 
-    held = {path: roles for path, roles in tensors.items() if path != FILE}
+    others = {path: roles for path, roles in tensors.items() if path != FILE}
     if dtype != "float64":
         from porter.frameworks.tflite.running import build
 
-        return build(plan, held, tensors.get(FILE))
-    if held.keys() or FILE not in tensors or not tensor_shapes(plan.lowered):
-        return keras.build(plan, held, layers, dtype)
+        return build(plan, others, tensors.get(FILE))
+    if others.keys() or FILE not in tensors or not tensor_shapes(plan.lowered):
+        return keras.build(plan, others, layers, dtype)
     raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
 
 

@@ -55,8 +55,8 @@ def main() -> None:
         for each in interpreter.get_tensor_details()
         if isinstance(each["dtype"], type) and each["dtype"] is not np.bytes_
     }
-    stated = {"runs": runs, "inputs": inputs, "outputs": outputs, "tensors": tensors}
-    (Path(target) / "described").write_text(json.dumps(stated))
+    described = {"runs": runs, "inputs": inputs, "outputs": outputs, "tensors": tensors}
+    (Path(target) / "described").write_text(json.dumps(described))
 
 
 def _sizes(stated: Any, open_ones: Sequence[int]) -> list[int]:

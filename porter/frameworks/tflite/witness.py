@@ -122,21 +122,21 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
     except ValueError as error:
         raise CannotRun(str(error), where=path) from None
-    stated = json.loads((folder / "described").read_text())
+    recorded = json.loads((folder / "described").read_text())
     data = np.memmap(folder / "values", np.uint8, "r")
     at = 0
     runs = list[dict[int, Array]]()
-    for described in stated["runs"]:
+    for described in recorded["runs"]:
         runs.append({})
         for place, kind, shape in filter(None, described):
             end = at + math.prod(shape) * np.dtype(kind).itemsize
             runs[-1][place] = data[at:end].view(kind).reshape(shape)
             at = end
-    tensors = {int(place): (name, kind) for place, (name, kind) in stated["tensors"].items()}
+    tensors = {int(place): (name, kind) for place, (name, kind) in recorded["tensors"].items()}
     uses = Counter(name for name, _ in tensors.values())
     names = {place: name for place, (name, _) in tensors.items() if name and uses[name] == 1}
     kinds = {name: tensors[place][1] for place, name in names.items()}
-    return _Recorded(tuple(runs), tuple(stated["inputs"]), tuple(stated["outputs"]), names, kinds)
+    return _Recorded(tuple(runs), tuple(recorded["inputs"]), tuple(recorded["outputs"]), names, kinds)
 
 
 def _given(

@@ -34,9 +34,9 @@ def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) 
     with _bounded(len(tensors), where), torch.device("meta"):
         module = build()
     needed = sum(each.numel() for each in module.parameters())
-    held = sum(array.size for array in tensors.values())
-    if needed > _TIMES_THE_FILE * held:
-        message = f"config.json describes a network of {needed} weights, and the file holds {held}"
+    numbers = sum(array.size for array in tensors.values())
+    if needed > _TIMES_THE_FILE * numbers:
+        message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
         raise UsageError(message, where=where, next="fetch the folder again")
     return module
 

@@ -166,8 +166,8 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
     computed from others, and it would copy those of a GPU on the GPU.
     """
     for each in module.modules():
-        for held in (each._parameters, each._buffers, vars(each)):
-            for value in held.values():
+        for members in (each._parameters, each._buffers, vars(each)):
+            for value in members.values():
                 if type(value) is nn.Parameter:
                     yield id(value), nn.Parameter(value.detach().cpu().clone(), requires_grad=False)
                 elif type(value) is torch.Tensor:
@@ -238,8 +238,8 @@ class _Watch:
 
 def _watch(module: nn.Module, hook: Hook) -> _Watch:
     """Puts a watch into the place of a hook."""
-    held = getattr(module.get_submodule(hook.path), hook.kind)
-    held[hook.key] = watch = _Watch(held[hook.key])
+    hooks_of_kind = getattr(module.get_submodule(hook.path), hook.kind)
+    hooks_of_kind[hook.key] = watch = _Watch(hooks_of_kind[hook.key])
     return watch
 
 

@@ -98,11 +98,11 @@ class ExportedModule(nn.Module):
         changes = any(_is_in_place(node) for node, _ in self._nodes)
         given = {value: program.given[value] for value in program.outputs} if changes else {}
         self._given = {tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules}
-        kept = {name for name, _ in self._given.values()}
+        names = {name for name, _ in self._given.values()}
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
         self._last: dict[str, list[str]] = {}
         for source, user in uses.items():
-            if source not in kept:
+            if source not in names:
                 self._last.setdefault(user, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
@@ -191,8 +191,8 @@ class ExportedModule(nn.Module):
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
             # is only for reading.
             if value not in copies:
-                held = known[value[0]][value[1]]
-                copies[value] = held.to(self._kind(self._types[value[0]]), copy=True)
+                stored = known[value[0]][value[1]]
+                copies[value] = stored.to(self._kind(self._types[value[0]]), copy=True)
             return copies[value]
         if isinstance(value, tuple):
             return known[value[0]][value[1]]

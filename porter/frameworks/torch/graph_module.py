@@ -194,8 +194,8 @@ def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
     with torch.device("meta"):
         twin = GraphModule(plan)
     twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)
-    held = next(model.parameters(), None)
-    return (twin if held is None else twin.to(held.device)).eval()
+    parameter = next(model.parameters(), None)
+    return (twin if parameter is None else twin.to(parameter.device)).eval()
 
 
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:

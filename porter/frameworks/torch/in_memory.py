@@ -190,8 +190,8 @@ def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]
     """What a module takes that torch.export or torch.fx made, where its graph says it."""
     if not isinstance(module, torch.fx.GraphModule):
         return []
-    stated = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    if not stated or not all(isinstance(each, torch.Tensor) for each in stated):
+    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    if not values or not all(isinstance(each, torch.Tensor) for each in values):
         return []
     given = [None, None, *(size or ANY)]
 
@@ -199,7 +199,7 @@ def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]
         asked = given if value.dim() == 4 else [None] * value.dim()
         return [n if isinstance(n, int) else own or 2 for n, own in zip(value.shape, asked, strict=True)]
 
-    return [[torch.zeros(sizes(value), dtype=value.dtype) for value in stated]]
+    return [[torch.zeros(sizes(value), dtype=value.dtype) for value in values]]
 
 
 def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:

@@ -24,18 +24,18 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
     fills = fillings(graph, tensors)
     state: dict[str, Array] = {}
     for node in map(graph.by_path.__getitem__, graph.calls):
-        held = tensors.get(node.path, {})
+        arrays = tensors.get(node.path, {})
         for role, key in state_keys(node).items():
             expected = shapes[node.path].get(role)
             if role == "batches":
-                state[key] = np.asarray(held.get(role, fills.get(key)), np.int64)
+                state[key] = np.asarray(arrays.get(role, fills.get(key)), np.int64)
             elif key in fills:
                 state[key] = np.full(channels[node.source], fills[key], np.float32)
-            elif role not in held or held[role].shape != expected:
-                got = f"got {held[role].shape}" if role in held else "got none"
+            elif role not in arrays or arrays[role].shape != expected:
+                got = f"got {arrays[role].shape}" if role in arrays else "got none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
             else:
-                state[key] = held[role]
+                state[key] = arrays[role]
     return state
 
 

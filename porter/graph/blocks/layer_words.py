@@ -52,13 +52,13 @@ def spoken(names: Mapping[str, str]) -> dict[str, str]:
         return dict(names)
     by_path: dict[str, str] = {}
     for path, words in parts.items():
-        kept = words[1:] or words
-        while len(kept) > 1 and kept[-1].replace("_", "").lower() in (
+        rest_of_words = words[1:] or words
+        while len(rest_of_words) > 1 and rest_of_words[-1].replace("_", "").lower() in (
             *_NUMBERED_BY_FRAMEWORKS.split(),
             *_STEPS,
         ):
-            kept = kept[:-1]
-        by_path[path] = "/".join(kept)
+            rest_of_words = rest_of_words[:-1]
+        by_path[path] = "/".join(rest_of_words)
     called = [name for path, name in by_path.items() if len(parts[path]) > 1]
     if sum(name.endswith("_1") for name in called) > 0.9 * len(called):
         by_path = {

@@ -61,11 +61,11 @@ class Moves:
         """
         by_name: dict[str, int | None] = {}
         for size, axis in zip(sizes, self.split, strict=True):
-            stated = math.prod(part for _, part in axis if part is not None)
+            known = math.prod(part for _, part in axis if part is not None)
             whole = all(part is not None for _, part in axis)
-            if size is not None and (size % stated or (whole and size != stated)):
-                raise ValueError(f"an axis of {size} has no parts of {stated}")
-            rest = None if size is None else size // stated
+            if size is not None and (size % known or (whole and size != known)):
+                raise ValueError(f"an axis of {size} has no parts of {known}")
+            rest = None if size is None else size // known
             by_name |= {name: rest if part is None else part for name, part in axis}
         return by_name
 
@@ -128,11 +128,11 @@ class Rearrange(KeepsSign, name="rearrange"):
         """Whether a pattern states the size of an axis that is open, or an open size would be that of
         features.
         """
-        stated = any(
+        fixed = any(
             size is None and all(part is not None for _, part in axis)
             for size, axis in zip(shape, self.moves.split, strict=True)
         )
-        return stated or (len(self.moves.joined) == 1 and None in shape)
+        return fixed or (len(self.moves.joined) == 1 and None in shape)
 
     def steps(
         self, shape: Shape, of_map: bool, channels_last: bool = False

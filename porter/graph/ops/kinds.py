@@ -142,9 +142,9 @@ def _one_of(name: str, *words: str) -> Kind:
 
 
 def whole_number(name: str, least: int, most: int) -> Kind:
-    stated = {"type": "integer", "minimum": least, "maximum": most}
+    schema = {"type": "integer", "minimum": least, "maximum": most}
     return Kind(
-        name, f"a whole number from {least} to {most}", partial(integer, least=least, most=most), stated
+        name, f"a whole number from {least} to {most}", partial(integer, least=least, most=most), schema
     )
 
 

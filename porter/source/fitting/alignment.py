@@ -242,11 +242,11 @@ def without_cells(file: FileGraph) -> FileGraph:
             cells.add(node.name)
         else:
             meeting |= of_cells
-    kept = file.leading_to(meeting)
+    remaining = file.leading_to(meeting)
     moved = {name: name for name in file.inputs}
     nodes: list[FileNode] = []
     for node in file.nodes:
-        inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept
+        inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - remaining
         moved[node.name] = (
             inputs[0]
             if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] not in file.inputs

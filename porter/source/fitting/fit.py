@@ -126,10 +126,10 @@ class Fit:
         """What the port gives: features, logits, or probabilities where the activation is kept."""
         if not self.source_classes:
             return "features"
-        kept = self.activation is None and isinstance(
+        keeps_activation = self.activation is None and isinstance(
             self.graph.by_path[self.graph.output].op, Softmax | Sigmoid
         )
-        return "probabilities" if kept else "logits"
+        return "probabilities" if keeps_activation else "logits"
 
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:

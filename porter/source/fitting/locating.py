@@ -88,8 +88,8 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
             shape = (channels_of(graph)[path],)
             *needed, count = adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
-            held = (name for name in (*needed, count) if name in rest)
-            ignored |= dict.fromkeys(held, CONSTANTS.format(path))
+            constants = (name for name in (*needed, count) if name in rest)
+            ignored |= dict.fromkeys(constants, CONSTANTS.format(path))
     unexpected = tuple(sorted({*rest} - ignored.keys()))
     return Located(sources, missing, unexpected, ignored, spellings[0] if spellings else 0)
 

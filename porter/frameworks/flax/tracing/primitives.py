@@ -199,9 +199,9 @@ def _choice(writer: Writer, operation: JaxEquation) -> str | None:
     made = writer.giving(test, "ne")
     if made is not None and made.source == made.inputs[1]:
         return writer.full(no)
-    stated = writer.constant(test)
-    if stated is not None and np.all(stated == np.ravel(stated)[0]):
-        return writer.full(yes if np.ravel(stated)[0] else no)
+    known = writer.constant(test)
+    if known is not None and np.all(known == np.ravel(known)[0]):
+        return writer.full(yes if np.ravel(known)[0] else no)
     return writer.node("Where", writer.full(test), writer.of(yes), writer.of(no))
 
 

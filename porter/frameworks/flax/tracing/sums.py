@@ -31,13 +31,13 @@ def _over(writer: Writer, operation: JaxEquation, total: JaxEquation, kind: str,
     `source`.
     """
     axes = tuple(int(axis) for axis in total.params["axes"])
-    kept, top = writer.reduce(kind, source, axes), operation.source
+    reduced, top = writer.reduce(kind, source, axes), operation.source
     one = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
     if writer.shape(top) == writer.shape(total.outputs[0]):
         writer.kept[operation.outputs[0]] = axes
     elif writer.shape(top) != one:
-        return writer.node("Reshape", kept, writer.dims(writer.shape(top), one))
-    return kept
+        return writer.node("Reshape", reduced, writer.dims(writer.shape(top), one))
+    return reduced
 
 
 def square_root(writer: Writer, operation: JaxEquation) -> str:
@@ -134,12 +134,12 @@ def _of_groups(writer: Writer, apart: JaxEquation, root: str) -> str | None:
 
 def is_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
     """Whether a value is the number of cells of these sizes."""
-    held = writer.constant(name)
-    count = max((len(each.at) for each in (held, *sizes) if isinstance(each, PerTrace)), default=1)
+    number = writer.constant(name)
+    count = max((len(each.at) for each in (number, *sizes) if isinstance(each, PerTrace)), default=1)
     products = map(math.prod, zip(*(at_each(size, count) for size in sizes), strict=True))
-    if held is None:
+    if number is None:
         return False
-    pairs = zip(at_each(held, count), products, strict=True)
+    pairs = zip(at_each(number, count), products, strict=True)
     return all(np.size(each) == 1 and float(each) == cells for each, cells in pairs)
 
 

@@ -110,14 +110,16 @@ class Traced:
 
 def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
     """What a module calls what it is called with, as no layer or variable of it is called."""
-    held = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
+    variables = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
     # A module of linen is called by a wrapper that takes anything.
     called = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
-    stated = inspect.signature(called).parameters.values()
-    names = [each.name for each in stated if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    parameters = inspect.signature(called).parameters.values()
+    names = [
+        each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
     names = names[:count]
     names += [f"input_{index}" for index in range(len(names), count)]
-    return tuple(f"{name}_given" if name in held else name for name in names)
+    return tuple(f"{name}_given" if name in variables else name for name in names)
 
 
 def number_of(leaf: Any) -> Any:
@@ -270,8 +272,8 @@ def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[
     """What gives the values of these names, and the outputs, for inputs of the traced shapes, computed in a
     type. It is compiled when it is first called.
     """
-    kept = {*wanted, *traced.outputs}
-    program = jax.jit(lambda held: _values(traced, held, kept, dtype), compiler_options=QUICKLY)
+    wanted_at_end = {*wanted, *traced.outputs}
+    program = jax.jit(lambda held: _values(traced, held, wanted_at_end, dtype), compiler_options=QUICKLY)
 
     def run(given: Sequence[Array]) -> dict[str, Array]:
         taken = dict(zip(traced.inputs, given, strict=True))

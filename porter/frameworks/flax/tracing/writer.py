@@ -149,10 +149,10 @@ class Writer:
             if name in self.traced.variables:
                 self.known[name] = self.numbers(np.asarray(self.traced.variables[name], np.float32), name)
             else:
-                held = self.traced.constants[name]
-                if isinstance(held, PerTrace):
+                constant = self.traced.constants[name]
+                if isinstance(constant, PerTrace):
                     raise NotImplementedError("a number that is computed from open sizes")
-                self.known[name] = self.numbers(np.asarray(held))
+                self.known[name] = self.numbers(np.asarray(constant))
         return self.known[name]
 
     def full(self, name: str) -> str:

@@ -250,10 +250,10 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
 
 def _bare(node: Any) -> Any:
     """A node without control inputs and without attributes that only place it."""
-    kept = type(node)(
+    bare = type(node)(
         name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
     )
     for key, value in node.attr.items():
         if not key.startswith("_"):
-            kept.attr[key].CopyFrom(value)
-    return kept
+            bare.attr[key].CopyFrom(value)
+    return bare

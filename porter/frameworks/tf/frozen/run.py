@@ -65,8 +65,8 @@ class GraphRunner:
         self._input, self._shape = _placeholder(
             tensorflow, part, [each.name for each in takes.further_inputs] if takes else ()
         )
-        stated = next(node.attr["dtype"].type for node in part.node if node.name == self._input)
-        self._dtype = tensorflow.as_dtype(stated).as_numpy_dtype if dtype is None else dtype
+        type_of_image = next(node.attr["dtype"].type for node in part.node if node.name == self._input)
+        self._dtype = tensorflow.as_dtype(type_of_image).as_numpy_dtype if dtype is None else dtype
         self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
         self._session = _session(tensorflow, graph)
@@ -122,8 +122,8 @@ class GraphRunner:
         given = {f"{op}:0": array for op, array in self._fed.items()}
         for path, value in own.items():
             name = _output(self.values[str(layers[path].reads)])
-            stated = self._session.graph.get_tensor_by_name(name).shape
-            filled = _filling(value, stated.as_list() if stated.rank == value.ndim else value.shape)
+            shape = self._session.graph.get_tensor_by_name(name).shape
+            filled = _filling(value, shape.as_list() if shape.rank == value.ndim else value.shape)
             if filled is None:
                 return {}
             given[name] = filled

@@ -98,10 +98,10 @@ def _order(read: Flow, run: Flow) -> _Order:
 
 def _ordered(flow: Flow) -> Flow:
     """Keras 1 does not write the `dim_ordering` of a ZeroPadding2D, which is that of its other layers."""
-    stated = {call.arguments.get("data_format") for call in flow.calls} - {None}
-    if flow.keras > 1 or len(stated) != 1:
+    layouts = {call.arguments.get("data_format") for call in flow.calls} - {None}
+    if flow.keras > 1 or len(layouts) != 1:
         return flow
-    order = {"data_format": stated.pop()}
+    order = {"data_format": layouts.pop()}
     calls = (
         replace(call, arguments={**order, **call.arguments}) if call.kind == "ZeroPadding2D" else call
         for call in flow.calls
@@ -234,10 +234,10 @@ class _Builder:
             if _is_first(named.call):
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
-            stated = named.call.arguments.get("activation")
-            if named.call.kind == "Activation" or (named.call.kind not in FUSING and stated is None):
+            activation = named.call.arguments.get("activation")
+            if named.call.kind == "Activation" or (named.call.kind not in FUSING and activation is None):
                 return result
-            name = _function_of(stated)
+            name = _function_of(activation)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
@@ -300,8 +300,8 @@ class _Builder:
                 return _rectified(call.kind, call.arguments, inputs[0])
             case "Resizing" | "UpSampling2D" if self._dtype == "float64" and is_rounded(call):
                 value = with_aspect(call.arguments, inputs[0])
-                kept = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
-                return value if kept else resized(value, as_tensorflow(call), keras_do, self._dtype)
+                same_size = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
+                return value if same_size else resized(value, as_tensorflow(call), keras_do, self._dtype)
             case "CenterCrop" | "RandomCrop" if resizes(
                 call.kind, call.arguments, tuple(inputs[0].shape[1:3])
             ):
@@ -363,15 +363,15 @@ class _Builder:
 
     def _activated(self, call: LayerCall, value: Any) -> Any:
         """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
-        stated = call.arguments.get("activation")
-        name = _function_of(stated)
+        activation = call.arguments.get("activation")
+        name = _function_of(activation)
         if name == "linear":
             return value
         if name is not None:
             return activate(name, value, {}, self._version)
-        if not isinstance(stated, Mapping):
+        if not isinstance(activation, Mapping):
             raise ValueError("its activation is neither a name nor a layer")
-        kind, arguments = modern(stated["class_name"], stated["config"])
+        kind, arguments = modern(activation["class_name"], activation["config"])
         if kind in ("LeakyReLU", "ReLU"):
             return _rectified(kind, arguments, value)
         return self._layer(kind, arguments)(value)
@@ -425,9 +425,9 @@ class _Builder:
 
     def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
         """Puts the file's tensors into the layer's variables."""
-        stated = _shapes(named.call, channels)
-        for variable, name, held in self._held(layer, named):
-            array = self._tensor(named, held, stated.get(name, tuple(variable.shape)))
+        shapes = _shapes(named.call, channels)
+        for variable, name, variable_of_file in self._held(layer, named):
+            array = self._tensor(named, variable_of_file, shapes.get(name, tuple(variable.shape)))
             if named.call.kind == "Conv2DTranspose" and name == "kernel":
                 array = _spread(array, named.call.arguments, tuple(variable.shape))
             variable.assign(array.reshape(variable.shape))
@@ -441,7 +441,10 @@ class _Builder:
         """
         own = [*layer._trainable_variables, *layer._non_trainable_variables]
         if self._checkpoint.format == "keras" and 0 < len(own) == len(named.tensors):
-            yield from ((each, each.name, held) for each, held in zip(own, named.tensors, strict=True))
+            yield from (
+                (each, each.name, variable_of_file)
+                for each, variable_of_file in zip(own, named.tensors, strict=True)
+            )
             return
         of_parts = named.call.kind == "MultiHeadAttention"
         for variable in layer.weights:
@@ -482,14 +485,14 @@ def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
     order. A transposed convolution with dilation, which TensorFlow lacks on a CPU, is one with zeros in its
     kernel.
     """
-    stated = call.arguments
-    if call.kind == "Conv2D" and 1 < channels == stated.get("groups", 1):
-        rows, columns = pair(stated.get("strides") or 1)
-        if rows == columns and (rows == 1 or pair(stated.get("dilation_rate") or 1) == (1, 1)):
-            return "DepthwiseConv2D", {**stated, "depth_multiplier": stated["filters"] // channels}
+    arguments = call.arguments
+    if call.kind == "Conv2D" and 1 < channels == arguments.get("groups", 1):
+        rows, columns = pair(arguments.get("strides") or 1)
+        if rows == columns and (rows == 1 or pair(arguments.get("dilation_rate") or 1) == (1, 1)):
+            return "DepthwiseConv2D", {**arguments, "depth_multiplier": arguments["filters"] // channels}
     if call.kind == "Conv2DTranspose":
-        return call.kind, {**stated, "kernel_size": _extents(stated), "dilation_rate": 1}
-    return call.kind, stated
+        return call.kind, {**arguments, "kernel_size": _extents(arguments), "dilation_rate": 1}
+    return call.kind, arguments
 
 
 def _function_of(activation: Any) -> str | None:

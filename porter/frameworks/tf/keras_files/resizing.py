@@ -67,8 +67,8 @@ def with_aspect(arguments: JsonObject, value: Any) -> Any:
     target = np.array([arguments["height"], arguments["width"]])
     even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
     if crops:
-        kept = np.maximum(np.minimum(size, even), 1)
-        (top, left), (rows, columns) = ((size - kept).astype(np.float32) / 2).astype(int), kept
+        side = np.maximum(np.minimum(size, even), 1)
+        (top, left), (rows, columns) = ((size - side).astype(np.float32) / 2).astype(int), side
         return value[:, top : top + rows, left : left + columns]
     around = ((np.maximum(size, even) - size).astype(np.float32) / 2).astype(int)
     beside = [[0, 0], *([cells, cells] for cells in around.tolist()), [0, 0]]

@@ -52,8 +52,8 @@ def save(model: Any, folder: Path) -> dict[str, str]:
         with ZipFile(dated) as source, ZipFile(folder / MODEL_FILE, "w") as archive:
             for member in source.infolist():
                 if member.filename == _METADATA:
-                    stated = {**json.loads(source.read(member)), "date_saved": _DATE}
-                    archive.writestr(_undated(_METADATA), json.dumps(stated))
+                    metadata = {**json.loads(source.read(member)), "date_saved": _DATE}
+                    archive.writestr(_undated(_METADATA), json.dumps(metadata))
                     continue
                 with source.open(member) as content:
                     _copy(content, archive, member.filename, member.file_size)

@@ -117,8 +117,10 @@ def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> Cal
         if size not in (1, own):
             value = node.step("wide", "repeat", value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
-    held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
-    equation = f"z{letters},{held}->z{letters}"
+    letters_of_weight = (
+        "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
+    )
+    equation = f"z{letters},{letters_of_weight}->z{letters}"
     return node.layer(
         "EinsumDense", value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None
     )

@@ -89,8 +89,8 @@ class _Caller:
         options = {key: self._filled(value) for key, value in call.options.items()}
         self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))
         for variable, array in late.items():
-            held = getattr(made, variable)
-            held.assign(self._numbers(array, held.shape, held.dtype))
+            variable_of_layer = getattr(made, variable)
+            variable_of_layer.assign(self._numbers(array, variable_of_layer.shape, variable_of_layer.dtype))
 
     def _made(self, call: KerasCall) -> Any:
         """The layer, or the operation, that a call is of."""

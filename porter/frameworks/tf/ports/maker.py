@@ -70,9 +70,9 @@ class CallMaker:
         operation = OPERATIONS[function]
         operands = [_plain(each) for each in arguments[: operation.operands]]
         rest = arguments[operation.operands :]
-        stated = {**dict(zip(operation.parameters, rest, strict=False)), **options}
-        config = {key: value for key, value in stated.items() if key in operation.parameters}
-        called = {**operation.options, **{key: value for key, value in stated.items() if key not in config}}
+        by_name = {**dict(zip(operation.parameters, rest, strict=False)), **options}
+        config = {key: value for key, value in by_name.items() if key in operation.parameters}
+        called = {**operation.options, **{key: value for key, value in by_name.items() if key not in config}}
         given = self._next(
             operation_shape(operation.kind, config, operands), _dtype(operation, operands, config)
         )

@@ -61,8 +61,8 @@ def state_model(
         of_map = is_map(graph.open_shapes[node.source])
         said = KerasNode(maker, node.op, names[node.path], inputs, of_map)
         if type(node.op) in spellings:
-            held = _arrays(graph, node, tensors.get(node.path, {}), dtype)
-            values[node.path] = spellings[type(node.op)](said, *held)
+            arrays = _arrays(graph, node, tensors.get(node.path, {}), dtype)
+            values[node.path] = spellings[type(node.op)](said, *arrays)
             continue
         values[node.path] = _apply(said, plan, node)
         if node.path in shapes and node.shares is None:

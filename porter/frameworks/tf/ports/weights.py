@@ -77,8 +77,8 @@ class _Unfailing(FileIO):
 
 def _variables(statement: Statement, call: KerasCall) -> Iterator[Array]:
     """The arrays of a layer in Keras's order of its variables."""
-    held = statement.weights.get(call.name, {})
+    arrays = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
-        array = held.get(name.removeprefix("depthwise_"))
+        array = arrays.get(name.removeprefix("depthwise_"))
         if array is not None:
             yield cast(array, statement.dtype, call.name, allow_overflow=True)

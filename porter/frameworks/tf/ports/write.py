@@ -56,8 +56,8 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     names = layer_names(plan.lowered, layers)
     tensors: OwnTensors = {}
     missing: list[str] = []
-    held = tensor_shapes(plan.lowered)
-    for node_path in filter(held.__contains__, plan.lowered.calls):
+    known_shapes = tensor_shapes(plan.lowered)
+    for node_path in filter(known_shapes.__contains__, plan.lowered.calls):
         node = plan.lowered.by_path[node_path]
         tensors[node_path] = {}
         for role, spellings in tensor_names(plan.lowered, node, names[node_path]).items():
@@ -67,4 +67,4 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
             else:
                 tensors[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
     expect_cover(missing, unused, where=path)
-    return {node_path: tensors[plan.lowered.by_path[node_path].holder] for node_path in held}
+    return {node_path: tensors[plan.lowered.by_path[node_path].holder] for node_path in known_shapes}
