@@ -338,8 +338,8 @@ def case(
 
 CASES = [
     case(
-        "reporting.commands.convert reporting.commands.verify reporting.commands.evaluate "
-        "reporting.commands.reproduce reporting.commands.study",
+        "reporting.command_lines.convert reporting.command_lines.verify reporting.command_lines.evaluate "
+        "reporting.command_lines.reproduce reporting.command_lines.study",
         REPORT,
         lambda world: {"folder": world.variant()},
         PATH=lambda world: world.photos,
@@ -466,15 +466,15 @@ CASES = [
         CONVERT,
         lambda world: {"subject": world.port("net-torch"), "to": "tf", "weights": world.other},
     ),
-    case("recipe.model._zoo", CONVERT, lambda world: {"subject": VARIANT, "source": "zoo", "to": "tf"}),
+    case("recipe.recipe._zoo", CONVERT, lambda world: {"subject": VARIANT, "source": "zoo", "to": "tf"}),
     case(
-        "recipe.find._extended",
+        "recipe.find_recipes._extended",
         RECIPE_SHOW,
         lambda world: {"name": "half", "recipes": world.broken},
         status=2,
     ),
-    case("recipe.find.find_recipe", RECIPE_SHOW, lambda world: {"name": world.onnx}),
-    case("recipe.find._advice", RECIPE_SHOW, lambda world: {"name": "zzz"}),
+    case("recipe.find_recipes.find_recipe", RECIPE_SHOW, lambda world: {"name": world.onnx}),
+    case("recipe.find_recipes._advice", RECIPE_SHOW, lambda world: {"name": "zzz"}),
     case(
         "recipe.load._open",
         RECIPE_CHECK,
