@@ -627,6 +627,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, weights_file: WeightsMaker) 
     return World(tmp_path_factory.mktemp("world"), weights_file)
 
 
+@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize("asked", CASES, ids=[f"{each.command.name}: {each.places[0]}" for each in CASES])
 def test_what_is_printed_runs(
     asked: Case, world: World, cli: Cli, made: list[Made], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
