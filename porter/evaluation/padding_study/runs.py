@@ -157,5 +157,6 @@ class Bench:
         return Outcome(self._ranks(scores.centre), ten, seen.entropy, seen.log_loss, seen.mean_answer)
 
     def _ranks(self, places: Ranks) -> Ranks:
+        """The ranks of all photos of the data set: those that failed count as never right."""
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)
         return np.concatenate([np.where(places < 0, UNSCORED, places).astype(np.int32), never])

@@ -35,7 +35,9 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
         or not {*blocks} <= {*range(len(shape))}
     ):
         raise ValueError("its levels are not those of its axes")
-    places, parents, sides = dict[int, Places](), np.zeros(1, np.int64), dict[int, int]()
+    places = dict[int, Places]()
+    parents = np.zeros(1, np.int64)
+    sides = dict[int, int]()
     for axis, level in zip(order, levels, strict=True):
         if level.scalar(0, "b"):
             segments, indices = (_numbers(level, field) for field in (2, 4))
@@ -43,7 +45,9 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
             counts = segments[parents + 1] - starts
         else:
             sides[axis] = level.scalar(1, "i")
-            starts, counts, indices = np.zeros_like(parents), np.full_like(parents, sides[axis]), None
+            starts = np.zeros_like(parents)
+            counts = np.full_like(parents, sides[axis])
+            indices = None
         total = int(counts.sum())
         if min(counts, default=0) < 0 or total > math.prod(shape):
             raise ValueError("it has more places than cells")
@@ -65,7 +69,8 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
 
 
 def _numbers(level: Table, field: int) -> Places:
-    kind, held = level.scalar(field, "B"), level.table(field + 1)
+    kind = level.scalar(field, "B")
+    held = level.table(field + 1)
     if held is None or not 0 < kind < len(_INDICES):
         raise ValueError("a sparse level has no places")
     return held.numbers(0, _INDICES[kind]).astype(np.int64)

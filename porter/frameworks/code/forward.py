@@ -178,6 +178,7 @@ class Forward:
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
 
     def _called(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
+        """The call of a part: by its class and arguments if it is inlined, otherwise by its name."""
         if part.name in self.inlined and self.language.inline is not None:
             return self.language.inline(part.alternatives[0].kind, self.inlined[part.name], inputs)
         return call(f"self.{part.again or part.name}", *inputs)

@@ -87,7 +87,9 @@ def _attention(opset: int) -> type[Any]:
 
 
 def _run(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[Array]:
-    """Attributes are float32's numbers; what is computed of them is not."""
+    """Runs an operator; its attributes are numbers of float32, from which it computes in the type of its
+    inputs.
+    """
     return (
         operator(
             *inputs,

@@ -340,7 +340,7 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
 
 
 def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:
-    """Layers that could give what the node reads, in every way."""
+    """Every choice of layers that could give what the node reads, one for each input."""
     choices = [candidates[path] for path in node.inputs]
     if math.prod(map(len, choices)) > _MOST_ORDERS:
         raise MappingError("too many layers of the file could be the inputs of this node", where=node.path)
