@@ -91,7 +91,8 @@ def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
     if source not in walk.repeated:
         return source
     before, sizes = walk.repeated[source].before, walk.repeated[source].sizes
-    given, shape = walk.sizes(before), walk.constant_shape(other)
+    given = walk.sizes(before)
+    shape = walk.constant_shape(other)
     if not given or not shape or max(len(given), len(shape)) != len(sizes):
         return source
     narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (given, shape))
@@ -126,7 +127,8 @@ def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
         raise Unsupported("of something that is not one number per channel")
     if not is_first and kind == "Sub":
         negative = walk.builder.negative(f"{node.name}:negative", view.value)
-        kind, view = "Add", walk.views.like(view, negative)
+        kind = "Add"
+        view = walk.views.like(view, negative)
     if view.value.is_map and walk.views.names(view) == walk.views.layout():
         # It has other sizes, if the array stretches it.
         return walk.views.of(with_array(walk, node.name, kind, view.value, constant))
@@ -147,7 +149,9 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference)
     Raises:
         Unsupported: the array does not fit, or is computed.
     """
-    tensor, numbers, shape = walk.weights(other), walk.constant(other), walk.constant_shape(other)
+    tensor = walk.weights(other)
+    numbers = walk.constant(other)
+    shape = walk.constant_shape(other)
     if numbers is not None and (
         tensor is None or (tensor.is_vector and not StoredTensor("", numbers.shape).is_vector)
     ):
@@ -273,7 +277,8 @@ def _with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> 
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):
         filled = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
         return walk.builder.add(node.name, _OF_VALUES[kind], filled, value)
-    scale, offset = np.ones(1), np.zeros(1)
+    scale = np.ones(1)
+    offset = np.zeros(1)
     match kind:
         case "Add":
             offset = numbers
@@ -364,7 +369,8 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     if (apart := _of_each_image(walk, walk.view(source), norm.tensors)) is not None:
         view, tensors = apart
     else:
-        view, tensors = walk.by_cell(source, walk.views.channels_place), norm.tensors
+        view = walk.by_cell(source, walk.views.channels_place)
+        tensors = norm.tensors
         view = walk.on_map(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
@@ -385,7 +391,8 @@ def _of_each_image(
     one of them; None for other tensors, and where each image has vectors of its own. torch writes an
     InstanceNorm with running statistics so.
     """
-    sizes, channels = view.sizes or (), view.value.channels
+    sizes = view.sizes or ()
+    channels = view.value.channels
     if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
         return None
     images = quotient(sizes[1], channels)
@@ -426,7 +433,8 @@ def response_norm(
     found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
     if found is None:
         return None
-    value, before = walk.value(found["x"]), node
+    value = walk.value(found["x"])
+    before = node
     while before.op != pool:
         live = [name for name, _ in before.inputs if name in walk.flow.live]
         before = walk.flow.nodes[live[-1] if before is node else live[0]]

@@ -102,7 +102,8 @@ def _unscaled(node: FileNode | None, known: Mapping[str, FileNode]) -> tuple[Fil
     """What a node is by factors, and their product."""
     factor = 1.0
     while node is not None and (scale := _scale(node.op)) is not None:
-        factor, node = factor * scale, known.get(node.inputs[0])
+        factor = factor * scale
+        node = known.get(node.inputs[0])
     return node, factor
 
 
@@ -142,7 +143,8 @@ def _heads(
             moves.append(node.op)
         elif scale is None:
             break
-        factor, name = factor * (1.0 if scale is None else scale), node.inputs[0]
+        factor = factor * (1.0 if scale is None else scale)
+        name = node.inputs[0]
     places = numbers = _numbers(shapes.get(name))
     for op in reversed(moves):
         places = None if places is None else _moved(op, places)

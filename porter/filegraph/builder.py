@@ -258,7 +258,8 @@ class Builder:
             return value
         padded = value.padded
         if padded is not None and padded.fill == fill:
-            value, pads = padded.value, _sum(padded.pads, pads)
+            value = padded.value
+            pads = _sum(padded.pads, pads)
         Convention("explicit", pads, fill)
         return replace(self.add(name, ops.PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
@@ -504,14 +505,16 @@ def _under(kind: SiteKind, value: Value, window: Window, convention: Convention)
     """What a window reads, and its convention: without the pads of a pad layer before it, if the convention
     can include them.
     """
-    padded, own = value.padded, any(convention.pads)
+    padded = value.padded
+    own = any(convention.pads)
     # `same` depends on the padded size; one cell is never padded.
     stated = convention.rule in ("valid", "explicit") or (
         convention.rule == "same" and window.extent(0) == window.extent(1) == 1
     )
     if padded is None or not stated or convention.rounding != "floor":
         return value, convention
-    pads, fill = _sum(padded.pads, convention.pads), padded.fill
+    pads = _sum(padded.pads, convention.pads)
+    fill = padded.fill
     if kind == "max_pool" and (not own or fill == convention.fill):
         return padded.value, Convention("explicit", pads, fill)
     if kind == "conv" and not fill:

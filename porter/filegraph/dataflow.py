@@ -445,5 +445,6 @@ class Dataflow(Generic[N]):
             return None
         if capture == "x":
             return source if self.is_value(source) else None
-        tensor, shape = self.tensor(source), self.shape(source)
+        tensor = self.tensor(source)
+        shape = self.shape(source)
         return StoredTensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None

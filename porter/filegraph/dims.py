@@ -151,7 +151,8 @@ def _unrounded(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[
     """A sum that is nowhere smaller (`sign` 1), or nowhere larger (-1), in which no quotient is rounded."""
     found: dict[_Product, _Factor] = {(): 0}
     for product, factor in terms:
-        exact, parts = (product[0].rounded if len(product) == 1 else None), 1
+        exact = product[0].rounded if len(product) == 1 else None
+        parts = 1
         for each, times in [(product, 1)] if exact is None else exact.terms:
             found[each] = found.get(each, 0) + times * factor
             parts = math.lcm(parts, times.denominator)

@@ -203,7 +203,8 @@ class FileGraph:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
-        known, taps = self.shapes, [(node.tap, node.name) for node in self.nodes if node.tap]
+        known = self.shapes
+        taps = [(node.tap, node.name) for node in self.nodes if node.tap]
         return frozenset(
             tap for tap, name in [*taps, *self.given.items()] if isinstance(known.get(name), Axes)
         )

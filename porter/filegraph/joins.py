@@ -85,7 +85,8 @@ def _shuffled(view: View, axis: int, cells: Sequence[int]) -> View | None:
     """All cells of an axis, one of each of so many equal groups at a time; None where they have another
     order.
     """
-    sizes, count = view.sizes or (), len(cells)
+    sizes = view.sizes or ()
+    count = len(cells)
     each = cells[1] if count > 1 else 0
     if (
         not 1 < each < count
@@ -200,7 +201,8 @@ def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis
     behind = _all_whole(walk, sources[live[-1] + 1 :])
     if not before and not behind:
         return view
-    sizes, shape = [*(before + behind)[0].shape], view.value.shape or ()
+    sizes = [*(before + behind)[0].shape]
+    shape = view.value.shape or ()
     first = 0 if walk.views.whole else 1
     if None in shape or len(sizes) != len(view.known_axes) or set(sizes[:first]) - {1}:
         raise Unsupported("with a constant of other axes")
@@ -299,7 +301,8 @@ def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -
     joined = walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
     if joined.sizes is None:
         return None
-    sizes, at = [*joined.sizes], names.index("channels")
+    sizes = [*joined.sizes]
+    at = names.index("channels")
     sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
     order = [each for each in range(len(sizes)) if each != at]
     order.insert(place_of(axis, len(sizes)), at)
@@ -310,7 +313,8 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
     """Parts of an axis in its place, of the window's size and each its step behind the one before, and the
     cells of each as the last axis.
     """
-    view, (size, step) = walk.view(source), window
+    view = walk.view(source)
+    size, step = window
     cells = view.size(axis)
     at = place_of(axis, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:

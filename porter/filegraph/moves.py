@@ -57,7 +57,8 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, places: Collection[i
     view = walk.view(source)
     sizes = view.known_sizes
     chosen = view.places(places) if places else {place for place, size in enumerate(sizes) if size == 1}
-    names, shape = walk.views.names(view), view.value.shape
+    names = walk.views.names(view)
+    shape = view.value.shape
     if names and shape and None in shape:
         stated = {names[place] for place in chosen}
         whole = tuple(
@@ -109,7 +110,8 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
-    sizes, rank = view.known_sizes, len(view.known_sizes)
+    sizes = view.known_sizes
+    rank = len(view.known_sizes)
     if times < 1:
         raise Unsupported(f"{times} times")
     at = place_of(axis, rank)
@@ -121,7 +123,8 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
     1 keep an axis. A constant may get axes before its own.
     """
-    own, is_value = walk.known_sizes(source), walk.is_live(source)
+    own = walk.known_sizes(source)
+    is_value = walk.is_live(source)
     if not is_value:
         own = (*[1] * (len(sizes) - len(own)), *own)
     if len(sizes) > len(own):
@@ -156,7 +159,8 @@ def quarter_turns(
 def each_image(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
-    sizes, shape = array.known_sizes, array.value.shape or ()
+    sizes = array.known_sizes
+    shape = array.value.shape or ()
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
         raise Unsupported("of images other than arrays of known size")
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}

@@ -226,7 +226,8 @@ def _padded(
     aligned = walk.aligned(f"{node.name}:array", view)
     ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
-        (before, after), channels = ends[0], aligned.value.channels or MOST_CONSTANTS
+        before, after = ends[0]
+        channels = aligned.value.channels or MOST_CONSTANTS
         if {*ends} != {0} or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
             raise Unsupported(f"of channels with {fill:g}")
         wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
@@ -263,7 +264,8 @@ def turned_round(walk: Walk, node: OperatorNode, source: Source, places: Collect
 
 def _turned_round(walk: Walk, node: OperatorNode, view: View, place: int) -> View:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
-    rank, around = view.rank, slice(None, None, -1)
+    rank = view.rank
+    around = slice(None, None, -1)
     if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
         return _cut(walk, node.name, view, {place: around})
     last = place_of(place, rank)
@@ -280,9 +282,12 @@ def _turned_round(walk: Walk, node: OperatorNode, view: View, place: int) -> Vie
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
-    rank, sizes, value = len(view.known_axes), view.known_sizes, view.value
+    rank = len(view.known_axes)
+    sizes = view.known_sizes
+    value = view.value
     for place, shift in sorted((place_of(place, rank), shift) for place, shift in shifts.items()):
-        axis, size = view.axis_at(place), sizes[place]
+        axis = view.axis_at(place)
+        size = sizes[place]
         if view.has_batch(place):
             raise Unsupported("of the batch")
         if isinstance(size, Open):

@@ -44,7 +44,8 @@ def map_of_patches(
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.
     """
-    view, (window, pads) = walk.view(source), windows
+    view = walk.view(source)
+    window, pads = windows
     (batch, whole, _), (down, across) = view.known_sizes, size
     rows, columns = window.kernel
     channels = whole // (rows * columns)

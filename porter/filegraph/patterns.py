@@ -132,7 +132,8 @@ def _rms_norm(found: Found) -> Op:
 
 def _gates() -> list[Spellings]:
     """The spellings of x times a smooth step, such as a GELU."""
-    x, negative = "x", ("Neg", "x")
+    x = "x"
+    negative = ("Neg", "x")
     errors: list[Pattern] = [
         ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
         ("Add", 1, ("Erf", ("Div", x, math.sqrt(2)))),
@@ -174,7 +175,8 @@ def _hard_gates() -> list[Spellings]:
 
 def _lines() -> list[Spellings]:
     """x above zero, and x times a slope elsewhere."""
-    x, rest = "x", ("Relu", ("Neg", "x"))
+    x = "x"
+    rest = ("Relu", ("Neg", "x"))
     return [
         (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", rest))]),

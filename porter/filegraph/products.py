@@ -67,7 +67,8 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or bias_factor != 1 else walk.weights(bias)
     if vector is not None and is_vector(vector, units):
-        tensors["bias"], bias = Stored(vector.name), None
+        tensors["bias"] = Stored(vector.name)
+        bias = None
     value = walk.builder.affine(f"{node.name}:factor", view.value, (factor,), (0.0,))
     value = walk.builder.dense(node.name, value, units, tensors)
     if bias is not None:
@@ -114,11 +115,13 @@ def along_channels(
         kernel: 1×1×numbers; the value is N×1×channels.
         pads: how many zeros stand before the first channel, and after the last one.
     """
-    view, numbers = walk.view(source), walk.constant(kernel)
+    view = walk.view(source)
+    numbers = walk.constant(kernel)
     along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
     if numbers is None or numbers.shape[:2] != (1, 1) or not along:
         raise Unsupported("over other axes than the channels")
-    channels, (first, last) = view.value.channels or 0, pads
+    channels = view.value.channels or 0
+    first, last = pads
     units = channels + first + last - numbers.size + 1
     if min(first, last, units - 1) < 0:
         raise Unsupported(f"with pads {pads} around {channels} channels")
@@ -148,7 +151,8 @@ def matmul(
 
 def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """What `matmul` gives for views."""
-    rank, held = views[1].rank, _turned(walk, views[1])
+    rank = views[1].rank
+    held = _turned(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
     second = held or walk.as_array(f"{node.name}:second", views[1])
     if first.rank != rank or rank < 3:
@@ -282,8 +286,10 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
     if all(map(walk.is_value, sources)):
         return _of_values(walk, node, equation, sources)
     if not walk.is_value(sources[0]):
-        equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
-    tensor, (x, held, result) = walk.weights(sources[1]), equation
+        equation = Equation(equation.second, equation.first, equation.result)
+        sources = sources[::-1]
+    tensor = walk.weights(sources[1])
+    x, held, result = equation
     if result == x and held == "".join(axis for axis in x[1:] if axis in held):
         return _scaled(walk, node, equation, sources, tensor)
     if tensor is None:
@@ -300,7 +306,8 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     """A value times stored matrices, of which each has a place of its own in the value's axes before the last
     two.
     """
-    rank, shape = len(walk.sizes(source) or ()), matrices.shape
+    rank = len(walk.sizes(source) or ())
+    shape = matrices.shape
     while shape[0] == 1:
         shape = shape[1:]
     places = "abcdefgh"[: max(rank - 2, 0)]
@@ -320,7 +327,8 @@ def by_matrix(walk: Walk, node: OperatorNode, first: Reference, source: Source) 
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
     matrix = walk.flow.once(matrix)
-    shape, places = matrix.shape, "abcdefgh"[: rank - 2]
+    shape = matrix.shape
+    places = "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
     equation = Equation(f"{places}km", "nk", f"{places}nm")
@@ -399,7 +407,8 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     Raises:
         Unsupported: it is another product.
     """
-    view, name = walk.kept(source), node.name
+    view = walk.kept(source)
+    name = node.name
     (x, held, result), kept, units = equation, equation.kept, equation.units
     fits = equation.is_product and len(kernel.shape) == len(held)
     if not fits or equation.shared or not (equation.summed and kept):

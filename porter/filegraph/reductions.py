@@ -103,10 +103,12 @@ def _least(walk: Walk, node: OperatorNode, source: Source, places: Collection[in
 
 def _parts(walk: Walk, node: OperatorNode, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
-    count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
+    count = walk.views.groups(view, place) if view.axes is not None else None
+    channels = view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
-    gone, size = view.places([place]), channels // count
+    gone = view.places([place])
+    size = channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
     parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
     return [walk.views.like(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts]

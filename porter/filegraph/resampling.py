@@ -132,14 +132,17 @@ def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tupl
     names = walk.views.names(view)
     if names is None or not view.value.is_map or not {names[place] for place in ends} <= {"rows", "columns"}:
         raise Unsupported("of something else than the cells of a map, by a size that depends on the input's")
-    value, sizes = view.value, dict(zip(names, view.known_sizes, strict=True))
+    value = view.value
+    sizes = dict(zip(names, view.known_sizes, strict=True))
     for kind in (PadLike, CropLike):
         wanted, sides = dict[Axis, Dim](), dict[Axis, Side]()
         for place, (before, after) in ends.items():
-            axis, more = names[place], before + after
+            axis = names[place]
+            more = before + after
             if axis != "batch" and _grows(more) == kind.grows:
                 half = more // 2 if kind.grows else -(-more // 2)
-                wanted[axis], sides[axis] = sizes[axis] + more, _side(before, after, half)
+                wanted[axis] = sizes[axis] + more
+                sides[axis] = _side(before, after, half)
         if wanted:
             op = kind(sides.get("rows", "none"), sides.get("columns", "none"))
             value = walk.builder.add(node.name, op, value, _of_size(walk, wanted))

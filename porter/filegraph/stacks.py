@@ -44,11 +44,14 @@ def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pa
     last = _several_maps(walk, view)
     if last is None:
         return None
-    count, rows = product(piece.size for piece in last.known_axes[0][1:]), last.known_sizes[1]
+    count = product(piece.size for piece in last.known_axes[0][1:])
+    rows = last.known_sizes[1]
     if not isinstance(count, int) or not isinstance(rows, int):
         return None
     top, bottom, left, right = pads
-    whole, step, extent = rows + top + bottom, window.stride[0], window.extent(0)
+    whole = rows + top + bottom
+    step = window.stride[0]
+    extent = window.extent(0)
     more = -whole % step
     if top or bottom or more:
         array = walk.as_array(f"{node.name}:maps", last)

@@ -118,7 +118,8 @@ def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
 
 def resized(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
     """A resize of a map to stated rows and columns, whose cells are computed as those of `op`."""
-    own, wanted = x.sizes, sizes.dims()
+    own = x.sizes
+    wanted = sizes.dims()
     if len(own) != 4 or len(wanted) != 2:
         raise Unsupported(f"of {len(own)} axes")
     return x.resize(op, {}, {1: wanted[0], 2: wanted[1]})

@@ -194,7 +194,8 @@ class Views:
         """The groups of channels that an axis counts, which may have one channel each; None where it is
         something else.
         """
-        axis, channels = Items(view.axes or ())[place], view.value.channels or 0
+        axis = Items(view.axes or ())[place]
+        channels = view.value.channels or 0
         count = product(piece.size for piece in axis)
         if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
             return None
@@ -253,7 +254,8 @@ class Views:
         """A tensor that has each row, column or channel of a map several times, or all channels, over the map
         that has them so; another one as it is.
         """
-        axes, repeated = view.axes or (), self._repeated(view)
+        axes = view.axes or ()
+        repeated = self._repeated(view)
         times = {piece.axis: _stated(axes[at][index].size) for (at, index), piece in repeated.items()}
         copies = times.pop("C", 1)
         if not repeated or copies > _MOST_COPIES:
@@ -284,7 +286,8 @@ class Views:
         """
         if not view.value.is_map:
             return {}
-        axes, (_, channels, *cells) = view.known_axes, self._pieces(view.value)
+        axes = view.known_axes
+        _, channels, *cells = self._pieces(view.value)
         repeats = [
             (at, index)
             for at, axis in enumerate(axes)
@@ -459,7 +462,8 @@ def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     """
     if not (op.site or isinstance(op, CropMap)):
         return cast(Sequence[Dim], op.shape(*cast(list[Shape], sizes)))
-    (channels, *cells), strides = sizes[0], op.site.window.stride if op.site else (1, 1)
+    channels, *cells = sizes[0]
+    strides = op.site.window.stride if op.site else (1, 1)
     more = [isinstance(size, Open) * 2 * LARGEST for size in cells]
     large = [size + count * stride for size, count, stride in zip(cells, more, strides, strict=True)]
     filters, *found = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))

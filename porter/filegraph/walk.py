@@ -365,7 +365,8 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: it is no array of known size whose last axis are the channels.
         """
-        sizes, stated = view.known_sizes, view.value.shape or ()
+        sizes = view.known_sizes
+        stated = view.value.shape or ()
         letters = "abcdefgh"[: len(stated)]
         if not self.views.has_channels(view, -1) or not view.value.is_array or None in stated[1:-1]:
             raise Unsupported("of axes that are no cells of channels")

@@ -142,7 +142,8 @@ class _Machine:
 
     def cut(self, length: int) -> bytes | None:
         """The next bytes; None if they are more than the format reads."""
-        start, self.at = self.at, self.at + length
+        start = self.at
+        self.at = self.at + length
         if self.at > len(self.data):
             raise EOFError("it ends inside a value")
         return self.data[start : self.at] if length <= self.vocabulary.most else None
@@ -151,12 +152,14 @@ class _Machine:
         end = self.data.find(b"\n", self.at)
         if end < 0:
             raise EOFError("it ends inside a name")
-        start, self.at = self.at, end + 1
+        start = self.at
+        self.at = end + 1
         return self.data[start:end].decode()
 
     def marked(self) -> list[Any]:
         """The values above the last mark."""
-        found, self.stack = self.stack, self.below.pop()
+        found = self.stack
+        self.stack = self.below.pop()
         return found
 
     def name(self, module: str, word: str) -> None:
@@ -293,7 +296,8 @@ def _call(machine: _Machine) -> None:
 
 
 def _build(machine: _Machine) -> None:
-    state, built = machine.stack.pop(), machine.stack[-1]
+    state = machine.stack.pop()
+    built = machine.stack[-1]
     if isinstance(built, Made):
         built.build(state)
     elif type(built) is not dict:  # the state of a state_dict is the versions of its modules

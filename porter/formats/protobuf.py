@@ -71,7 +71,8 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
     Tensors are most of a file: they are passed over first, and a rest that is too short for so many parts is
     not looked at.
     """
-    parts, left = 0, len(data)
+    parts = 0
+    left = len(data)
     large = [(0, len(data), descriptor)]
     small = list[tuple[int, int, Any]]()
     while (large or small) and parts + left // 2 > most:

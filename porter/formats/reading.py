@@ -174,7 +174,8 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
 
 def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     """A file at a size if porter can read its graph at a size only."""
-    checkpoint, is_stated = read(path, outputs), size is not None and None not in size
+    checkpoint = read(path, outputs)
+    is_stated = size is not None and None not in size
     graph = checkpoint.graph
     if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
         return checkpoint

@@ -45,7 +45,8 @@ class Grid:
         counts, more = [], []
         for axis, size in enumerate(x.shape[2:]):
             before, after = self.pads[2 * axis : 2 * axis + 2]
-            extent, stride = (kernel[axis] - 1) * self.dilation[axis] + 1, self.stride[axis]
+            extent = (kernel[axis] - 1) * self.dilation[axis] + 1
+            stride = self.stride[axis]
             left = size + before + after - extent
             count = (left // stride if self.rounding == "floor" else -(-left // stride)) + 1
             if self.rounding == "ceil" and (count - 1) * stride >= size + before:
@@ -91,7 +92,8 @@ def conv(
     total = None
     for index, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
         part = weights[..., index] @ cells.reshape(images, groups, width, -1)
-        total, shape = part if total is None else total + part, (images, filters, *cells.shape[2:])
+        total = part if total is None else total + part
+        shape = (images, filters, *cells.shape[2:])
     assert total is not None, "a kernel has a cell"
     return _biased(total.reshape(shape), bias)
 

@@ -22,7 +22,8 @@ V1LayerParameter or a LayerParameter.
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
-_MOST_PARTS, _MOST_AXES = 1 << 12, 32
+_MOST_PARTS = 1 << 12
+_MOST_AXES = 32
 """The most parts of a blob's numbers, which Caffe writes as one, and the most axes of a blob."""
 
 
@@ -36,7 +37,9 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     for number, layer in fields(memoryview(data)):
         if number not in _LAYERS or isinstance(layer, int):
             continue
-        (name_field, blobs_field), name, blobs = _LAYERS[number], "", list[Array]()
+        name_field, blobs_field = _LAYERS[number]
+        name = ""
+        blobs = list[Array]()
         for part, value in fields(layer):
             if isinstance(value, int):
                 continue

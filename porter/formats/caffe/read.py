@@ -229,7 +229,8 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
     """A convolution, or a transposed one."""
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    (filters, *_), stated = known(kernel.sizes), layer.parameters
+    filters, *_ = known(kernel.sizes)
+    stated = layer.parameters
     window, pads = _window(stated)
     groups = stated.count("group", 1) if layer.op == "Convolution" else filters
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(layer, "OIHW"))
@@ -247,7 +248,8 @@ def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
     OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
     """
-    stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
+    stated = layer.parameters
+    kind = layer.parameters.word("pool", "MAX")
     if kind not in ("MAX", "0", "AVE", "1"):
         raise Unsupported(f"of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
@@ -371,11 +373,9 @@ def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
 def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     """A response norm across channels, or within each of them."""
     stated = layer.parameters
-    size, alpha, beta = (
-        stated.count("local_size", 5),
-        stated.number("alpha", 1.0),
-        stated.number("beta", 0.75),
-    )
+    size = stated.count("local_size", 5)
+    alpha = stated.number("alpha", 1.0)
+    beta = stated.number("beta", 0.75)
     if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
         return x.op(ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0)))
     return _lrn_within(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
@@ -385,7 +385,8 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     """Over the cells around each: a convolution of single ones makes them channels, of which the middle one
     is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
     """
-    channels, cells = x.value.channels, size**2
+    channels = x.value.channels
+    cells = size**2
     if size % 2 == 0 or not channels or not x.value.is_map:
         raise Unsupported("within channels of this shape")
     if channels * cells**2 > _MOST_ONES:
@@ -430,7 +431,8 @@ def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
 
 def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
     """A Reshape, in which 0 keeps a size."""
-    sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
+    sizes = x.sizes
+    wanted = layer.parameters.part("shape").counts("dim")
     if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         raise Unsupported("of a part of the axes")
     return x.reshape([size or sizes[index] for index, size in enumerate(wanted)])

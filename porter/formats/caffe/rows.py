@@ -142,11 +142,9 @@ def _product(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None
 
 
 def _response(stated: Settings, x: Numbers) -> Any:
-    size, alpha, beta = (
-        stated.count("local_size", 5),
-        stated.number("alpha", 1.0),
-        stated.number("beta", 0.75),
-    )
+    size = stated.count("local_size", 5)
+    alpha = stated.number("alpha", 1.0)
+    beta = stated.number("beta", 0.75)
     if stated.word("norm_region") in ("WITHIN_CHANNEL", "1"):
         mean = windows.average_pool(x**2, (size, size), Grid(pads=((size - 1) // 2,) * 4), "clipped_window")
         return x * (1 + alpha * mean) ** -beta

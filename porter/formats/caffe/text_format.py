@@ -62,7 +62,8 @@ def parse(text: str) -> TextMessage:
         ValueError: it is no such text.
     """
     found = TextMessage()
-    open_ones, tokens = [found], _tokens(text)
+    open_ones = [found]
+    tokens = _tokens(text)
     for kind, token in tokens:
         if token in (";", ",") and kind == "mark":
             continue

@@ -96,7 +96,8 @@ def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     if not 1 < len(values) == len(layer.operands) < 4:
         raise Unsupported("with other inputs")
     query, value, key = (*values, values[1])[:3]
-    rank, axes = query.rank, layer.arguments.get("attention_axes")
+    rank = query.rank
+    axes = layer.arguments.get("attention_axes")
     over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
     if (
         {each.rank for each in (query, value, key)} != {rank}

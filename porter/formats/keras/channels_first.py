@@ -126,7 +126,8 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     calls, places, shape = list[LayerCall](), {SOURCE.call: SOURCE.call}, flow.shape
     if whole:
         batch, channels, *cells = shape
-        shape, places = (batch, *cells, channels), {SOURCE.call: 0}
+        shape = (batch, *cells, channels)
+        places = {SOURCE.call: 0}
         calls.append(LayerCall((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
     def add(call: LayerCall, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
@@ -135,7 +136,8 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
         return Inbound((Result(len(calls) - 1),), {})
 
     for index, call in enumerate(flow.calls):
-        given, stated = moved(call.given, places), call.arguments
+        given = moved(call.given, places)
+        stated = call.arguments
         values = results_in(given)
         order = _ORDERS.get(call.kind) if stated.get("data_format") == CHANNELS_FIRST and values else None
         if order is None:

@@ -124,7 +124,8 @@ def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Des
     """Adds the layers of a model, and of the models within it, by their paths in the file of weights."""
     counts: Counter[str] = Counter()
     for layer in model["config"].get("layers", ()):
-        kind, arguments = snake_case(layer["class_name"]), layer["config"]
+        kind = snake_case(layer["class_name"])
+        arguments = layer["config"]
         here = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
         described[here] = Described(layer_name(layer), kind, arguments)

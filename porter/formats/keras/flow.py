@@ -283,7 +283,8 @@ def _flatten(
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
         return _flatten_sequential(calls, model, place, inputs)
-    config, layers = model["config"], {layer_name(layer): layer for layer in _layers(model)}
+    config = model["config"]
+    layers = {layer_name(layer): layer for layer in _layers(model)}
     nodes = {
         name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
         for name, layer in layers.items()
@@ -333,7 +334,8 @@ def _call(calls: _CallRecorder, layer: JsonObject, place: _CallPlace, given: Inb
     if kind in MODELS:
         return _flatten(calls, layer, place, _fed(layer, given))
     if is_foreign(layer):
-        kind, arguments = f"{kind} of {layer.get('module') or 'the user'}", config
+        kind = f"{kind} of {layer.get('module') or 'the user'}"
+        arguments = config
     elif (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and place.training):
         return _call(calls, inner, place.within(layer_name(inner), place.round), given)
     else:
@@ -394,7 +396,8 @@ class _Resolver:
         name, call = reference.layer, reference.call
         if name not in self._nodes:
             raise ValueError(f"no layer is named '{name}'")
-        count, kind = max(len(self._nodes[name]), 1), self._kinds[name]
+        count = max(len(self._nodes[name]), 1)
+        kind = self._kinds[name]
         if kind in MODELS:
             late = (of_model and kind != "Sequential") if self._modern else True
             call = 0 if count == 1 and call <= 1 else call - late

@@ -301,7 +301,8 @@ def _layers(
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
     before it.
     """
-    call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
+    call = named.call
+    operation = operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(_reference(result, given) for result in results_in(call.given))
     of_operands = operation or call.kind in ATTENTIONS
     arguments = StatedFields({**call.arguments, **(call.given.keywords if of_operands else {})})

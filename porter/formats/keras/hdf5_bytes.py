@@ -244,7 +244,9 @@ def _shape(message: bytes) -> tuple[int, ...]:
 
 def _number(message: bytes) -> np.dtype[np.generic] | None:
     """The numpy type of numbers; None for other types."""
-    kind, flags, (size,) = message[0] & 15, message[1], struct.unpack_from("<I", message, 4)
+    kind = message[0] & 15
+    flags = message[1]
+    (size,) = struct.unpack_from("<I", message, 4)
     if kind == _ENUM and message[8] & 15 == _FIXED:
         return np.dtype(bool) if _are_truths(message) else _number(message[8:])
     # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py,

@@ -107,7 +107,8 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
         PaddingError: its numbers make no window.
         ValueError: the config lacks an argument that the layer needs, or has a wrong one.
     """
-    kind, x = layer.op, values[0]
+    kind = layer.op
+    x = values[0]
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or has_size(layer, x)):
         if kind not in _TRAINED:
             return x
@@ -157,7 +158,8 @@ def _relu(layer: KerasLayer, x: Tensor) -> Tensor:
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
         raise Unsupported("that is not Keras's own")
-    slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
+    slope = number(layer.arguments.get("negative_slope") or 0)
+    most = layer.arguments["max_value"]
     threshold = number(layer.arguments.get("threshold") or 0)
     if threshold and (slope or most is not None):
         raise Unsupported(f"with threshold {threshold:g} and another bound or slope")

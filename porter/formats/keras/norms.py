@@ -89,7 +89,9 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     """Slopes with cells of their own along some axes, which together are the channels of porter's op; one
     slope is that of a leaky ReLU.
     """
-    alpha, slopes, sizes = layer.stored("alpha"), layer.arrays["alpha"], x.sizes
+    alpha = layer.stored("alpha")
+    slopes = layer.arrays["alpha"]
+    sizes = x.sizes
     wide = [place for place, size in enumerate(slopes.shape, 1) if size != 1]
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[place] != slopes.shape[place - 1] for place in wide):
         raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
@@ -108,7 +110,8 @@ def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
     """A normalisation by numbers along some axes, in the order of these."""
-    stated, sizes = layer.arguments.get("axis", -1), x.sizes
+    stated = layer.arguments.get("axis", -1)
+    sizes = x.sizes
     places = [] if stated in (None, []) else sorted(place_of(axis, x.rank) for axis in axes_in(layer, x))
     found = statistics(layer.arguments, layer.arrays)
     if found is None or 0 in places:

@@ -191,7 +191,8 @@ def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
-    shift, axes = layer.arguments["shift"], _axes(layer, x)
+    shift = layer.arguments["shift"]
+    axes = _axes(layer, x)
     shifts = [*map(whole, shift)] if isinstance(shift, list | tuple) else [whole(shift)] * len(axes)
     return x.roll(dict(zip(axes, shifts, strict=True)))
 
@@ -221,7 +222,8 @@ def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
     """x[...], as numpy takes it."""
-    items, sizes = key_of(layer.operands, layer.arguments), x.sizes
+    items = key_of(layer.operands, layer.arguments)
+    sizes = x.sizes
     if items.count(...) > 1:
         raise Unsupported("with two ellipses")
     missing = len(sizes) - sum(item is not None and item is not ... for item in items)

@@ -139,7 +139,8 @@ def _with_kernels_of_today(
     Args:
         config: of a whole model; empty of mere weights.
     """
-    notes, backend = list[str](), stated["backend"]
+    notes = list[str]()
+    backend = stated["backend"]
     if _FILTERS_FIRST.search(config):
         if backend is None:
             raise file.refuse(_UNSTATED, _STATE)

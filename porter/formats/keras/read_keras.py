@@ -207,7 +207,8 @@ def _variables(
         names = _norm_variables(count, described)
         guessed = described is None and count == 3
     elif kind in ("layer_normalization", "group_normalization"):
-        both, unknown = ("gamma", "beta"), tuple(stored.numbered)
+        both = ("gamma", "beta")
+        unknown = tuple(stored.numbered)
         names = _trained(described) if described else both if count == len(both) else unknown
     elif kind in COUNTED:
         names = COUNTED[kind]

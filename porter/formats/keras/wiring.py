@@ -44,7 +44,8 @@ def misread(flow: Flow, definition: str | bytes) -> str | None:
             if (wrong := _misread(call, sources, depth, levels)) is not None:
                 return wrong
     ends = _calls(flow, flow.outputs)
-    found, wanted = [end.path[0] for end in ends if end.kind != _INPUT], levels[()].ends
+    found = [end.path[0] for end in ends if end.kind != _INPUT]
+    wanted = levels[()].ends
     if (sorted(found) != sorted(wanted)) if flow.names else (found != [*wanted]):
         return f"the model gives {found}, and its config names {[*wanted]}"
     return next(filter(None, (_not_an_end(end, 0, levels) for end in ends)), None)
@@ -105,13 +106,15 @@ def _misread(
         if _in_one(source, call, depth, levels)
         and (depth == len(call.path) - 1 or not _in_one(source, call, depth + 1, levels))
     ]
-    found, calls = [source.path[depth] for source in beside], levels[within].reads[name]
+    found = [source.path[depth] for source in beside]
+    calls = levels[within].reads[name]
     whole = "/".join(inner)
     if inner in levels:  # of what a model takes, each of its layers may read a part
         right = {*found} <= {each for reads in calls for each in reads}
     else:
         place = call.call_index % len(calls)
-        given, wanted = _given_to(call), levels[within].given[name][place]
+        given = _given_to(call)
+        wanted = levels[within].given[name][place]
         if given != wanted:
             return f"'{whole}' is given {given}, and its config states {wanted}"
         right = found == [*calls[place]]
@@ -145,7 +148,8 @@ def _not_an_end(source: LayerCall, depth: int, levels: Mapping[LayerPath, _Level
     for place in range(depth + 1, len(source.path)):
         level = levels.get(source.path[:place])
         if level is not None and source.path[place] not in level.ends:
-            whole, given = "/".join(source.path[:place]), source.path[place]
+            whole = "/".join(source.path[:place])
+            given = source.path[place]
             return f"'{whole}' gives {given}, and its config names {[*level.ends]}"
     return None
 

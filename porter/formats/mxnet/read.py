@@ -119,7 +119,8 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 
 def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
     """The graph of a symbol."""
-    nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
+    nodes = {node.name: node for node in symbol.nodes}
+    image = symbol.image or ""
     live = depending(nodes, [image])
     stored = Arrays(tensors)
     flow = Dataflow(
@@ -139,7 +140,8 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
     first = next((node for node in convolutions if node.inputs[1][0] in tensors), None)
     if first is None:
         return 3
-    count, source = int(tensors[first.inputs[1][0]].shape[1]), first.source[0]
+    count = int(tensors[first.inputs[1][0]].shape[1])
+    source = first.source[0]
     count *= first.stated.count("num_group", 1)
     slices = _slices(nodes.values())
     while source in nodes and source != image:
@@ -213,7 +215,8 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
 
 def _pool(node: SymbolNode, x: Tensor) -> Tensor:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
-    stated, kind = node.stated, node.stated.word("pool_type", "max")
+    stated = node.stated
+    kind = node.stated.word("pool_type", "max")
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         raise Unsupported(f"by the convention {rounding}")
@@ -257,7 +260,8 @@ def _dense(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = No
 
 def _features(x: Tensor, kernel: Tensor) -> Tensor:
     """A kernel with as many columns as a map of open size has channels says that it has one cell."""
-    shape, columns = x.value.shape, kernel.sizes[-1]
+    shape = x.value.shape
+    columns = kernel.sizes[-1]
     if shape is not None and None in shape[1:] and shape[0] == columns:
         return x.squeeze((2, 3))
     return x.flatten(1)
@@ -278,7 +282,8 @@ def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor
 
 def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     """A LeakyReLU of each of MXNet's kinds."""
-    kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
+    kind = node.stated.word("act_type", "leaky")
+    slope = node.stated.number("slope", 0.25)
     if kind == "prelu":
         return slopes(x, node.inputs[1][0])
     made: Mapping[str, Op] = {
@@ -305,7 +310,8 @@ def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolN
 
 
 def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
-    stated, size = node.stated, node.stated.count("nsize", 0)
+    stated = node.stated
+    size = node.stated.count("nsize", 0)
     alpha = stated.number("alpha", 1e-4) / size
     beta = stated.number("beta", 0.75)
     return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
@@ -325,7 +331,8 @@ def _split(node: SymbolNode, x: Tensor) -> list[Tensor]:
 
 def _cut(node: SymbolNode, x: Tensor) -> Tensor:
     stated = node.stated
-    start, end = stated.count("begin", 0), stated.word("end", "None")
+    start = stated.count("begin", 0)
+    end = stated.word("end", "None")
     return x.cut({stated.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
@@ -337,7 +344,8 @@ def _slice(node: SymbolNode, x: Tensor) -> Tensor:
 
 def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """Rows and columns cut to a stated size, or to that of another map, at an offset or in the middle."""
-    stated, own = node.stated, x.sizes[2:]
+    stated = node.stated
+    own = x.sizes[2:]
     wanted = stated.pair("h_w", 0) if like is None else like.sizes[2:]
     starts: Sequence[Dim] = stated.pair("offset", 0)
     if stated.flag("center_crop"):
@@ -378,7 +386,8 @@ def _reduce(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _pad(node: SymbolNode, x: Tensor) -> Tensor:
-    widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
+    widths = node.stated.counts("pad_width")
+    mode = node.stated.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
         return x.pad(pairs, node.stated.number("constant_value", 0.0))
@@ -392,7 +401,9 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     scale = node.stated.count("scale", 1)
     kind = node.stated.word("sample_type")
     if kind == "bilinear":
-        channels, side, pad = node.stated.count("num_filter", 0), 2 * scale - scale % 2, scale // 2
+        channels = node.stated.count("num_filter", 0)
+        side = 2 * scale - scale % 2
+        pad = scale // 2
         window = Window((side, side), (scale, scale))
         op = ops.ConvTranspose(channels, window, (pad, pad, pad, pad), channels, False)
         return x.op(op, kernel=Stored(node.inputs[1][0], "OIHW"))
@@ -403,7 +414,8 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
 
 def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """BilinearResize2D: to a size, by scales, or to the size of another map."""
-    stated, mode = node.stated, node.stated.word("mode", "size")
+    stated = node.stated
+    mode = node.stated.word("mode", "size")
     if mode not in ("size", "like"):
         raise Unsupported(f"by the mode {mode}")
     op = ops.Resize(

@@ -24,7 +24,8 @@ from porter.formats.mxnet.symbol import read_symbol
 def program(definition: bytes) -> KernelProgram:
     """The program of a text that has the image's name and, on the next line, the symbol."""
     name, _, text = definition.partition(b"\n")
-    image, steps = name.decode(), []
+    image = name.decode()
+    steps = []
     nodes = read_symbol(text, lambda name: name != image).nodes
     operators = {node.name for node in nodes}
     for node in nodes:
@@ -127,7 +128,8 @@ def _norm(
 
 
 def _leaky(stated: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
-    kind, slope = stated.word("act_type", "leaky"), stated.number("slope", 0.25)
+    kind = stated.word("act_type", "leaky")
+    slope = stated.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
         return values.relu(x, slope=values.across(gamma, x))
     if kind == "selu":
@@ -168,7 +170,8 @@ def _split(stated: Settings, x: Numbers) -> tuple[Numbers, ...]:
 
 
 def _cut(stated: Settings, x: Numbers) -> Numbers:
-    axis, end = stated.count("axis", 0), stated.word("end", "None")
+    axis = stated.count("axis", 0)
+    end = stated.word("end", "None")
     places = range(x.shape[axis])[stated.count("begin", 0) : None if end == "None" else int(end)]
     return x.take(places, axis)
 
@@ -180,7 +183,8 @@ def _slice(stated: Settings, x: Numbers) -> Numbers:
 
 
 def _crop(stated: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
-    (rows, columns), sizes = stated.pair("h_w", 0) if like is None else like.shape[2:], x.shape[2:]
+    rows, columns = stated.pair("h_w", 0) if like is None else like.shape[2:]
+    sizes = x.shape[2:]
     top, left = stated.pair("offset", 0)
     if stated.flag("center_crop"):
         top, left = (sizes[0] - rows) // 2, (sizes[1] - columns) // 2
@@ -206,13 +210,15 @@ def _upsampled(stated: Settings, x: Numbers, kernel: Numbers | None = None) -> N
 
 
 def _space_to_depth(stated: Settings, x: Numbers) -> Numbers:
-    (images, channels, rows, columns), side = x.shape, stated.count("block_size", 1)
+    images, channels, rows, columns = x.shape
+    side = stated.count("block_size", 1)
     blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
     return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(images, -1, rows // side, columns // side)
 
 
 def _depth_to_space(stated: Settings, x: Numbers) -> Numbers:
-    (images, channels, rows, columns), side = x.shape, stated.count("block_size", 1)
+    images, channels, rows, columns = x.shape
+    side = stated.count("block_size", 1)
     blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
     return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(images, -1, rows * side, columns * side)
 

@@ -28,7 +28,8 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
         _heads(node, each, name) for each, name in zip((first, second, third), _HEADS, strict=True)
     )
     key, value = _behind(before[0], own), _behind(before[1], others)
-    (images, count, rows, channels), groups = query.sizes, key.sizes[1]
+    images, count, rows, channels = query.sizes
+    groups = key.sizes[1]
     if not isinstance(count, int) or not isinstance(groups, int):
         raise Unsupported(f"of {count} heads by {groups}")
     if count % groups or value.sizes[1] != groups:
@@ -74,7 +75,8 @@ def _heads(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
     """
     if x is None or not x.walk.is_live(x.source):
         raise Unsupported("of stored queries, keys or values")
-    heads, sizes = node.integer(count), x.view.sizes or ()
+    heads = node.integer(count)
+    sizes = x.view.sizes or ()
     if len(sizes) == 3 and heads > 0 and isinstance(sizes[2], int) and sizes[2] % heads == 0:
         x = x.reshape([*sizes[:2], heads, sizes[2] // heads]).transpose([0, 2, 1, 3])
     if x.rank != 4 or not x.walk.views.of_each_image(x.view):

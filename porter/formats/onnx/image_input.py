@@ -65,7 +65,8 @@ def images(
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
         for dim in value.type.tensor_type.shape.dim
     ]
-    source, known = (value.name, 0), [each for each in sizes if each is not None]
+    source = (value.name, 0)
+    known = [each for each in sizes if each is not None]
     if len(sizes) == 4:
         yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
     elif sizes not in ([], known[:1]) and (found := _rows(sizes[1:])) is not None:

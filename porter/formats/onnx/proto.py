@@ -145,7 +145,8 @@ class NameScope:
         if not first:
             raise self.stored.refuse(f"a node ({node.op_type}) gives nothing", "export it again")
         attributes = {attribute.name: attribute for attribute in node.attribute}
-        name, op = self.named(first), node.op_type
+        name = self.named(first)
+        op = node.op_type
         if op == "Constant" and not node.domain:
             self.arrays[name] = self.stored.constant(attributes, name)
         if node.domain not in ("", "ai.onnx"):
@@ -356,7 +357,8 @@ class Initializers:
         except (OSError, RuntimeError) as error:
             # A name that is too long; before Python 3.13, links to each other.
             reason = getattr(error, "strerror", None) or "links point to each other"
-            file, wrong = folder, f"cannot be found: {reason}"
+            file = folder
+            wrong = f"cannot be found: {reason}"
         if not file.is_relative_to(folder) and not _is_cached(folder, location, file):
             wrong = "stands outside the model's folder"
         if wrong:

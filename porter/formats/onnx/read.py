@@ -302,7 +302,8 @@ def _definition(message: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, s
     """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
     and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
     """
-    onnx, whole = import_onnx(), message.proto
+    onnx = import_onnx()
+    whole = message.proto
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
     kept.graph.name = whole.graph.name or "graph"
     kept.graph.output.extend(whole.graph.output)

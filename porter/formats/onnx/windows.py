@@ -183,7 +183,8 @@ def _pool_of_first(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | V
     """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
     for it, but its sizes decide an If.
     """
-    view, found = x.view, x.walk.foreign(node, "")
+    view = x.view
+    found = x.walk.foreign(node, "")
     if (
         view.axes is None
         or len(view.axes) != 5
@@ -220,7 +221,8 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
 
 def _patches_map(node: OnnxNode, x: Tensor, image: Tensor, block: Tensor) -> Tensor:
     """Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
-    size, kernel = image.dims(), block.integers()
+    size = image.dims()
+    kernel = block.integers()
     if len(size) != 2 or len(kernel) != 2:
         raise Unsupported("of other maps than rows and columns")
     top, left, bottom, right = _pads(node)
@@ -261,7 +263,8 @@ def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     sizes = [] if scales or wanted is None else wanted.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
-    own, stated = x.sizes, node.integers("axes")
+    own = x.sizes
+    stated = node.integers("axes")
     axes = [axis + 4 if axis < 0 else axis for axis in stated] if stated else range(4)
     if len({*axes} & {*range(4)}) < len(axes):
         raise Unsupported(f"along axes {list(stated)}")

@@ -98,7 +98,8 @@ def write_safetensors(path: Path, tensors: NamedArrays) -> str:
     header: dict[str, object] = {}
     end = 0
     for name in names:
-        start, end = end, end + tensors[name].nbytes
+        start = end
+        end = end + tensors[name].nbytes
         kind = _DTYPES[tensors[name].dtype.name]
         header[name] = {"dtype": kind, "shape": tensors[name].shape, "data_offsets": (start, end)}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

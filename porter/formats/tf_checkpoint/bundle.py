@@ -89,7 +89,8 @@ def text_of(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
 
 def _numbers(entry: Entry, shards: Sequence[memoryview]) -> Array:
     """The array of an entry, after its checksum was compared."""
-    data, dtype = _stored(entry, shards), DTYPES[entry.type]
+    data = _stored(entry, shards)
+    dtype = DTYPES[entry.type]
     if len(data) != math.prod(entry.shape) * dtype.itemsize:
         raise ValueError(f"it has {len(data)} bytes, expected {math.prod(entry.shape) * dtype.itemsize}")
     if masked_crc32c(data) != entry.checksum:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from porter.formats.protobuf import MOST_PARTS, fields
 from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, Shape
 
-_MOST_FIELDS, _MOST_AXES = 1 << 16, 32
+_MOST_FIELDS = 1 << 16
+_MOST_AXES = 32
 
 Extents = tuple[tuple[int, int | None], ...]
 """Where a slice begins along each axis, and its size; None for the whole axis."""

@@ -24,7 +24,8 @@ _PACKED = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 19: 13}
 """Fields of a TensorProto (tensor.proto) by the types whose numbers they hold: as they are, and as
 varints.
 """
-_PIECE, _WIDEST = 1 << 20, 10
+_PIECE = 1 << 20
+_WIDEST = 10
 
 
 @dataclass

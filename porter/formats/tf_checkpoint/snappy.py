@@ -21,7 +21,8 @@ def unpacked(data: bytes) -> bytes:
         raise ValueError(f"{len(data)} compressed bytes state {size}")
     found = bytearray()
     while place < len(data) and len(found) <= size:
-        tag, place = data[place], place + 1
+        tag = data[place]
+        place = place + 1
         kind, length = tag & 3, tag >> 2
         if kind == 0:
             wide = max(0, length - 59)

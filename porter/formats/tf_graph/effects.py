@@ -81,7 +81,8 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     found = []
     for index, (source, _) in enumerate(node.inputs):
-        origin, by_value = nodes[source], False
+        origin = nodes[source]
+        by_value = False
         while origin.op in _HANDS_ON and origin.inputs:
             by_value |= not origin.op.startswith("Ref")
             origin = nodes[origin.source[0]]

@@ -143,7 +143,8 @@ class _Callee:
 def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Refuse) -> _Body:
     """The nodes that replace a call; their names are added to `taken`."""
     function = library[called_function(call, library) or ""]
-    name, arguments = function.signature.name, [each.name for each in function.signature.input_arg]
+    name = function.signature.name
+    arguments = [each.name for each in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(
             f"'{call.name}' gives {len(call.inputs)} values to '{name}', which takes {len(arguments)}"

@@ -66,7 +66,8 @@ def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
     """
     if x.array is not None:
         return cast(node, x.array)
-    kinds, before = (node.type("SrcT"), node.type("DstT")), x.walk.flow.nodes[node.source[0]]
+    kinds = (node.type("SrcT"), node.type("DstT"))
+    before = x.walk.flow.nodes[node.source[0]]
     truth = kinds[0] == TRUTH and functions.is_truth(x)
     if is_cast(node) and (truth or kinds[0] in FLOATS or before.op == "Cast"):
         return x

@@ -56,7 +56,8 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     Args:
         stored: the file, with the values of nodes whose constants are not in the graph.
     """
-    path, refuse = stored.path, _refusal(stored.path)
+    path = stored.path
+    refuse = _refusal(stored.path)
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
     inlined = inline_functions(called, graph.library.function, refuse)
     nodes = inlined.nodes
@@ -96,7 +97,8 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         NotInstalled: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
-    refuse, stored = _refusal(path), file.parent / "variables" / "variables"
+    refuse = _refusal(path)
+    stored = file.parent / "variables" / "variables"
     import_tensorflow()
     saved = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
     meta = _serving(parse(file, saved, most_parts=_MOST_PARTS), path)

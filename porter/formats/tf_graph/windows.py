@@ -65,7 +65,8 @@ def _pool(node: GraphNode, x: Tensor) -> Tensor:
     count.
     """
     expect_layout(node)
-    window, largest = Window(_pair(node, "ksize"), _pair(node, "strides")), node.op == "MaxPool"
+    window = Window(_pair(node, "ksize"), _pair(node, "strides"))
+    largest = node.op == "MaxPool"
     return x.pool("max" if largest else "mean", window, _convention(node, LOWEST if largest else 0.0))
 
 

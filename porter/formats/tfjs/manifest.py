@@ -49,7 +49,8 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
     tensors: dict[str, Array] = {}
     for group, paths in zip(stated, files, strict=True):
         data = b"".join(map(shard, paths))
-        place, budget = 0, most_bytes(len(data))
+        place = 0
+        budget = most_bytes(len(data))
         for weight in group["weights"]:
             name = str(weight["name"])
             held = weight.get("quantization") or {}

@@ -19,7 +19,8 @@ from porter.formats.tfjs.manifest import read_weights, shards
 from porter.padding import Size
 
 _AGAIN = "fetch the model.json and its shards again"
-_MOST_TEXT, _HEAD = 256 << 20, 4096
+_MOST_TEXT = 256 << 20
+_HEAD = 4096
 
 
 def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:

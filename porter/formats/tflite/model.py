@@ -462,7 +462,8 @@ def _array(name: str, tensor: Table, content: Array, most: int, readers: Collect
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
     if not _HYBRID.keys().isdisjoint(readers):
         _expect_hybrid(name, tensor, scale.size, zero, readers)
-        array, zero = array.view("i1"), zero[:0]
+        array = array.view("i1")
+        zero = zero[:0]
     along = [1] * array.ndim
     if scale.size > 1:
         along[axis] = -1

@@ -232,7 +232,8 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     shape = x.walk.constant_shape(index.source)
     if not places or shape is None or (len(shape) > 1 and x.is_value) or node.scalar(1, "i"):
         raise Unsupported("by indices that differ by image")
-    axis, place = node.scalar(0, "i"), places[0]
+    axis = node.scalar(0, "i")
+    place = places[0]
     if len(places) == 1:
         return x.cut({axis: slice(place, place + 1 or None) if shape else place})
     return x.gather(place_of(axis, x.rank), places)

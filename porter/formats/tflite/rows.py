@@ -84,7 +84,8 @@ def _grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int
 
 
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    grid, groups = _grid(operator, x, kernel.shape[1:3], 4), x.shape[3] // kernel.shape[3]
+    grid = _grid(operator, x, kernel.shape[1:3], 4)
+    groups = x.shape[3] // kernel.shape[3]
     return channels_last(windows.conv)(x, ordered(kernel, "OHWI"), bias, grid, groups)
 
 
@@ -191,14 +192,16 @@ def _parted(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numb
 
 def _spread(operator: Operator, x: Numbers) -> Any:
     """Parts of the channels as the cells of blocks, block rows first."""
-    side, (images, rows, columns, channels) = operator.scalar(0, "i"), x.shape
+    side = operator.scalar(0, "i")
+    images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows * side, columns * side, -1)
 
 
 def _gathered(operator: Operator, x: Numbers) -> Any:
     """The cells of blocks as channels, block rows first."""
-    side, (images, rows, columns, channels) = operator.scalar(0, "i"), x.shape
+    side = operator.scalar(0, "i")
+    images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows // side, columns // side, -1)
 
@@ -215,7 +218,8 @@ def _apart(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
 
 
 def _together(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
-    (down, across), (images, rows, columns, channels) = _counts(block), x.shape
+    down, across = _counts(block)
+    images, rows, columns, channels = x.shape
     cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(
         2, 3, 0, 4, 1, 5
     )

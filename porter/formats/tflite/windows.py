@@ -48,8 +48,10 @@ def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tu
 
 def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
-    by_channel, kernel = node.op == "DEPTHWISE_CONV_2D", stored(weights, 4)
-    filters, channels = kernel.shape[3 if by_channel else 0], x.value.channels or kernel.shape[3]
+    by_channel = node.op == "DEPTHWISE_CONV_2D"
+    kernel = stored(weights, 4)
+    filters = kernel.shape[3 if by_channel else 0]
+    channels = x.value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
     held = _held(kernel, bias, "IHWO" if by_channel else "OHWI")
@@ -75,7 +77,8 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
     """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
     pads of -inf.
     """
-    largest, flow = node.op == "MAX_POOL_2D", x.walk.flow
+    largest = node.op == "MAX_POOL_2D"
+    flow = x.walk.flow
     window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
     if not largest:
         return x.pool("mean", window, convention)

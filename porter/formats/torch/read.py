@@ -21,7 +21,8 @@ from porter.formats.torch.wrapping import OF_TIMM, unwrap
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _PICKLE = "data.pkl"
-_LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)
+_LOCAL_HEADER = 30
+_LENGTHS = slice(26, 30)
 """Bytes of a zip's header before a member, and where in it the lengths of its name and of its extra field
 are.
 """

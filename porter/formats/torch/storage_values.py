@@ -90,7 +90,8 @@ class StorageValues:
 
     def _held(self, name: str, storage: Storage) -> Place:
         """Where the values of a tensor's storage are; they must be all there."""
-        whole, size = self._place(storage), storage.item_bytes
+        whole = self._place(storage)
+        size = storage.item_bytes
         if (
             whole is None
             or whole.start + whole.length > len(self._content)

@@ -148,7 +148,8 @@ class _NetworkReader:
             raise ValueError("it has too many modules")
         if not isinstance(module, Thing):
             raise ValueError(f"module {path or 'of the file'} is none of nn's")
-        op, fields = module.kind.rpartition(".")[2], module.fields
+        op = module.kind.rpartition(".")[2]
+        fields = module.fields
         if op in _CHAINS:
             for place, each in enumerate(_modules(fields)[: 1 if op.startswith("DataParallel") else None], 1):
                 value = self.run(each, _within(path, place), value)
@@ -175,7 +176,8 @@ class _NetworkReader:
         if op in ("ConcatTable", "Concat", "DepthConcat"):
             given = [value] * len(modules)
         elif isinstance(value, list) and modules:
-            given, modules = value, modules[:1] * len(value) if op == "MapTable" else modules
+            given = value
+            modules = modules[:1] * len(value) if op == "MapTable" else modules
         else:
             return self._add(path, op, value, fields)
         if len(modules) != len(given):
@@ -188,7 +190,8 @@ class _NetworkReader:
 
     def _add(self, path: str, op: str, value: Flow, fields: Table) -> Reference:
         """Adds the layer of a module with its arrays."""
-        name, held = path or op, dict[str, str]()
+        name = path or op
+        held = dict[str, str]()
         for role in _HELD:
             array = fields.get(role)
             if isinstance(array, np.ndarray) and array.size:

@@ -29,7 +29,8 @@ _KINDS = {
     "": "f4",
 }
 """The types of storages, also on CUDA, where one without a kind has floats."""
-_MOST_OBJECTS, _MOST_AXES = 1 << 19, 16
+_MOST_OBJECTS = 1 << 19
+_MOST_AXES = 16
 """Far more than models have: Python takes some 200 bytes for each, and a file a tenth of that."""
 
 Table = dict[Any, Any]
@@ -65,7 +66,9 @@ def names_of_outputs(count: int) -> list[str]:
 class _ObjectReader(Cursor):
     def __init__(self, data: bytes, width: int) -> None:
         super().__init__(data)
-        self.long, self.left, self.budget = f"i{width}", _MOST_OBJECTS, most_bytes(len(data))
+        self.long = f"i{width}"
+        self.left = _MOST_OBJECTS
+        self.budget = most_bytes(len(data))
         self.known: dict[int, Any] = {}
 
     def read(self) -> Any:

@@ -133,7 +133,8 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
     if further:
         raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
-    pads, held = (top, bottom - down, left, right - across), _held(layer, x, "OIHW")
+    pads = (top, bottom - down, left, right - across)
+    held = _held(layer, x, "OIHW")
     groups = layer.count("groups", 1)
     op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in held)
     return x.op(op, **held)
@@ -221,7 +222,8 @@ def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
 
 def _view(layer: Torch7Layer, x: Tensor) -> Tensor:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
-    sizes, known = layer.counts("size"), x.sizes
+    sizes = layer.counts("size")
+    known = x.sizes
     if not sizes:
         raise Unsupported("to no sizes")
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
@@ -250,7 +252,8 @@ def _threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
-    size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
+    size = layer.count("size", 5)
+    alpha = layer.number("alpha", 1e-4)
     return x.op(ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0)))
 
 

@@ -101,7 +101,8 @@ def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
     padded = walk.flow.nodes[pool.source[0]]
     squares = walk.flow.nodes[padded.source[0]]
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
-    size, pads = kernel[0], whole_numbers(walk, padded, "pad")
+    size = kernel[0]
+    pads = whole_numbers(walk, padded, "pad")
     along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
     plain = (
         kernel[1:] == [1, 1]
@@ -157,7 +158,8 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
     """One slope, or one for each channel, which are the second axis."""
-    walk, tensor = scope.walk, scope.walk.flow.tensor(weight.reference)
+    walk = scope.walk
+    tensor = scope.walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
         raise Unsupported("with computed slopes")
     view = walk.by_cell(x.source, 1)
@@ -247,7 +249,8 @@ class _InstanceNorm(_StoredNorm):
 def _standardised(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """A constant by its own statistics: a kernel that a model standardises as it runs."""
     axes = [0, *range(2, x.rank)]
-    count, over = float(math.prod(known(x.sizes[axis] for axis in axes))), [-1, *[1] * (x.rank - 2)]
+    count = float(math.prod(known(x.sizes[axis] for axis in axes)))
+    over = [-1, *[1] * (x.rank - 2)]
     apart = x - x.sum(axes, True) / count
     normed = apart / functions.sqrt((apart * apart).sum(axes, True) / count + eps)
     scaled = normed if weight is None else normed * weight.reshape(over)
@@ -300,7 +303,8 @@ def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
     """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of
     images.
     """
-    axes, node = "IO", walk.flow.nodes[kernel[0]]
+    axes = "IO"
+    node = walk.flow.nodes[kernel[0]]
     for _ in range(_LONGEST):
         if node.name in walk.flow.live or node.op not in (
             "permute",

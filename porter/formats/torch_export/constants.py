@@ -131,7 +131,8 @@ def _places(places: Numbers, count: int, width: int) -> Numbers:
 def _rows(scope: Scope, dims: Sequence[int]) -> Numbers:
     """Rows of a table at places, of which each first axis may have a table of its own."""
     stated, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
-    places, (*_, count, width) = stated.transpose(dims), table.shape
+    places = stated.transpose(dims)
+    *_, count, width = table.shape
     tables = np.broadcast_to(table, (*places.shape[:-1], count, width))
     return np.take_along_axis(tables, _places(places, count, width)[..., None], -2)
 

@@ -19,7 +19,8 @@ from porter.graph import Graph, shapes
 from porter.graph.ops import Shape
 
 Guard = Callable[[Sequence[int]], float]
-_MOST, _LARGEST = 1 << 16, 4096
+_MOST = 1 << 16
+_LARGEST = 4096
 """Characters of all guards together, and the size of an image that they are tried up to: every guard is
 computed at every size.
 """
@@ -77,7 +78,8 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         traced: as `traced_sizes` gives them.
         graph: what the program computes.
     """
-    symbols, ranges = _symbols(program, image), program["range_constraints"]
+    symbols = _symbols(program, image)
+    ranges = program["range_constraints"]
     try:
         code = program.get("guards_code") or []
         length = len("".join(code))
@@ -87,7 +89,8 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]
         steps = 0
         for axis, symbol in symbols.items():
-            side, least = traced[2 + axis], _least(graph, axis, (traced[2], traced[3]))
+            side = traced[2 + axis]
+            least = _least(graph, axis, (traced[2], traced[3]))
             if not _is_from(least, ranges.get(symbol) or {}):
                 return False
             sizes = [
@@ -159,9 +162,11 @@ def _read(node: ast.expr) -> Guard:
         ):
             return operator.itemgetter(place)
         case ast.UnaryOp(op=op, operand=operand):
-            key, parts = type(op), [operand]
+            key = type(op)
+            parts = [operand]
         case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
-            key, parts = type(op), [left, right]
+            key = type(op)
+            parts = [left, right]
         case ast.BoolOp(op=op, values=parts):
             key = type(op)
         case ast.Call(func=ast.Name(id=key), args=parts, keywords=[]):
@@ -169,8 +174,10 @@ def _read(node: ast.expr) -> Guard:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name), args=parts, keywords=[]):
             key = f"{module}.{name}"
         case _:
-            key, parts = type(node), []
+            key = type(node)
+            parts = []
     if key not in _FUNCTIONS:
         raise ValueError(f"a guard is not arithmetic of sizes: {key}")
-    function, given = _FUNCTIONS[key], [_read(part) for part in parts]
+    function = _FUNCTIONS[key]
+    given = [_read(part) for part in parts]
     return lambda sizes: function(*(each(sizes) for each in given))

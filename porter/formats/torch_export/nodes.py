@@ -108,7 +108,9 @@ def read_program(program: JsonObject) -> AtenProgram:
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
     if len(graph["nodes"]) + len(graph["inputs"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    reader, stored, images = _reader(graph), {}, []
+    reader = _reader(graph)
+    stored = {}
+    images = []
     for spec in signature["input_specs"]:
         ((kind, stated),) = spec.items()
         if kind == "constant_input":

@@ -62,7 +62,8 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = N
     Raises:
         GraphError: one of them depends on the input's size in a way that porter does not follow.
     """
-    stated, own = node.arguments[name], dict[int | str | None, Dim]()
+    stated = node.arguments[name]
+    own = dict[int | str | None, Dim]()
     if source is not None and (sizes := walk.view(source).sizes) is not None:
         said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
         own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}

@@ -66,7 +66,8 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
-    tensors, notes = {**archive.tensors, **graph.evaluated}, (note, *graph.notes)
+    tensors = {**archive.tensors, **graph.evaluated}
+    notes = (note, *graph.notes)
     return Checkpoint(path, "torch-export", "torch", tensors, notes, graph=graph)
 
 

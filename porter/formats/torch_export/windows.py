@@ -59,7 +59,8 @@ class _Convolution(Call):
         if self.transposed:
             top, bottom, left, right = pads
             rows, columns = _pair(self.output_padding)
-            cut, filters = (top, bottom - rows, left, right - columns), kernel.shape[1] * self.groups
+            cut = (top, bottom - rows, left, right - columns)
+            filters = kernel.shape[1] * self.groups
             op = ConvTranspose(filters, window, cut, self.groups, "bias" in tensors)
             return _map(self.x).op(op, **tensors)
         conv = Conv(kernel.shape[0], window, Convention.stated(pads, 0.0), self.groups)
@@ -117,7 +118,8 @@ def _map(x: Tensor) -> Tensor:
 def _conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
     """A convolution of a map, or of several maps of each image."""
     pads = op.convention.pads
-    stack, conv = stacked(x.walk, node, x.view, op.window, pads), x.walk.builder.conv
+    stack = stacked(x.walk, node, x.view, op.window, pads)
+    conv = x.walk.builder.conv
     if stack is None:
         return conv(node.name, _map(x).value, op, tensors)
     op = replace(op, convention=Convention.stated(stack.pads, 0.0))

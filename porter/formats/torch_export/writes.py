@@ -80,7 +80,8 @@ def _with_changes_written(program: AtenProgram) -> AtenProgram:
             nodes[name] = node
             continue
         computed = f"{name}_computed"
-        given[computed], types[computed] = (computed, 0), kinds[part]
+        given[computed] = (computed, 0)
+        types[computed] = kinds[part]
         nodes[computed] = replace(node, name=computed, target=node.target.replace("_.", "."))
         nodes[name] = replace(
             node,
@@ -260,7 +261,9 @@ class _FunctionalWriter:
         """The slices that a write goes through, the last one first, and what they are of; None where the
         write stays as it is.
         """
-        source, part, base = self._source(node), node.arguments["self"], self.views[node.name, 0]
+        source = self._source(node)
+        part = node.arguments["self"]
+        base = self.views[node.name, 0]
         plain = _is_known(node.sizes[0])
         if isinstance(source, tuple):
             plain = plain or self._sizes(source) == node.sizes[0]
@@ -282,7 +285,8 @@ class _FunctionalWriter:
 
     def _written(self, node: AtenNode) -> Reference:
         """The value that stands in the written part afterwards."""
-        source, sizes = self._source(node), node.sizes[0]
+        source = self._source(node)
+        sizes = node.sizes[0]
         if isinstance(source, tuple):
             return self._spread(node, source)
         made = {"size": list(sizes), "dtype": self.types.get((node.name, 0)), "fill_value": source}
@@ -293,7 +297,8 @@ class _FunctionalWriter:
 
     def _joined(self, node: AtenNode, step: AtenNode, source: Reference) -> Reference:
         """What a slice was taken from, with `source` in its place."""
-        whole, sizes = self._since(step.inputs[0]), self._sizes(step.inputs[0])
+        whole = self._since(step.inputs[0])
+        sizes = self._sizes(step.inputs[0])
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
         cells = _cells(step, sizes) or (0, _END)
         times = _period(step, sizes)
@@ -316,7 +321,8 @@ class _FunctionalWriter:
         source: Reference,
     ) -> Reference:
         """A value with `source` in the place of some cells of an axis."""
-        sizes, (start, end) = self._sizes(whole), cells
+        sizes = self._sizes(whole)
+        start, end = cells
         ends = [(0, start), *([] if end == _END else [(end, _END)])]
         parts = [self._part(node, whole, sizes, axis, each) for each in ends if each[1] > each[0]]
         joined = [*parts[: start > 0], source, *parts[start > 0 :]]

@@ -72,7 +72,9 @@ class _TorchClassifier:
         self.uncompiled: tuple[type[Exception], ...] = ()
         if how.compiled:
             self.called, self.uncompiled = _compiled(model)
-        self.most, self.full, self.doubted = sys.maxsize, 0, _COMPARED if how.compiled else 0
+        self.most = sys.maxsize
+        self.full = 0
+        self.doubted = _COMPARED if how.compiled else 0
 
     def __call__(self, pixels: NDArray[Any]) -> Callable[[], Array]:
         while True:
