@@ -284,7 +284,7 @@ class RecipeCheckOptions:
 class RecipeNewOptions:
     """The options of `porter recipe new`."""
 
-    name: Annotated[str, replace(opt.NAME, help="of the variant, and of its architecture")]
+    name: Annotated[str, replace(opt.NAME, help="the name of the variant, and of its architecture")]
     model: Annotated[AnyPath | None, opt.FROM_MODEL] = None
     weights: Annotated[
         AnyPath | None,

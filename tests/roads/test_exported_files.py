@@ -134,7 +134,7 @@ def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> Non
     ran = cli("inspect", files / "folded.onnx", "--recipes", files)
     assert (
         "is         mine from own" in ran.out
-        and "differs    of its batch norms 5 folded into the layers before them" in ran.out
+        and "differs    its batch norms: 5 folded into the layers before them" in ran.out
     )
     assert (
         f"porter convert mine --from own --to tf --weights {files / 'folded.onnx'} --recipes {files}"

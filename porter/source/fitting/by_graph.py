@@ -145,7 +145,7 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
         f"{scales} scales and offsets": scales,
     }
     made = ", ".join(words for words, there in counts.items() if there)
-    return (f"of its batch norms {made}",) if made else ()
+    return (f"its batch norms: {made}",) if made else ()
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:

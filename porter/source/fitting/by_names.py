@@ -41,7 +41,7 @@ from porter.source.fitting.locating import (
 )
 from porter.source.fitting.names_in_file import Naming
 
-SCALES = "of a layer that scales the input; the file does not say what it computes"
+SCALES = "it is of a layer that scales the input, and the file does not say what that computes"
 
 
 def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:

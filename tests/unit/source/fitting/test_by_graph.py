@@ -336,7 +336,7 @@ def test_a_norm_whose_numbers_became_constants_is_a_scale() -> None:
     tensors = {role: Stored(f"scale/{role}") for role in ("gamma", "beta")}
     found = fit(changed(FILE, name, op=ChannelScale(True), tensors=tensors))
     assert found.graph.by_path["block3/project/norm"].op == ChannelScale(True)
-    assert found.notes[1] == "of its batch norms 1 scales and offsets" and not found.warnings
+    assert found.notes[1] == "its batch norms: 1 scales and offsets" and not found.warnings
 
 
 def test_a_norm_that_cannot_be_folded_is_missed() -> None:
