@@ -24,6 +24,10 @@ def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
     return found
 
 
+Functions = Mapping[str, Callable[..., Any]]
+"""What operators compute, by their names: functions of a node and of the tensors that it reads."""
+
+
 def expression(function: Callable[..., Tensor]) -> Reader[N]:
     """Reads a node as a function of the tensors that it reads."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, complete
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import always, reads, watching
+from porter.filegraph.readers import Functions, always, reads, watching
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
@@ -467,7 +466,7 @@ def _logarithmic(layer: CaffeLayer) -> tuple[float, float, float]:
     return base, scale, shift
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Functions = {
     **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
     "Deconvolution": _deconv,
     "Pooling": _pool,

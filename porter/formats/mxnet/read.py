@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
@@ -24,7 +23,7 @@ from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import always, expression, reads, watching
+from porter.filegraph.readers import Functions, always, expression, reads, watching
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
@@ -458,20 +457,10 @@ def _layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Ten
 
 
 _REDUCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "min": "min", "sum": "sum"}
-_SUMS = (
-    "elemwise_add",
-    "broadcast_add",
-    "broadcast_plus",
-    "_Plus",
-    "_plus",
-    "_add",
-    "add_n",
-    "ElementWiseSum",
-    "_sum",
-)
 _KINDS: Mapping[str, str] = by_name(
     {
-        **dict.fromkeys(_SUMS, "Add"),
+        "elemwise_add broadcast_add broadcast_plus _Plus _plus _add": "Add",
+        "add_n ElementWiseSum _sum": "Add",
         "elemwise_sub broadcast_sub broadcast_minus _Minus _minus _sub": "Sub",
         "elemwise_mul broadcast_mul _Mul _mul": "Mul",
         "elemwise_div broadcast_div _Div _div": "Div",
@@ -482,7 +471,7 @@ _KINDS: Mapping[str, str] = by_name(
 """MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+_FUNCTIONS: Functions = by_name(
     {
         **dict.fromkeys(_KINDS, lambda node, *values: merged(_KINDS[node.op], values)),
         "_plus_scalar _PlusScalar": _by_number(operator.add),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
 from porter.filegraph.products import Product
+from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor, by_matrix, matmul, merged
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
@@ -176,7 +176,7 @@ def _swish(node: OnnxNode, x: Tensor) -> Tensor:
     return x.each(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+FUNCTIONS: Functions = by_name(
     {
         "Add Max Mean Min Mul Pow Sub Sum": _binary,
         "LayerNormalization RMSNormalization": _layer_norm,

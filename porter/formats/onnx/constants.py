@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from porter.filegraph.dims import BATCH, PLACE, Dim, Numbers, as_real, as_whole,
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
 from porter.filegraph.places import place_of
+from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
@@ -126,7 +126,7 @@ def _eye(node: OnnxNode, x: Tensor) -> Numbers:
     return np.eye(rows, columns, node.integer("k"))
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+FUNCTIONS: Functions = {
     "DequantizeLinear": _dequantized,
     "EyeLike": _eye,
     "Range": _range,

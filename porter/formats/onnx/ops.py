@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from porter.filegraph import functions
 from porter.filegraph.constants import full
 from porter.filegraph.dims import BATCH, PLACE, Numbers, Open, known, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
-from porter.filegraph.readers import expression, unary
+from porter.filegraph.readers import Functions, expression, unary
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Axes, Tensor, concat, einsum, maximum
 from porter.filegraph.walk import Reader, Zeros
@@ -209,7 +208,7 @@ def _triangle(node: OnnxNode, x: Tensor, offset: Tensor | None = None) -> Tensor
 
 _TRUTH = 9
 """TensorProto.BOOL."""
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Functions = {
     **arithmetic.FUNCTIONS,
     **constants.FUNCTIONS,
     **windows.FUNCTIONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.base.name_tables import by_name
@@ -14,6 +14,7 @@ from porter.filegraph.dims import Dim, Open, Undecided, known
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
+from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.onnx.constants import averaged
@@ -348,7 +349,7 @@ def _resizing(node: OnnxNode) -> Resize:
     return Resize("cubic", coordinates=coordinates, a=node.real("cubic_coeff_a", -0.75), inside=inside)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+FUNCTIONS: Functions = by_name(
     {
         "AveragePool MaxPool": _pool,
         "Resize Upsample": _resize,

@@ -15,7 +15,7 @@ from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import Numbers, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
-from porter.filegraph.readers import always, expression, reads
+from porter.filegraph.readers import Functions, always, expression, reads
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, maximum, stack
 from porter.filegraph.tensorflow import sliced, strided
@@ -168,7 +168,7 @@ PLAIN: Mapping[str, Op] = {
     "Rint": Round(),
 }
 """Ops of one value that are one op of porter's."""
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+_FUNCTIONS: Functions = by_name(
     {
         **FUNCTIONS,
         **arithmetic.FUNCTIONS,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
@@ -24,7 +23,7 @@ from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_i
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import always, expression, reads, watching
+from porter.filegraph.readers import Functions, always, expression, reads, watching
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merged, stack
@@ -280,7 +279,7 @@ def _softmax(node: Operator, x: Tensor) -> Tensor:
     return x.softmax(-1)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+_FUNCTIONS: Functions = by_name(
     {
         **windows.FUNCTIONS,
         **dict.fromkeys(_BINARY, _binary),

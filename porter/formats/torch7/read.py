@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import softplus
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import always, reads
+from porter.filegraph.readers import Functions, always, reads
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat, merged
 from porter.filegraph.walk import Reader
@@ -289,7 +288,7 @@ _KINDS = {
     "CMaxTable": "Max",
     "CMinTable": "Min",
 }
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = by_name(
+_FUNCTIONS: Functions = by_name(
     {
         **dict.fromkeys(_KINDS, lambda layer, *values: merged(_KINDS[layer.op], values)),
         **dict.fromkeys(_CONVOLUTIONS, _conv),
