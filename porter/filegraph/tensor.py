@@ -373,7 +373,7 @@ class Tensor:
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
         """Splits, as `split` does, into parts of one size."""
-        size = self.sizes[axis]
+        size = self.size(axis)
         if not isinstance(size, int) or not 0 < count <= size:
             raise Unsupported(f"of {text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)

@@ -67,3 +67,11 @@ def test_a_value_that_lacks_is_refused_where_it_is_needed(
     else:
         with pytest.raises(Unsupported, match=r"^without a value that it needs$"):
             called(function, x, None)
+
+
+def test_a_constant_is_not_split_along_an_axis_that_it_lacks() -> None:
+    walk: NodeWalk[Any] = NodeWalk(
+        Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
+    )
+    with pytest.raises(ValueError, match="place 1 of 0"):
+        Scope(walk, SymbolNode("it", "op", (), Stated(Watched()))).constant(1.0).split_evenly(1, 1)
