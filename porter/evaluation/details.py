@@ -33,7 +33,7 @@ DETAILS = "evaluation.json"
 MAX_PAIRS = PAIRED_PHOTOS * PAIRS_PER_PHOTO
 PHOTOS = 12
 THUMBNAIL = 128
-"""Pixels of the longer side."""
+"""The pixels of a thumbnail's longer side."""
 
 OptionalNumber = float | None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # files that are only looked at need no numpy
     from numpy.typing import NDArray
 
 _POLYNOMIAL = 0x82F63B78
-"""Its highest power is the lowest bit."""
+"""The polynomial of CRC-32C, whose highest power is the lowest bit."""
 _ONES = 0xFFFFFFFF
 _WORD = 8
 _HOPS = (1747, 2830, 5321)

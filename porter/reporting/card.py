@@ -9,7 +9,7 @@ from porter.reporting.sentences import conclude
 
 _COLOURS = {"proved": "#1a7f37", "unproved": "#9a6700", "differs": "#cf222e"}
 _MOST = 10
-"""Pads that are shown."""
+"""The most pads that are shown."""
 
 
 def card(contents: Contents) -> str:

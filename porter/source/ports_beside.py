@@ -13,7 +13,7 @@ from porter.source.from_port import member_of
 from porter.source.trained_port import is_of
 
 _MOST = 64
-"""Ports that are looked at."""
+"""The most ports that are looked at."""
 
 
 def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:

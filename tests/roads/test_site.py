@@ -50,7 +50,9 @@ def test_prose_has_lines_of_110_columns(page: Path) -> None:
 
 def test_docstrings_begin_with_what_they_are_about() -> None:
     folders = ROOT / "porter", ROOT / "tests" / "support"
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
     modules = [module for folder in folders for module in folder.rglob("*.py")]
+    modules += [script for script in scripts if "python" in script.read_text(encoding="utf-8")[:30]]
     assert [line for module in modules for line in fragments(module)] == []
 
 

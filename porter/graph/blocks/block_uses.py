@@ -17,7 +17,7 @@ from porter.graph.walks import upstream
 ALIKE = 0.8
 """The share of a group's members that a block of another name must have, for the group to be a use of it."""
 ALIKE_BY_NAME = 0.6
-"""The same for a block whose uses have this name."""
+"""The share that a block must have whose uses have the group's name."""
 LEAST_SHARE = 0.4
 """The least size of a group compared with its block's."""
 
