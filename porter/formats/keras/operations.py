@@ -130,10 +130,10 @@ def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     (axis,) = _axes(layer, x, default=0)
     stated, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
     if isinstance(stated, list | tuple):
-        parts = [end - start for start, end in pairwise([0, *map(whole, stated), x.sizes[axis]])]
+        parts = [end - start for start, end in pairwise([0, *map(whole, stated), x.size(axis)])]
     elif not isinstance(parts, list | tuple):
         pieces = count(stated if parts is None else parts)
-        parts = [x.sizes[axis] // pieces] * pieces
+        parts = [x.size(axis) // pieces] * pieces
     return x.split(axis, parts)
 
 

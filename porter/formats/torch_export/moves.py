@@ -166,13 +166,13 @@ def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int 
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
-    (size,) = known([x.sizes[dim]])
+    (size,) = known([x.size(dim)])
     return x.split(dim, _pieces(x, dim, -(-size // chunks)))
 
 
 def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
     """Parts of an axis that have so many cells, but the last one fewer."""
-    size, largest = known([x.sizes[axis], most])
+    size, largest = known([x.size(axis), most])
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
@@ -282,7 +282,7 @@ class _Upsample(Call):
             raise Unsupported("with antialias")
         if op == _NEAREST:
             for axis in (2, 3):
-                _expect_repetitions(scales.get(axis), wanted.get(axis), self.x.sizes[axis])
+                _expect_repetitions(scales.get(axis), wanted.get(axis), self.x.size(axis))
         return self.x.resize(op, scales, wanted)
 
     def _has_less(self, scales: Mapping[int, float], wanted: Mapping[int, Dim]) -> bool:
