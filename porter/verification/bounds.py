@@ -123,7 +123,8 @@ def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_on
     inputs = {path: read for path, read in inputs.items() if read in graph.by_path}
     if not inputs:
         return pool[:0]
-    reached, ends = Reached(), list[dict[str, Array]]()
+    reached = Reached()
+    ends = list[dict[str, Array]]()
 
     def look(batches: Iterable[Array], paths: Collection[str]) -> None:
         for batch in batches:

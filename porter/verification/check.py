@@ -185,8 +185,10 @@ class Check:
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
         """The comparisons, and the images that they are of."""
         port = self.port
-        models, weights = dict[Dtype, Any](), weights_in(port.graph)
-        batches, taps = self.batches(sizes), [node.path for node in port.graph.nodes]
+        models = dict[Dtype, Any]()
+        weights = weights_in(port.graph)
+        batches = self.batches(sizes)
+        taps = [node.path for node in port.graph.nodes]
 
         seen = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
         """The values of batches that were looked at already, if they are few."""
@@ -285,10 +287,8 @@ class Check:
         _, channels, *sides = batches[0].shape
         if len(batches[0]) == 1 or _enough(channels, sides) <= self.images:
             return []
-        known, size = (
-            [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]],
-            (sides[0], sides[1]),
-        )
+        known = [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]]
+        size = (sides[0], sides[1])
         pool = make_images(
             size, min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES), channels, self.fed, seed=1
         )

@@ -87,7 +87,9 @@ def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None
 
 def _scaling(graph: Graph) -> tuple[Images | None, Images]:
     """The product of the scalings at a graph's beginning, and their offset: one number, or C x 1 x 1."""
-    scale, offset, path = np.ones((1, 1, 1)), np.zeros((1, 1, 1)), INPUT
+    scale = np.ones((1, 1, 1))
+    offset = np.zeros((1, 1, 1))
+    path = INPUT
     while True:
         readers = [node for node in graph.nodes if path in node.inputs]
         if len(readers) != 1 or not isinstance(op := readers[0].op, Affine):
@@ -162,12 +164,11 @@ def make_telling(
     Args:
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
     """
-    soft, noise = (
-        make_images(size, count, channels, UNIT),
-        np.random.default_rng(size).random((count, channels, *size)),
-    )
+    soft = make_images(size, count, channels, UNIT)
+    noise = np.random.default_rng(size).random((count, channels, *size))
     cells = np.indices(size)
-    board, beyond = cells.sum(axis=0) // 2 % 2, (1 - rough.share**0.5) * np.array(size).reshape(2, 1, 1)
+    board = cells.sum(axis=0) // 2 % 2
+    beyond = (1 - rough.share**0.5) * np.array(size).reshape(2, 1, 1)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
         lambda soft, noise: np.where(

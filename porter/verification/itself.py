@@ -104,7 +104,8 @@ class _Read:
 
     def __init__(self, checkpoint: Checkpoint, images: Array) -> None:
         self._checkpoint, self._images, self._graph = checkpoint, images, checkpoint.carried
-        self._engine, self._models = get_engine(engine_name(checkpoint)), dict[Dtype, object]()
+        self._engine = get_engine(engine_name(checkpoint))
+        self._models = dict[Dtype, object]()
         named = {node: tap for tap, node in self._graph.given.items()}
         self.taps = [named[node] for node in self._graph.outputs]
         self.type: Dtype = self._graph.halves[0] if self._graph.halves else "float32"

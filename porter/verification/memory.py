@@ -40,7 +40,9 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
     Args:
         stated: the shape of every value of one image.
     """
-    most, parts, taken = max(_HELD, (_memory() or 0) // _SHARE), [list[str]()], 0
+    most = max(_HELD, (_memory() or 0) // _SHARE)
+    parts = [list[str]()]
+    taken = 0
     for path in (node.path for node in graph.nodes):
         size = _BYTES * images * numbers(stated[path])
         if parts[-1] and taken + size > most:
@@ -97,7 +99,8 @@ def expect_memory(graph: Graph, size: KnownSize) -> None:
     Raises:
         CheckFailed: it has less memory.
     """
-    held, largest = _memory(), _BYTES * max(map(numbers, shapes(graph, size).values()))
+    held = _memory()
+    largest = _BYTES * max(map(numbers, shapes(graph, size).values()))
     if held is not None and largest > held:
         raise CheckFailed(
             f"comparing at {size[0]}x{size[1]} takes {largest / 2**30:.0f} GiB of memory, and this machine "

@@ -196,7 +196,8 @@ def _with_more_draws(
         sums = _Sums(scales)
         for alike, _, parts in _alike(graph, batches):
             for part, batch in product(parts, alike):
-                exact, near = _values(source, batch, "float64", part), batch.astype(np.dtype(parity.dtype))
+                exact = _values(source, batch, "float64", part)
+                near = batch.astype(np.dtype(parity.dtype))
                 sums.add_rounding(exact, _values(source, moved(near, seed), parity.dtype, part))
         largest = {path: max(known, sums.rounding(path)) for path, known in largest.items()}
     return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
@@ -275,7 +276,8 @@ class _Sums:
         """The norms of a value, none of them smaller than what the network gives there usually."""
         if wanted.shape != got.shape:  # two programs that disagree
             return Norms(math.inf, 0.0, math.inf)
-        own, scale = norms(wanted, got), self.scales.get(path, 0.0) * math.sqrt(len(wanted))
+        own = norms(wanted, got)
+        scale = self.scales.get(path, 0.0) * math.sqrt(len(wanted))
         self.faint |= {path} if own.source < scale else set()
         return own.by(scale)
 
@@ -294,7 +296,8 @@ class _Sums:
             else:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
                 # Infinitely far apart, whatever the port gives: NaN would be equal to NaN.
-                reference, value = np.zeros(value.shape), np.full(value.shape, np.inf)
+                reference = np.zeros(value.shape)
+                value = np.full(value.shape, np.inf)
             _add(self.nodes, path, self._norms(path, reference, value))
             self.samples[path].add(theirs)
             if path in graph.outputs:
@@ -344,7 +347,8 @@ class _Worst:
                 if path == graph.output:
                     logits = distance(wanted, got, summed.source)
                     self.logits = max(self.logits or logits, logits, key=lambda at: at.rel_l2)
-                    self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
+                    self.limit = max(self.limit, node.limit)
+                    self.rounding = max(self.rounding, rounding)
 
 
 def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:

@@ -102,7 +102,8 @@ class Probe:
         """How far apart layers are on numbers that show all of them, by path, of those that are equal on
         others: what the source runs may be a part of the layer only, such as a pool without its pads.
         """
-        known, found = shapes(self.port.graph, self.size), dict[str, Norms]()
+        known = shapes(self.port.graph, self.size)
+        found = dict[str, Norms]()
         for node in nodes:
             shape = [axis or 1 for axis in known[node.source]]
             plain = np.random.default_rng(0).uniform(1, 2, shape)
@@ -135,7 +136,8 @@ def _across_bounds(graph: Graph, nodes: Sequence[Node], size: KnownSize) -> dict
     """Activations by path with numbers on both sides of each bound of all that read the same value, and far
     ones: a small map of its channels, or as many values of its axes as they take.
     """
-    known, found = shapes(graph, size), dict[str, Alone]()
+    known = shapes(graph, size)
+    found = dict[str, Alone]()
     for node in nodes:
         read = node.source
         numbers = _across(other.op for other in nodes if other.source == read)

@@ -200,7 +200,9 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
     """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its
     features.
     """
-    tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
+    tensors = own_checkpoint(fit, checkpoint)
+    classes = fit.source_classes
+    taps = dict(fit.reference_taps)
     if fit.stand_in is not None:
         taps[fit.stand_in.path] = fit.stand_in.tap
         tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
@@ -314,7 +316,8 @@ class FileGraphSource:
             value = _followed_by(value, op)
         wrong = "what runs the file gives no such value" if given is None else _apart(given, value)
         if given is not None and wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
-            shown, wanted = shape_text(given.shape[1:]), shape_text(tuple(n or 0 for n in known[taken.path]))
+            shown = shape_text(given.shape[1:])
+            wanted = shape_text(tuple(n or 0 for n in known[taken.path]))
             wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
         if wrong is not None:
             raise Contradiction(

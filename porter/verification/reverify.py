@@ -81,7 +81,8 @@ def _expect_as_large(port: StoredPort, source: Graph) -> None:
     those of its source's.
     """
     size = port.record.input.native_size
-    ours, theirs = shapes(port.graph, size), shapes(source, size)
+    ours = shapes(port.graph, size)
+    theirs = shapes(source, size)
     if sum(map(numbers, ours.values())) <= max(_MANY, _TIMES * sum(map(numbers, theirs.values()))):
         return
     path = next(path for path, shape in ours.items() if numbers(shape) > numbers(theirs.get(path, ())))
@@ -164,7 +165,9 @@ def check_against(
             sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
         if opened.shipped is None or own:
             return proved(ported(record, form), sizes)
-        build, shipped, as_ported = own_build(opened, dtype), opened.shipped, partial(ported, record)
+        build = own_build(opened, dtype)
+        shipped = opened.shipped
+        as_ported = partial(ported, record)
         return first_telling(
             check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
         )

@@ -81,7 +81,8 @@ def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
 
 def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:
     """A graph in which errors are added to values, by their paths, and the tensors that hold the errors."""
-    nodes, tensors = list[Node](), dict[str, dict[str, Array]]()
+    nodes = list[Node]()
+    tensors = dict[str, dict[str, Array]]()
     for node in graph.nodes:
         error, right = errors.get(node.path), f"{node.path}_right"
         while right in graph.by_path:

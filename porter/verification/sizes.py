@@ -183,7 +183,8 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     """The shortest side with the remainders of the native one, then sides with other ones: each time the side
     that adds most.
     """
-    period, least = _strides(graph, axis), _least(graph, axis, native)
+    period = _strides(graph, axis)
+    least = _least(graph, axis, native)
     strided = {
         node.path: (node.source, stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
     }
@@ -253,7 +254,8 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
     """The least length, by path, of the input, and of each map that a window reads or that is cropped,
     extended or resized.
     """
-    maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}
+    maps = _maps(graph, axis, native) or {}
+    least = {INPUT: min(native, LEAST_SIDE)}
     for node in graph.nodes:
         site, path, wanted = site_of(node.op), node.source, 0
         if site is not None:

@@ -54,7 +54,8 @@ def check_trained(
         NotInstalled: the reference cannot be run here.
     """
     destination, output = own.destination, shipped.output
-    before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
+    before = _Kept(reference, output)
+    after = _Kept(replace(own, name=_name(own.graph, shipped)), output)
     plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)

@@ -79,7 +79,8 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
                     f"compared: {listed}"
                 ),
             )
-            parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
+            parity = parity.without(misnamed.keys())
+            source = Shifted(source, {}, misnamed)
         parities.insert(0, parity)
     if not parities:
         parities = list(replace(check, dtypes=("float32",)).against(source, sizes, of_logits))
@@ -111,7 +112,8 @@ def _misnamed(
     if not wrong:
         return {}
     batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
-    theirs, ours = source.run(batch, parity.dtype), {INPUT: batch, **check.values(batch, parity.dtype)}
+    theirs = source.run(batch, parity.dtype)
+    ours = {INPUT: batch, **check.values(batch, parity.dtype)}
     if folded := check.port.record.folded:  # the port has no value of a layer before its norm
         whole = unfolded.run(batch, parity.dtype)
         ours |= {f"{path} without its norm": whole[path] for path in folded}

@@ -206,10 +206,8 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
     )
     running = partial(running_model, given.name) if held else partial(running_code, given.file)
-    image, checkpoint = (
-        _image(opened.graph, opened.sizes.built),
-        opened.fitted.checkpoint if opened.fitted and not held else None,
-    )
+    image = _image(opened.graph, opened.sizes.built)
+    checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
 
     def made() -> Any:
         model = make()
@@ -360,7 +358,8 @@ def _of_checkpoint(
     }
     outputs = {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
     held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
-    own, engine = rounded(checkpoint, stored, held), get_engine(engine_name(checkpoint))
+    own = rounded(checkpoint, stored, held)
+    engine = get_engine(engine_name(checkpoint))
 
     @cache
     def model(dtype: Dtype) -> Any:

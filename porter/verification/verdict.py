@@ -122,10 +122,8 @@ class Verdict:
     @property
     def proof(self) -> Parity:
         """The most exact comparison, or the first that failed, in float64 if one did."""
-        given, failed = (
-            self.given.parities if self.given else (),
-            [parity for parity in self.all if not parity.ok],
-        )
+        given = self.given.parities if self.given else ()
+        failed = [parity for parity in self.all if not parity.ok]
         return (
             min(failed, key=lambda parity: parity.dtype != "float64")
             if failed
@@ -191,11 +189,9 @@ class Verdict:
             )
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
-            what, whose, notes = (
-                "the port",
-                f"the function of {proof.reference}",
-                "".join(f"; {note}" for note in self.given.notes),
-            )
+            what = "the port"
+            whose = f"the function of {proof.reference}"
+            notes = "".join(f"; {note}" for note in self.given.notes)
         else:
             what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
             whose, notes = "the source's function", ""

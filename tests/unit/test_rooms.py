@@ -252,3 +252,28 @@ def _expect_reasons(places: dict[str, list[str]], reasons: Iterable[str]) -> Non
     unreasoned = {name: where for name, where in shared.items() if name not in reasoned}
     assert not unreasoned, "rename all but one, or give the reason why they are one thing"
     assert sorted(reasoned) == sorted(shared), "a reason for what is no longer shared, or twice"
+
+
+def test_a_statement_says_one_thing() -> None:
+    """Values are assigned together where they say one thing: on one line, and not several computed ones of
+    different forms. `source, port = norm(a), norm(b)` is such a pair.
+    """
+    packed = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "porter").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign) and _says_two_things(node)
+    ]
+    assert packed == []
+
+
+_COMPUTED = ast.Call | ast.IfExp | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp | ast.Lambda
+
+
+def _says_two_things(node: ast.Assign) -> bool:
+    target, value = node.targets[0], node.value
+    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)):
+        return False
+    computed = [each for each in value.elts if any(isinstance(part, _COMPUTED) for part in ast.walk(each))]
+    forms = {tuple(type(part) for part in ast.walk(each)) for each in value.elts}
+    return len(forms) > 1 and (len(computed) > 1 or node.end_lineno != node.lineno)
