@@ -92,8 +92,8 @@ def excitement(values: Iterable[Array], images: int) -> list[float]:
                 maps.append(_excited(value))
             elif not maps:
                 others.append(_excited(value.reshape(images, 1, -1)))
-    found: list[float] = np.stack(maps or others or [np.zeros(images)]).mean(axis=0).tolist()
-    return found
+    means: list[float] = np.stack(maps or others or [np.zeros(images)]).mean(axis=0).tolist()
+    return means
 
 
 def _excited(value: Array) -> _Doubles:

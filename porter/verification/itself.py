@@ -44,12 +44,12 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testim
     if len(own) != len(read.taps):
         raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
     try:
-        found = read.outputs(read.type)
+        read_outputs = read.outputs(read.type)
     except (NotInstalled, CannotRun) as error:
         held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
         # A copy of the model is a reference of its own (porter.verification.user_reference).
         return Testimony((held,), None if saved.copied else f"{itself}, whose file does not run")
-    for place, (wanted, got) in enumerate(zip(own, found, strict=True)):
+    for place, (wanted, got) in enumerate(zip(own, read_outputs, strict=True)):
         where = f"output {place + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
             theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
@@ -124,8 +124,8 @@ class _Read:
             self._models[dtype] = self._engine.build_file(self._checkpoint, dtype, size)
         batch = self._images if seed is None else moved(self._images, seed)
         batch = batch.astype(np.float64) if dtype == "float64" else batch
-        found = self._engine.run_reference(self._models[dtype], batch, {tap: tap for tap in self.taps})
-        return [found[tap] for tap in self.taps]
+        values = self._engine.run_reference(self._models[dtype], batch, {tap: tap for tap in self.taps})
+        return [values[tap] for tap in self.taps]
 
     def rounding(self, place: int) -> float:
         """How far an output is from itself in float64, at most of several draws."""

@@ -137,29 +137,29 @@ def compare(
     with _progress(steps) as step:
         sides = _Sides(plan, source, port, tolerance, step)
         # The types one after the other, because models are large.
-        found = {
+        parities = {
             dtype: sides.compared(dtype, batches[dtype], {})
             for dtype in sorted(batches, key=lambda dtype: dtype != "float64")
         }
         # Otherwise nothing in another type is settled.
-        if not (found["float64"].ok if "float64" in found else proved):
-            return tuple(found[dtype] for dtype in batches)
-        settled = _settle([found[dtype] for dtype in batches], tolerance)
+        if not (parities["float64"].ok if "float64" in parities else proved):
+            return tuple(parities[dtype] for dtype in batches)
+        settled = _settle([parities[dtype] for dtype in batches], tolerance)
         scales = dict[Dtype, Mapping[str, float]]()
         for dtype in (parity.dtype for parity in settled if not parity.ok):
             scales[dtype] = {
                 path: OWN_ROUNDING / FLOAT32_LIMIT * error
                 for path, error in errors(batches[dtype][0]).items()
             }
-            found[dtype] = sides.compared(dtype, batches[dtype], scales[dtype])
-        settled = _settle([found[dtype] for dtype in batches], tolerance)
+            parities[dtype] = sides.compared(dtype, batches[dtype], scales[dtype])
+        settled = _settle([parities[dtype] for dtype in batches], tolerance)
         if all(parity.ok or parity.top_changed for parity in settled):
             return settled
         drawn = (
             one
             if one.ok
             else _with_more_draws(plan.graph, one, source, batches[one.dtype], scales[one.dtype])
-            for one in (found[dtype] for dtype in batches)
+            for one in (parities[dtype] for dtype in batches)
         )
         return _settle([*drawn], tolerance)
 
@@ -177,8 +177,8 @@ def _alike(
 
 def _values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
     """A source's values at the paths of a part, of those that it shows."""
-    found = source.run(batch, dtype, part)
-    return {path: found[path] for path in part if path in found}
+    values = source.run(batch, dtype, part)
+    return {path: values[path] for path in part if path in values}
 
 
 def _with_more_draws(

@@ -92,18 +92,18 @@ class Probe:
         numbers = np.unique(np.concatenate([layer.value.ravel() for layer in layers.values()]))
         made = tuple(Node(path, op, (INPUT,)) for op, path in kinds.items())
         values = self._run(made, numbers.reshape(1, 1, -1, 1), {})
-        found = {}
+        by_path = {}
         for node in (node for node in nodes if node.path in wanted):
             places = np.searchsorted(numbers, layers[node.path].value)
-            found[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
-        return found
+            by_path[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
+        return by_path
 
     def _pools_and_norms(self, nodes: Sequence[Node]) -> dict[str, Norms]:
         """How far apart layers are on numbers that show all of them, by path, of those that are equal on
         others: what the source runs may be a part of the layer only, such as a pool without its pads.
         """
         known = shapes(self.port.graph, self.size)
-        found = dict[str, Norms]()
+        by_path = dict[str, Norms]()
         for node in nodes:
             shape = [axis or 1 for axis in known[node.source]]
             plain = np.random.default_rng(0).uniform(1, 2, shape)
@@ -118,8 +118,8 @@ class Probe:
             held = {} if epsilon is None else {node.path: tensors.get(node.holder, {})}
             got = self._run((Node(node.path, node.op, (INPUT,)),), fed, held)[node.path]
             if wanted.shape == got.shape and norms(wanted[0], got[0]).rel_l2 <= self.limit:
-                found[node.path] = norms(wanted[1], got[1])
-        return found
+                by_path[node.path] = norms(wanted[1], got[1])
+        return by_path
 
     def _run(self, nodes: tuple[Node, ...], batch: Array, tensors: Tensors) -> NamedArrays:
         """The values of layers of the port that read its input."""
@@ -137,26 +137,26 @@ def _across_bounds(graph: Graph, nodes: Sequence[Node], size: KnownSize) -> dict
     ones: a small map of its channels, or as many values of its axes as they take.
     """
     known = shapes(graph, size)
-    found = dict[str, Alone]()
+    by_path = dict[str, Alone]()
     for node in nodes:
         read = node.source
         numbers = _across(other.op for other in nodes if other.source == read)
         channels, *others = (axis or 1 for axis in known[read])
         times = -(-numbers.size // channels)
         shape = (1, channels, times, 1) if is_map(known[read]) else (times, channels, *others)
-        found[node.path] = _alone(node, np.resize(numbers, shape))
-    return found
+        by_path[node.path] = _alone(node, np.resize(numbers, shape))
+    return by_path
 
 
 def _across(ops: Iterable[Op]) -> NDArray[np.float64]:
     """Numbers on both sides of each bound of ops, and far ones: a row for each of these."""
-    found = dict.fromkeys(
+    bounds = dict.fromkeys(
         (bound, min(max(1.0, abs(bound)), op.bounds[1] - op.bounds[0]))
         for op in ops
         for bound in op.bounds
         if np.isfinite(bound)
     )
-    return np.array([*(bound + reach * _STEPS for bound, reach in found), *_FAR])
+    return np.array([*(bound + reach * _STEPS for bound, reach in bounds), *_FAR])
 
 
 def _farthest(wanted: Array, got: Array) -> Norms:

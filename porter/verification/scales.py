@@ -71,12 +71,12 @@ def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
     Args:
         known: values of one image by path.
     """
-    found = (
+    by_path = (
         (node.path, absolute_error(type(node.op), known[node.source].astype(np.float64)))
         for node in graph.nodes
         if node.source in known
     )
-    return {path: error[0] for path, error in found if error is not None}
+    return {path: error[0] for path, error in by_path if error is not None}
 
 
 def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:

@@ -154,11 +154,11 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
         if rows and columns
         else ()
     )
-    found = tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
-    if any(down != across for down, across in found):
-        return found
-    oblong = ((down, across + _strides(graph, 1)) for down, across in found)
-    return tuple(filter(partial(_takes, graph), oblong)) or found
+    small = tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
+    if any(down != across for down, across in small):
+        return small
+    oblong = ((down, across + _strides(graph, 1)) for down, across in small)
+    return tuple(filter(partial(_takes, graph), oblong)) or small
 
 
 def _takes(graph: Graph, size: Pair) -> bool:
@@ -199,8 +199,10 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
         each that pads or crops a map to another one's size, how many cells that is.
         """
         maps = maps_of(side) or {}
-        found = {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
-        return found | {path: maps[path] - maps[source] for path, source in fitted.items() if path in maps}
+        by_path = {
+            path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps
+        }
+        return by_path | {path: maps[path] - maps[source] for path, source in fitted.items() if path in maps}
 
     def suffices(side: int) -> bool:
         maps = maps_of(side)

@@ -245,10 +245,10 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         parts = in_parts(batch.astype(dtype), held.batch if held is not None else None)
         seen = {path: names for path, names in layers.items() if paths is None or path in paths}
         with running():
-            found = [
+            parts_shown = [
                 framework.show(model(dtype), as_taken(part, opened.graph), seen, arrays) for part in parts
             ]
-        return found[0] if len(parts[0]) == len(batch) else _joined(found, len(batch))
+        return parts_shown[0] if len(parts[0]) == len(batch) else _joined(parts_shown, len(batch))
 
     shown(image, "float32", None)
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)

@@ -88,12 +88,12 @@ def testimony(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
         return Testimony()
     witness = cast(Witness, import_module(shared.witness))
     try:
-        found = witness.disagreement(checkpoint, size, whole)
+        disagreement = witness.disagreement(checkpoint, size, whole)
     except (NotInstalled, CannotRun) as error:
         advice = f" ({error.next})" if isinstance(error, NotInstalled) else ""
         held = f"{shared.what}: by porter's reading only, because {escaped(error.message)}{advice}"
         why = "is not installed" if isinstance(error, NotInstalled) else "does not run the file"
         return Testimony((held,), f"{witness.NAME}, which {why}")
-    if found is not None:
-        raise Contradiction(found, where=checkpoint.path)
+    if disagreement is not None:
+        raise Contradiction(disagreement, where=checkpoint.path)
     return Testimony((f"{shared.what}: held to {witness.NAME}",))
