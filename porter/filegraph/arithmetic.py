@@ -380,8 +380,8 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.held(name) == neutral):
             del names[role]
-    found = _each_cell(walk, node, view, norm.op, names)
-    return found if apart is None else found.reshaped(walk.view(source).known_sizes)
+    normed = _each_cell(walk, node, view, norm.op, names)
+    return normed if apart is None else normed.reshaped(walk.view(source).known_sizes)
 
 
 def _of_each_image(

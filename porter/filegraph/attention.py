@@ -82,12 +82,12 @@ def _attention(
         return ()
     turned = (False, not products.op.transpose, False)
     operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
-    found = [part for name, turn in operands if (part := _heads(name, turn, known, shapes)) is not None]
+    heads = [part for name, turn in operands if (part := _heads(name, turn, known, shapes)) is not None]
     count = numbers.shape[-3]
-    if len(found) < 3 or found[2].factor != 1 or found[0].width % count:
+    if len(heads) < 3 or heads[2].factor != 1 or heads[0].width % count:
         return ()
-    op = Attention(count, factor * found[0].factor * found[1].factor)
-    return _with_sources(replace(node, op=op), found, shapes)
+    op = Attention(count, factor * heads[0].factor * heads[1].factor)
+    return _with_sources(replace(node, op=op), heads, shapes)
 
 
 def _joins_heads(op: object, numbers: Array) -> bool:

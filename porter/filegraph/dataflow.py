@@ -28,7 +28,7 @@ Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
 Operand = Reference | float
 """What a node reads: a value, or a number that it states itself."""
-Found = Mapping[str, Any]
+Captures = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the
 layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vector in the shape in which it is
@@ -280,10 +280,10 @@ class Dataflow(Generic[N]):
 
         No step of it has more numbers than its largest operand.
         """
-        found = self.tensor(source)
+        tensor = self.tensor(source)
         name = source[0] if not source[1] else f"{source[0]}:{source[1]}"
-        if found is not None or source[0] in self.live or self.budget < 0:
-            return found
+        if tensor is not None or source[0] in self.live or self.budget < 0:
+            return tensor
         if name not in self.evaluated and name not in self.refused and self.steps <= _MOST_STEPS:
             if (array := self._whole(source)) is not None:
                 self.evaluated[name] = array
@@ -324,10 +324,10 @@ class Dataflow(Generic[N]):
             sources = self._operands_of(name)
             shapes = [self.shape(source) for source in sources]
             most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
-            found = None if None in shapes else self._results(self.nodes[name], most)
-            if not found:
+            results = None if None in shapes else self._results(self.nodes[name], most)
+            if not results:
                 return False
-            self.computed |= found
+            self.computed |= results
             for source in sources:
                 if last[source] == name and source not in needed:
                     self.computed.pop(source, None)
@@ -390,21 +390,21 @@ class Dataflow(Generic[N]):
 
     # Layers that are several ops.
 
-    def match(self, node: N, pattern: Pattern) -> Found | None:
+    def match(self, node: N, pattern: Pattern) -> Captures | None:
         """The captures of a pattern whose last op is `node`; None where it is another computation.
 
         `exact` has the names of the constants that are a number of the pattern, rounded, and that number.
         """
         return next(self._matches((node.name, 0), pattern, {}), None)
 
-    def _matches(self, source: Operand, pattern: Pattern, found: Found) -> Iterator[Found]:
+    def _matches(self, source: Operand, pattern: Pattern, captures: Captures) -> Iterator[Captures]:
         """What a pattern's captures may be so that it matches what a source is computed by."""
         if isinstance(pattern, float | int):
-            yield from self._match_number(source, pattern, found)
+            yield from self._match_number(source, pattern, captures)
         elif isinstance(pattern, str):
             bound = self._bound(source, pattern)
-            if bound is not None and found.get(pattern, bound) == bound:
-                yield {**found, pattern: bound}
+            if bound is not None and captures.get(pattern, bound) == bound:
+                yield {**captures, pattern: bound}
         elif not isinstance(source, float):
             kind, *parts = pattern
             node = self.nodes.get(self.origin(source))  # stored tensors are no nodes in every format
@@ -413,9 +413,9 @@ class Dataflow(Generic[N]):
                 return
             orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
             for each in orders:
-                yield from self._all_match(each, parts, found)
+                yield from self._all_match(each, parts, captures)
 
-    def _match_number(self, source: Operand, wanted: float, found: Found) -> Iterator[Found]:
+    def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
         """A number that is the same in float32."""
         number = self.number(source)
         if number is None or np.float32(number) != np.float32(wanted):
@@ -423,13 +423,15 @@ class Dataflow(Generic[N]):
         exact = {}
         if number != wanted and not isinstance(source, float):
             exact[self.origin(source)] = float(wanted)
-        yield {**found, "exact": {**found.get("exact", {}), **exact}}
+        yield {**captures, "exact": {**captures.get("exact", {}), **exact}}
 
-    def _all_match(self, operands: Sequence[Operand], parts: list[Pattern], found: Found) -> Iterator[Found]:
+    def _all_match(
+        self, operands: Sequence[Operand], parts: list[Pattern], captures: Captures
+    ) -> Iterator[Captures]:
         if not parts:
-            yield found
+            yield captures
             return
-        for first in self._matches(operands[0], parts[0], found):
+        for first in self._matches(operands[0], parts[0], captures):
             yield from self._all_match(operands[1:], parts[1:], first)
 
     def _bound(self, source: Operand, capture: str) -> Any:

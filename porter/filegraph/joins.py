@@ -110,8 +110,8 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = tried(lambda: [view.without([axis]) for view in views])
     stacked = _stacked(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
-    found = stacked or _by_channels(walk, node, walk.beside(sources), axis)
-    return found or _joined(walk, node, [*map(walk.array, sources)], axis)
+    joined = stacked or _by_channels(walk, node, walk.beside(sources), axis)
+    return joined or _joined(walk, node, [*map(walk.array, sources)], axis)
 
 
 def _by_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
@@ -143,14 +143,14 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
         return None
     before, inner, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
     fillings = [walk.filling(source, axis) for source in (*before, *behind)]
-    stated = [each for each in fillings if each is not None]
-    fills = {fill for _, fill in stated}
-    if len(stated) < len(fillings) or len(fills) != 1:
+    filled = [each for each in fillings if each is not None]
+    fills = {fill for _, fill in filled}
+    if len(filled) < len(fillings) or len(fills) != 1:
         return None
-    found = concat(walk, node, inner, axis) if len(inner) > 1 else walk.kept(inner[0])
-    sizes = known([size for size, _ in stated])
+    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.kept(inner[0])
+    sizes = known([size for size, _ in filled])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
-    return _padded(walk, node, walk.given(found), {axis: ends}, fills.pop())
+    return _padded(walk, node, walk.given(inside), {axis: ends}, fills.pop())
 
 
 def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> Repeated | None:
@@ -217,10 +217,10 @@ def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis
 
 def _all_whole(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
     """What `_whole` gives for several constants."""
-    found = [each for source in sources if (each := _whole(walk, source)) is not None]
-    if len(found) < len(sources):
+    arrays = [each for source in sources if (each := _whole(walk, source)) is not None]
+    if len(arrays) < len(sources):
         raise Unsupported("with a constant that is computed, or repeated along axes of open size")
-    return found
+    return arrays
 
 
 def _whole(walk: Walk, source: Source) -> Numbers | None:

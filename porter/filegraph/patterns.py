@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from porter.filegraph.dataflow import Found, Pattern
+from porter.filegraph.dataflow import Captures, Pattern
 from porter.graph import (
     BatchNorm,
     Celu,
@@ -41,10 +41,10 @@ class Fused:
     """
 
     pattern: tuple[Pattern, ...]
-    op: Callable[[Found], Op | None]
+    op: Callable[[Captures], Op | None]
 
 
-Spellings = tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]
+Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]]
 """An op by the captures, and the patterns of it."""
 
 
@@ -52,10 +52,10 @@ Spellings = tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
     """All layers, by the kind of their last op."""
     activations = (*_gates(), *_hard_gates(), *_lines(), *_exponentials())
-    found = defaultdict(list)
+    layers = defaultdict(list)
     for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):
-        found[str(layer.pattern[0])].append(layer)
-    return found
+        layers[str(layer.pattern[0])].append(layer)
+    return layers
 
 
 def _norms() -> list[Fused]:
@@ -75,7 +75,7 @@ def _norms() -> list[Fused]:
     square_of_mean: Pattern = ("Mul", mean, mean)
     mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
     variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
-    found = []
+    layers = []
     for center, variance, op in [
         ("mean", "variance", _batch_norm),
         *((mean, variance, _layer_norm) for variance in variances),
@@ -86,9 +86,9 @@ def _norms() -> list[Fused]:
                 shift = "Mul", center, factor
                 negative = "Mul", ("Neg", center), factor
                 shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
-                found += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+                layers += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
                 normal: Pattern = ("Mul", ("Sub", "x", center), factor)
-                found += [
+                layers += [
                     Fused(("Add", normal, "beta"), op),
                     Fused(("Mul", ("Sub", "x", center), factor), op),
                 ]
@@ -99,8 +99,8 @@ def _norms() -> list[Fused]:
             *(("Mul", apart, root) for root in _inverse_roots(total)),
         ):
             scaled = "Mul", normal, "gamma"
-            found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
-    return [*found, *_norms_by_the_root()]
+            layers += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
+    return [*layers, *_norms_by_the_root()]
 
 
 def _norms_by_the_root() -> Iterator[Fused]:
@@ -118,16 +118,16 @@ def _inverse_roots(total: Pattern) -> list[Pattern]:
     return [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Div", 1, ("Sqrt", total))]
 
 
-def _batch_norm(found: Found) -> Op:
-    return BatchNorm(found["$epsilon"], 0.0, "gamma" in found, "beta" in found)
+def _batch_norm(captures: Captures) -> Op:
+    return BatchNorm(captures["$epsilon"], 0.0, "gamma" in captures, "beta" in captures)
 
 
-def _layer_norm(found: Found) -> Op:
-    return LayerNorm(found["$epsilon"], "gamma" in found, "beta" in found)
+def _layer_norm(captures: Captures) -> Op:
+    return LayerNorm(captures["$epsilon"], "gamma" in captures, "beta" in captures)
 
 
-def _rms_norm(found: Found) -> Op:
-    return RmsNorm(found["$epsilon"], "gamma" in found)
+def _rms_norm(captures: Captures) -> Op:
+    return RmsNorm(captures["$epsilon"], "gamma" in captures)
 
 
 def _gates() -> list[Spellings]:
@@ -143,11 +143,11 @@ def _gates() -> list[Spellings]:
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     return [
-        (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
-        (lambda found: Gelu(), [pattern for each in errors for pattern in _halves(each)]),
-        (lambda found: Gelu(True), _halves(tanh)),
-        (lambda found: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
-        (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
+        (lambda captures: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
+        (lambda captures: Gelu(), [pattern for each in errors for pattern in _halves(each)]),
+        (lambda captures: Gelu(True), _halves(tanh)),
+        (lambda captures: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
+        (lambda captures: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
     ]
 
 
@@ -165,11 +165,14 @@ def _hard_gates() -> list[Spellings]:
         ("Min", ("Max", line, 0), 1),
     ]
     return [
-        (lambda found: HardSwish(), [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))]),
-        (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
-        (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
-        (lambda found: HardSigmoid(), sixths),
-        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), steps),
+        (
+            lambda captures: HardSwish(),
+            [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))],
+        ),
+        (lambda captures: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
+        (lambda captures: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
+        (lambda captures: HardSigmoid(), sixths),
+        (lambda captures: HardSigmoid(captures["$slope"], captures["$offset"]), steps),
     ]
 
 
@@ -178,13 +181,13 @@ def _lines() -> list[Spellings]:
     x = "x"
     rest = ("Relu", ("Neg", "x"))
     return [
-        (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
-        (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", rest))]),
+        (lambda captures: LeakyRelu(captures["$slope"]), _where_above_zero(("Mul", "$slope", x))),
+        (lambda captures: LeakyRelu(captures["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", rest))]),
         (
-            lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None,
+            lambda captures: LeakyRelu(captures["$slope"]) if 0 <= captures["$slope"] <= 1 else None,
             [("Max", x, ("Mul", "$slope", x))],
         ),
-        (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), rest))]),
+        (lambda captures: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), rest))]),
     ]
 
 
@@ -201,16 +204,16 @@ def _exponentials() -> list[Spellings]:
     of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _raised(("Div", x, "$alpha"))]
     return [
         (
-            lambda found: softplus(found["$most"]),
+            lambda captures: softplus(captures["$most"]),
             [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
         ),
-        (lambda found: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
+        (lambda captures: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
         (
-            lambda found: Elu(found["$alpha"]),
+            lambda captures: Elu(captures["$alpha"]),
             [pattern for each in times_alpha for pattern in _where_above_zero(each)],
         ),
         (
-            lambda found: Celu(found["$alpha"]) if found["$alpha"] > 0 else None,
+            lambda captures: Celu(captures["$alpha"]) if captures["$alpha"] > 0 else None,
             [pattern for each in of_quotients for pattern in _where_above_zero(each)],
         ),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Dataflow, Found, N, OperatorNode, Reference, StoredTensor
+from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
@@ -153,26 +153,26 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     channels.
     """
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
-        found = walk.flow.match(node, layer.pattern)
-        op = layer.op(found) if found else None
-        if found is not None and op is not None and (view := _fused(walk, node, op, found)) is not None:
-            walk.exact.update(found.get("exact", {}))
+        captures = walk.flow.match(node, layer.pattern)
+        op = layer.op(captures) if captures else None
+        if captures is not None and op is not None and (view := _fused(walk, node, op, captures)) is not None:
+            walk.exact.update(captures.get("exact", {}))
             return view
     return None
 
 
-def _fused(walk: Walk, node: OperatorNode, op: Op, found: Found) -> View | None:
+def _fused(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
     """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
-    tensors: dict[str, StoredTensor] = {role: found[role] for role in ROLES if role in found}
-    view = walk.kept(found["x"])
+    tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
+    view = walk.kept(captures["x"])
     groups = None
     if isinstance(op, LayerNorm) and not view.value.is_array:
-        groups = walk.views.normed_groups(view, found["#axes"])
+        groups = walk.views.normed_groups(view, captures["#axes"])
     if isinstance(op, LayerNorm) and groups:
         op = GroupNorm(groups, op.epsilon, op.scale, op.center)
     elif tensors or isinstance(op, LayerNorm | RmsNorm):
-        axes = found.get("#axes", (-1,))
-        if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
+        axes = captures.get("#axes", (-1,))
+        if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(captures["x"], *axes), *axes):
             return None
     if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
         return None

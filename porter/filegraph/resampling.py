@@ -80,13 +80,13 @@ def resize(
         return view
     targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
     if (known := _of_known_size(op, *targets)) is not None:
-        found = walk.builder.add(node.name, known, view.value)
+        resized = walk.builder.add(node.name, known, view.value)
     else:
         given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
         like = _of_size(walk, given)
         how = _of_open_size(op, [(old[axis], size) for axis, size in given.items()])
-        found = walk.builder.add(node.name, how, view.value, like)
-    return walk.views.laid(found, names)
+        resized = walk.builder.add(node.name, how, view.value, like)
+    return walk.views.laid(resized, names)
 
 
 def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:

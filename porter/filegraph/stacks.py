@@ -76,10 +76,10 @@ def _several_maps(walk: Walk, view: View) -> View | None:
 
 def unstacked(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
     """What a window made of maps below each other, as the tensor that the file has of it."""
-    found = _apart(walk, value, stack.count, stack.apart)
+    apart = _apart(walk, value, stack.count, stack.apart)
     if stack.rows == stack.apart:
-        return found.restored(_channels_last(walk))
-    own = part(walk, node, found, {1: slice(0, stack.rows)})
+        return apart.restored(_channels_last(walk))
+    own = part(walk, node, apart, {1: slice(0, stack.rows)})
     below = _below(walk, f"{node.name}:own", own)
     return _apart(walk, below, stack.count, stack.rows).restored(_channels_last(walk))
 

@@ -295,12 +295,14 @@ class Views:
             if piece.axis == "R"
         ]
         alone = [at for at, index in repeats if len(axes[at]) == 1 and channels.size == 1]
-        found = {
+        repeated = {
             (at, index): axes[at][index - 1] if index else channels
             for at, index in repeats
             if index or axes[at][1:2] == (channels,) or [at] == alone
         }
-        return found if len(found) == len(repeats) and {*found.values()} <= {channels, *cells} else {}
+        return (
+            repeated if len(repeated) == len(repeats) and {*repeated.values()} <= {channels, *cells} else {}
+        )
 
     def op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that
@@ -428,7 +430,7 @@ class Views:
             return {}
         opened = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
         try:
-            found = _shape(node.op, sizes)
+            shape = _shape(node.op, sizes)
         except GraphError:  # of values that a file joins, the sizes are the same
             if not isinstance(node.op, Merge | ConcatChannels):
                 return {}
@@ -438,7 +440,7 @@ class Views:
                 for each in reversed(sizes)
                 if isinstance(each[index], Open)
             }
-        return {axis: found[index] for axis, index in opened.items()}
+        return {axis: shape[index] for axis, index in opened.items()}
 
     def _sizes(self, value: Value) -> Sequence[Dim]:
         """The sizes of a value's axes as a shape of its kind."""

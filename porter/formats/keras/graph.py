@@ -208,10 +208,10 @@ class _Model:
         arrays = self._add_layers(walk, layers, stored)
         live -= arrays
         read_nodes(walk, lambda op: self._read, settled=True)
-        found = walk.finish(walk.ends(ends), ends)
-        used = {stored.name for node in found.nodes for stored in node.tensors.values()}
+        graph = walk.finish(walk.ends(ends), ends)
+        used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
         evaluated = {name: array for name, array in flow.evaluated.items() if name in used}
-        return replace(found, evaluated=evaluated)
+        return replace(graph, evaluated=evaluated)
 
     def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
         """Adds the layers of all calls; gives the names of those that are stored arrays and nothing else."""

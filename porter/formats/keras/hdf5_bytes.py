@@ -229,10 +229,10 @@ class Hdf5Bytes:
         if not layout.startswith(_TOGETHER):
             raise UnknownPart("values in chunks")
         start, length = struct.unpack_from("<QQ", layout, 2)
-        found = values_at(None if start == _NOWHERE else start, values, kind)
-        if length < found.nbytes:
-            raise ValueError(f"a dataset declares {found.nbytes} bytes, and its data has {length}")
-        return found
+        dataset = values_at(None if start == _NOWHERE else start, values, kind)
+        if length < dataset.nbytes:
+            raise ValueError(f"a dataset declares {dataset.nbytes} bytes, and its data has {length}")
+        return dataset
 
 
 def _shape(message: bytes) -> tuple[int, ...]:

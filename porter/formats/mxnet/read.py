@@ -155,11 +155,11 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
 
 def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[Reference, ...], Sequence[SymbolNode]]:
     """The nodes that take a part of each value."""
-    found = defaultdict[tuple[Reference, ...], list[SymbolNode]](list)
+    slices = defaultdict[tuple[Reference, ...], list[SymbolNode]](list)
     for node in nodes:
         if node.op == "slice_axis":
-            found[node.inputs[:1]].append(node)
-    return found
+            slices[node.inputs[:1]].append(node)
+    return slices
 
 
 def _last_channel(part: SymbolNode, count: int) -> int:

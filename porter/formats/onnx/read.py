@@ -117,11 +117,11 @@ def _whole_inputs(message: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> 
 
 
 def _unread(inputs: Sequence[Any]) -> str:
-    found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
+    names = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
     wanted = (
         "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
     )
-    return f"{UNREAD}: {wanted}; found {found}"
+    return f"{UNREAD}: {wanted}; found {names}"
 
 
 def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
@@ -230,16 +230,16 @@ def _read_graph(
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
-    found = replace(
+    graph = replace(
         walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(message, live, taken)
     )
-    if len(found.further_inputs) < len(further):
+    if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
     stated = {name: repr(number) for name, number in walk.exact.items()}
     for each in given:
         stated |= each.stated
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(named(found, _titles(message.nodes.values())), message.arrays, stated, notes)
+    return _ReadGraph(named(graph, _titles(message.nodes.values())), message.arrays, stated, notes)
 
 
 def _outputs(message: OnnxGraph) -> dict[str, Reference]:

@@ -77,7 +77,7 @@ def _keys(
     """The keys of variables in the checkpoint, by the names of their handles."""
     counts = Counter(owner.full_name for owner in bundle.owners)
     by_name = {owner.full_name: owner.key for owner in bundle.owners if counts[owner.full_name] == 1}
-    found: dict[str, str] = {}
+    by_handle: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name
         known = owners[node.name].key if node.name in owners else None
@@ -86,8 +86,8 @@ def _keys(
         if key is None:
             message = f"variable '{shared}' of the graph is not in its checkpoint"
             raise FileError(message, where=stored, next="save it again")
-        found[node.name] = key
-    return found
+        by_handle[node.name] = key
+    return by_handle
 
 
 def _names(

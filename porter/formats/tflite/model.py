@@ -322,17 +322,17 @@ def _stored(
     readers: Mapping[int, Collection[str]],
 ) -> dict[str, Array]:
     """The tensors that have numbers in the file, by name."""
-    found = dict[str, Array]()
+    arrays = dict[str, Array]()
     budget = most_bytes(len(data))
     for index, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
         content = _content(data, buffers, tensor.scalar(2, "I"))
         if content is None:
             continue
-        found[name] = array = _array(name, tensor, content, budget, readers.get(index, ()))
+        arrays[name] = array = _array(name, tensor, content, budget, readers.get(index, ()))
         budget -= array.nbytes if array.base is None else 0
         if budget < 0:
             raise ValueError("its tensors unpack to more than the file can hold")
-    return found
+    return arrays
 
 
 def _beside(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:

@@ -72,9 +72,9 @@ def _forms(stored: Collection[str]) -> dict[str, tuple[_Form, list[str]]]:
     """The form of each weight that is computed, and the names of the tensors that it is computed from."""
     parts: dict[str, dict[str, str]] = {}
     for name in stored:
-        found = _PART.fullmatch(name)
-        if found is not None:
-            module, new, part, old, mark = found.groups()
+        match = _PART.fullmatch(name)
+        if match is not None:
+            module, new, part, old, mark = match.groups()
             parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
     return {
         weight: (form, [names[part] for part in form.parts])

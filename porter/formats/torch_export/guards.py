@@ -112,8 +112,8 @@ def _symbols(program: JsonObject, image: str) -> dict[int, str] | None:
     """
     stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
-    found = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
-    names = {axis: symbol[1] or symbol[2] for axis, symbol in found.items() if symbol}
+    matches = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
+    names = {axis: symbol[1] or symbol[2] for axis, symbol in matches.items() if symbol}
     return names if len({*texts.values()}) == len(names) == len(texts) else None
 
 

@@ -211,15 +211,15 @@ class _NodeReader:
 
     def arguments(self, name: str, op: str, inputs: Iterable[JsonObject]) -> dict[str, Any]:
         """What a node of this name states, in which numbers are values where others read them as such."""
-        found = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in inputs)
+        arguments = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in inputs)
         # Run in another type, the program would be another function.
-        if op == "rms_norm" and found.get("eps") is None:
-            found["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
+        if op == "rms_norm" and arguments.get("eps") is None:
+            arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
         for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
-            number = found.get(key)
+            number = arguments.get(key)
             if isinstance(number, int | float) and not isinstance(number, bool):
-                found[key] = self.stored(f"{name}.{key}", number)
-        return found
+                arguments[key] = self.stored(f"{name}.{key}", number)
+        return arguments
 
     def stored(self, name: str, number: float) -> Reference:
         """A number that a node states, as a value that it reads."""

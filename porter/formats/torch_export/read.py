@@ -212,19 +212,19 @@ def _read_graph(
     read = partial(_read_node, foreign)
     read_nodes(walk, lambda op: read if op in READERS else None)
     values = walk.ends([program.given[name] for name in program.outputs])
-    found = walk.finish(values, values, {tap_of(name): program.given[name] for name in program.outputs})
-    if len(found.further_inputs) < len(further):
+    graph = walk.finish(values, values, {tap_of(name): program.given[name] for name in program.outputs})
+    if len(graph.further_inputs) < len(further):
         raise FileError(
             "the program takes only the size of one of its inputs",
             next="port a model whose forward does without it",
         )
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
-    found = replace(
-        found,
+    graph = replace(
+        graph,
         halves=_halves(program, live),
         evaluated={names[name]: array for name, array in flow.evaluated.items()},
     )
-    return named(_with_own_names(found, names), _titles(found, nodes))
+    return named(_with_own_names(graph, names), _titles(graph, nodes))
 
 
 def _with_known_repetitions(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:

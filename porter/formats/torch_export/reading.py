@@ -19,18 +19,18 @@ from porter.formats.torch_export.plain import AtenRow
 from porter.formats.torch_export.program_sizes import SIZES, sizes_of
 
 Reader = Callable[[Walk, AtenNode], Outputs]
-Found = Tensor | Outputs | Sequence[Tensor | None]
+AtenResult = Tensor | Outputs | Sequence[Tensor | None]
 
 
 class Call(ABC):
     """An op of many arguments: a dataclass with these as its fields."""
 
     @abstractmethod
-    def read(self) -> Found:
+    def read(self) -> AtenResult:
         """What the op computes."""
 
 
-Function = Callable[..., Found | Call]
+Function = Callable[..., AtenResult | Call]
 _NAMES = {"self": "x", "input": "x"}
 """What parameters are called for arguments of these names."""
 _WITHOUT_EFFECT = frozenset(
@@ -81,8 +81,8 @@ def reads(function: Function) -> Reader:
                 stated[name] = scope
             elif name not in stated and parameter.default is Parameter.empty:
                 raise ValueError(f"it lacks the argument '{name}'")
-        found = function(**stated)
-        return outputs(found.read() if isinstance(found, Call) else found)
+        result = function(**stated)
+        return outputs(result.read() if isinstance(result, Call) else result)
 
     return read
 

@@ -173,10 +173,10 @@ class _AvgPool(_Pool):
             average = "full_window"
         elif self.count_include_pad:
             average = "clipped_window"
-        found = self.pooled("mean", "mean", self.window, self.convention(0.0, average))
+        mean = self.pooled("mean", "mean", self.window, self.convention(0.0, average))
         cells = math.prod(self.window.kernel)
         factor = cells / self.divisor_override if self.divisor_override else 1.0
-        return found if factor == 1 else factor * found
+        return mean if factor == 1 else factor * mean
 
 
 @dataclass(frozen=True, kw_only=True)
