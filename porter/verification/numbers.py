@@ -78,7 +78,7 @@ def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
         l1=float(np.abs(difference).mean()),
         rel_l2=measured.rel_l2,
         snr_db=_decibels(1.0, measured.rel_l2),
-        psnr_db=_decibels(float(np.abs(wanted).max()), float(np.sqrt(np.square(difference).mean()))),
+        psnr_db=_decibels(float(np.abs(wanted).max()), norm(difference) / math.sqrt(difference.size)),
         argmax_equal=bool(np.array_equal(wanted.argmax(axis=1), got.argmax(axis=1))) if scores else None,
     )
 
@@ -141,11 +141,14 @@ def _norms(wanted: _Doubles, difference: _Doubles) -> Norms:
 
 
 def norm(values: _Doubles) -> float:
-    """The root of the sum of squares. Not by BLAS, whose threads wait for each other at every call while
-    other processes have the processors.
+    """The root of the sum of squares, which may be finite where the squares are not. Not by BLAS, whose
+    threads wait for each other at every call while other processes have the processors.
     """
     with np.errstate(over="ignore"):
-        return math.sqrt(np.square(values).sum())
+        total = np.square(values).sum()
+    if math.isinf(total) and math.isfinite(largest := float(np.abs(values).max())):
+        return largest * math.sqrt(np.square(values / largest).sum())
+    return math.sqrt(total)
 
 
 def _decibels(signal: float, noise: float) -> float | None:

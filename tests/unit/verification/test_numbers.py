@@ -69,3 +69,12 @@ def test_norms_of_large_arrays_are_the_distance_of_the_whole(shape: tuple[int, .
     assert parts.rel_l2 == pytest.approx(whole.rel_l2, rel=1e-12) and parts.max_abs == whole.max_abs > 0.9
     got.flat[-1] = np.nan
     assert norms(wanted, got).rel_l2 == np.inf
+
+
+def test_finite_values_whose_squares_are_not_are_as_far_as_smaller_ones() -> None:
+    source = np.array([[3.0, -4.0]])
+    for found in (
+        distance(1e200 * source, 1e200 * 1.01 * source),
+        norms(1e200 * source, 1e200 * 1.01 * source),
+    ):
+        assert found.rel_l2 == pytest.approx(0.01, rel=1e-12)
