@@ -18,6 +18,8 @@ import porter
 from porter.base.errors import PorterError
 from tests.support.torch_onnx import export_to_onnx
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 OF_ANY: Mapping[str, Function] = {
@@ -101,7 +103,6 @@ def exported(network: nn.Module, exporter: str, folder: Path) -> Path:
 KERAS = """absolute square exp sin cos floor ceil round erf log_sigmoid celu glu flip var normalize std"""
 
 
-@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize("form", ["file", "graph"])
 def test_functions_of_keras(form: str, tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
@@ -173,7 +174,6 @@ class Chosen(Network):
         )
 
 
-@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("exporter", "to"),
     [
@@ -189,7 +189,6 @@ def test_choices(exporter: str, to: str, tmp_path: Path) -> None:
     expect_proved(exported(Chosen().eval(), exporter, tmp_path), to, tmp_path, 7)
 
 
-@pytest.mark.usefixtures("in_double")
 def test_choices_of_keras(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
     ops, image = keras.ops, keras.Input((8, 12, 3))
@@ -248,7 +247,6 @@ class Computed(nn.Module):
         return 8 * F.linear(F.normalize(x), F.normalize(self.centres))
 
 
-@pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("exporter", "to"), [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx")]
 )
