@@ -156,8 +156,8 @@ def _pads_summary(pads: Sequence[PadDecision]) -> str:
     said = list[str]()
     for kind, (one, several) in _PADDED.items():
         if count := counts[kind]:
-            sites = "" if said else " site" if count == 1 else " sites"
-            said.append(f"{count}{sites} {one if count == 1 else several}")
+            site, words = (" site", one) if count == 1 else (" sites", several)
+            said.append(f"{count}{'' if said else site} {words}")
     return "; ".join(said) or "no site"
 
 

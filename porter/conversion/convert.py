@@ -225,9 +225,10 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
     """The layouts of values in the destination."""
     known = shapes(graph, size)
+    others: dict[int, Layout] = {1: "NC"}
     values = [known[path] for path in paths]
     return tuple(
-        framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in values
+        framework.INPUT_LAYOUT if is_map(shape) else others.get(len(shape), "file") for shape in values
     )
 
 

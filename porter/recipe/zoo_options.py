@@ -121,8 +121,10 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
 
 
 def _read(text: str, kind: type) -> Value:
+    if kind is bool:
+        return _SWITCH.get(text)
     try:
-        return _SWITCH.get(text) if kind is bool else int(text) if kind is int else float(text)
+        return int(text) if kind is int else float(text)
     except ValueError:
         return None
 

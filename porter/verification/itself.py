@@ -85,7 +85,8 @@ def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> s
     if not math.isfinite(loss):
         return f"{said}: its own outputs are not finite there"
     tops = [each.argmax_equal for each in apart if each.argmax_equal is not None]
-    top = "" if not tops else "; no top class changes" if all(tops) else "; a top class changes"
+    said_of_tops = "; no top class changes" if all(tops) else "; a top class changes"
+    top = said_of_tops if tops else ""
     return f"{said}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
 
 

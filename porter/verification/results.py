@@ -47,7 +47,9 @@ class Distance:
         """`argmax_equal` in words; `changed` is whether one differs by more than rounding can explain."""
         if self.argmax_equal is None:
             return None
-        return "equal" if self.argmax_equal else "DIFFERS" if changed else "differs in a tie"
+        if self.argmax_equal:
+            return "equal"
+        return "DIFFERS" if changed else "differs in a tie"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ def _padding(convention: Convention, window: Window, kind: str) -> dict[str, Pla
     """A convention's parts; what has no effect is as its default, and a window of one cell needs no pads."""
     pads, one_cell = convention.pads, window.extent(0) == window.extent(1) == 1
     explicit = convention.rule == "explicit"
-    amount: PlainValue = (pads[0] if len(set(pads)) == 1 else pads) if explicit else convention.rule
+    amount: PlainValue = pads[0] if len(set(pads)) == 1 else pads
+    if not explicit:
+        amount = convention.rule
     plain = amount in ("same", "same_lower", "cntk") and one_cell
     outside = not plain and (explicit or convention.rule != "valid" or convention.rounds != "floor")
     return {
