@@ -122,9 +122,8 @@ def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ports are proved in float64 only, as with `verify --float64`: for tests of what a reader makes of a
-    file, which is the same function in float32, and of what is said of ports. tests/roads/verification and
-    each destination's tests of every op have both types; and so has ONNX here, which onnxruntime runs in
-    float32 only.
+    file, which is the same function in float32, and of what is said of ports. The tests of verification and
+    of frameworks have both types; and so has ONNX here, which onnxruntime runs in float32 only.
     """
     from porter.verification import reverify
 
