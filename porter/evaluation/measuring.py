@@ -202,18 +202,18 @@ def measure(
     ready = [_ready(entrant, options, device, len(photos)) for entrant in entrants]
     models: dict[str, Classifier] = {}
     logits: dict[str, Logits] = {}
-    for place, each in enumerate(ready):
-        own = {_named(role, place): model for role, model in each.models.items()}
+    for number, each in enumerate(ready):
+        own = {_named(role, number): model for role, model in each.models.items()}
         models |= own
         logits |= dict.fromkeys(own, logits_of(each.entrant.port.record))
 
     def watch(positions: Sequence[int], given: NamedArrays) -> None:
-        for place, each in enumerate(ready):
+        for number, each in enumerate(ready):
             if each.pair is not None:
-                each.pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
+                each.pair.watch(positions, {role: given[_named(role, number)] for role in (PORT, SOURCE)})
 
     def measured(scored: Scored) -> list[Measured]:
-        results = [each.measured(place, scored) for place, each in enumerate(ready)]
+        results = [each.measured(number, scored) for number, each in enumerate(ready)]
         return [_continued(*both) for both in zip(earlier, results, strict=True)] if earlier else results
 
     last = perf_counter()

@@ -88,8 +88,8 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()
     names = [
-        Path(photo if isinstance(photo, str | PathLike) else f"photo {place}")
-        for place, photo in enumerate(photos, 1)
+        Path(photo if isinstance(photo, str | PathLike) else f"photo {number}")
+        for number, photo in enumerate(photos, 1)
     ]
     return tuple(
         _predict(port, model, protocol, name, batch) for name, batch in zip(names, batches, strict=True)

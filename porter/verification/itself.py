@@ -49,13 +49,13 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testim
         held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
         # A copy of the model is a reference of its own (porter.verification.user_reference).
         return Testimony((held,), None if saved.copied else f"{itself}, whose file does not run")
-    for place, (wanted, got) in enumerate(zip(own, read_outputs, strict=True)):
-        where = f"output {place + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
+    for number, (wanted, got) in enumerate(zip(own, read_outputs, strict=True)):
+        where = f"output {number + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
             theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
             raise Contradiction(f"{where} is {theirs}, and in {saved.graph} as porter reads it {ours}")
         apart = norms(wanted, got).rel_l2
-        if apart > FLOAT32_LIMIT and apart > (limit := min(_MOST, OWN_ROUNDING * read.rounding(place))):
+        if apart > FLOAT32_LIMIT and apart > (limit := min(_MOST, OWN_ROUNDING * read.rounding(number))):
             raise Contradiction(
                 f"{where} is {apart:.1e} from that of {saved.graph} as porter reads it (limit {limit:.1e})"
             )
@@ -114,7 +114,7 @@ class _Read:
     def of_model(self, saved: Saved) -> tuple[Array, ...]:
         """The outputs of the model that was saved, in their order."""
         assert saved.itself is not None, "the model is run as it is"
-        arrays = {place for place, tap in enumerate(self.taps) if tap in self._graph.arrays}
+        arrays = {number for number, tap in enumerate(self.taps) if tap in self._graph.arrays}
         with running_model(f"the model {saved.name} itself"):
             return saved.itself(as_taken(self._images, self._graph), arrays, self._graph.output_names)
 

@@ -229,7 +229,7 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     kinds = opened.graph.open_shapes
     layers = _calls(held.calls, opened) if held is not None and held.calls else _names(opened)
     arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
-    arrays |= {place for place, path in enumerate(opened.graph.outputs) if path in arrays}
+    arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
     if held is not None and opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
         arrays |= set(range(len(opened.graph.outputs))) - held.turned
 
@@ -356,7 +356,7 @@ def _of_checkpoint(
     inside = {
         path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None
     }
-    outputs = {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
+    outputs = {f"output {number}": str(taps[path]) for number, path in enumerate(reference.graph.outputs)}
     held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
     own = rounded(checkpoint, stored, held)
     engine = get_engine(engine_name(checkpoint))
@@ -369,7 +369,7 @@ def _of_checkpoint(
         layers = {path: tap for path, tap in inside.items() if paths is None or path in paths}
         values = dict(engine.run_reference(model(dtype), batch.astype(dtype), layers | outputs))
         return Shown(
-            tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values
+            tuple(values.pop(f"output {number}") for number in range(len(reference.graph.outputs))), values
         )
 
     sizes = InputSizes(built, None if file.resizable else file.built_size)

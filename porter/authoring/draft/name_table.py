@@ -183,11 +183,11 @@ def _expression(
     """A number of the names, from those of the paths, and the paths for which it is right."""
     best: tuple[str, list[str]] | None = None
     usual, _ = Counter(values.values()).most_common(1)[0]
-    for place, variable in enumerate(variables):
+    for number, variable in enumerate(variables):
         if not variable.startswith("{"):
             continue
-        offset, _ = Counter(value - numbers[path][place] for path, value in values.items()).most_common(1)[0]
-        right = [path for path, value in values.items() if value - numbers[path][place] == offset]
+        offset, _ = Counter(value - numbers[path][number] for path, value in values.items()).most_common(1)[0]
+        right = [path for path, value in values.items() if value - numbers[path][number] == offset]
         index = _shifted(variable[1:-1], offset - letter)
         text = f"{{'{_LETTERS[: max(values.values())]}'[{index}]}}" if letter else f"{{{index}}}"
         if best is None or len(right) > len(best[1]):

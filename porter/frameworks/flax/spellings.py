@@ -83,7 +83,7 @@ def _reduce(op: ops.Reduce, shape: Shape) -> Layer:
 def _axes(shape: Shape) -> Mapping[int, int]:
     """The place of each axis of a value among those of a batch."""
     order = CHANNELS_LAST if is_map(shape) else range(len(shape))
-    return {axis: place for place, axis in enumerate(order, 1)}
+    return {axis: number for number, axis in enumerate(order, 1)}
 
 
 def _pad(op: ops.Pad | ops.ExtendMap, shape: Shape) -> Layer:

@@ -82,5 +82,5 @@ def _largest(node: MxnetNode[MaxPool], source: str) -> None:
             part = maker.cropped(node.part("part"), source, cut)
             parts.append(maker.chosen(node.part("cell"), part, one, window.stride, len(one)))
     value = parts[0]
-    for place, part in enumerate(parts[1:], 2):
-        value = node.step("" if place == len(parts) else "most", "broadcast_maximum", value, part)
+    for number, part in enumerate(parts[1:], 2):
+        value = node.step("" if number == len(parts) else "most", "broadcast_maximum", value, part)

@@ -48,10 +48,10 @@ def _in_turn(alike: str, other: str) -> Spelling:
 def _by_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -> None:
     """Operators of a value and of one number for each channel."""
     value, held = node.source, [step for step in steps if step[1] is not None]
-    for place, (kind, numbers) in enumerate(held, 1):
+    for number, (kind, numbers) in enumerate(held, 1):
         assert numbers is not None
         variable = node.maker.variable(f"{node.name}_{kind.removeprefix('broadcast_')}", numbers)
-        value = node.step("" if place == len(held) else "scaled", kind, value, variable)
+        value = node.step("" if number == len(held) else "scaled", kind, value, variable)
 
 
 def _channel_scale(node: MxnetNode[ops.ChannelScale]) -> None:

@@ -109,9 +109,9 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
     steps = [("Mul", "gamma")] * node.op.scale + [("Add", "beta")] * node.op.center
     shape = node.step("shape", "Shape", source)
     value = node.step("map" if steps else "", "Reshape", normed, shape)
-    for place, (kind, role) in enumerate(steps, 1):
+    for number, (kind, role) in enumerate(steps, 1):
         value = node.step(
-            "" if place == len(steps) else "scaled",
+            "" if number == len(steps) else "scaled",
             kind,
             value,
             *node.trained(role),

@@ -22,7 +22,7 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
         value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis] for axis in range(value.ndim - 1)
     )
     steps = node.op.steps(shape, node.of_map, channels_last=True)
-    for place, (reshapes, numbers) in enumerate(steps, 1):
+    for number, (reshapes, numbers) in enumerate(steps, 1):
         if reshapes and numbers.count(-1) > 1:
             raise GraphError(
                 "Keras reshapes two open sizes for one input size only",
@@ -31,7 +31,7 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
             )
         kind = "Reshape" if reshapes else "Permute"
         config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
-        last = node if place == len(steps) else node.under(kind.lower())
+        last = node if number == len(steps) else node.under(kind.lower())
         value = last.layer(kind, value, **config)
     return value if steps else node.layer("Identity", value)
 

@@ -61,7 +61,7 @@ def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
 def _checked(x: str, shape: Shape, right: str) -> list[str]:
     """The lines of `forward` that refuse inputs of other shapes."""
     if not is_map(shape):
-        other = [f"{x}.shape[{place}] != {axis}" for place, axis in enumerate(shape, 1) if axis is not None]
+        other = [f"{x}.shape[{number}] != {axis}" for number, axis in enumerate(shape, 1) if axis is not None]
         return [
             (
                 "        if not torch.jit.is_tracing() and "
