@@ -237,7 +237,12 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
         raise UsageError("there is no port to measure")
     places = [Path(folder).resolve() for folder in folders]
     twice = next(
-        (str(folder) for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None
+        (
+            str(folder)
+            for folder, folder_of_port in zip(folders, places, strict=True)
+            if places.count(folder_of_port) > 1
+        ),
+        None,
     )
     if twice is not None:
         raise UsageError("this port is given twice", where=twice)
@@ -291,7 +296,7 @@ class _Passes:
             for file in self.files:
                 unfinished.drop(file)
             return False
-        passes = {file: [self.measured[place] for place in places] for file, places in self.files.items()}
+        passes = {file: [self.measured[index] for index in places] for file, places in self.files.items()}
         return all(
             unfinished.keep(file, group) for file, group in passes.items() if group[0].scored.reached.any()
         )
@@ -310,12 +315,12 @@ def _passes(
 ) -> _Passes:
     """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended, goes on there."""
     groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
-    for place, entrant in enumerate(entrants):
+    for index, entrant in enumerate(entrants):
         key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
-        groups.setdefault(key, []).append(place)
+        groups.setdefault(key, []).append(index)
     passes = _Passes()
     for (classes, *_), places in groups.items():
-        members, photos = [entrants[place] for place in places], sets[classes].photos
+        members, photos = [entrants[index] for index in places], sets[classes].photos
         file = unfinished.place_of(members, photos, options, process)
         try:
             earlier = None if afresh else unfinished.kept(file, len(photos))

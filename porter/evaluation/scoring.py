@@ -238,8 +238,8 @@ class _Tally:
     def _add(self, positions: Sequence[int], what: Logits, scores: Scores, logits: Array) -> int:
         """Scores a model's logits. Returns how many photos it scored."""
         finite = np.isfinite(logits).all(axis=(1, 2))
-        for place in map(int, np.flatnonzero(~finite)):
-            position = positions[place]
+        for index in map(int, np.flatnonzero(~finite)):
+            position = positions[index]
             scores.failed[position] = Failure(self._photos[position].name, _NOT_FINITE)
         at, logits = np.asarray(positions, np.intp)[finite], logits[finite]
         labels = [tuple(map(what.row, self._photos[position].labels)) for position in at]

@@ -22,11 +22,11 @@ def choosing(op: ChannelChoice, channels: int) -> Array:
     elif isinstance(op, ops.PadChannels):
         places = [*[None] * op.before, *range(channels), *[None] * op.after]
     else:
-        places = [int(place) for place in np.arange(channels).reshape(op.groups, -1).T.ravel()]
+        places = [int(channel) for channel in np.arange(channels).reshape(op.groups, -1).T.ravel()]
     kernel = np.zeros((len(places), channels))
-    for to, place in enumerate(places):
-        if place is not None:
-            kernel[to, place] = 1
+    for to, channel in enumerate(places):
+        if channel is not None:
+            kernel[to, channel] = 1
     return kernel
 
 
@@ -46,8 +46,8 @@ def spreading(op: Spread, channels: int) -> tuple[Array, int]:
     block = op.block
     places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
     kernel = np.zeros((channels, channels // block**2, block, block))
-    for (row, column, filter), place in np.ndenumerate(
+    for (row, column, filter), number in np.ndenumerate(
         places if op.order == "DCR" else places.transpose(1, 2, 0)
     ):
-        kernel[place, filter, row, column] = 1
+        kernel[number, filter, row, column] = 1
     return kernel, 1

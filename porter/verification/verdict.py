@@ -172,12 +172,12 @@ class Verdict:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
         if self.disagreement is not None:
-            place = (
+            where = (
                 f"; {bad.path} of the port is {bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}"
                 if bad
                 else ""
             )
-            return f"not proved: {self.disagreement}{place}"
+            return f"not proved: {self.disagreement}{where}"
         if proof.silent is not None:
             differs = (
                 f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
@@ -196,11 +196,11 @@ class Verdict:
             what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
             whose, notes = "the source's function", ""
         if bad is None:
-            place = (
+            where = (
                 f"the largest logit has another index in {proof.dtype} (relative L2 "
                 f"{proof.logits.rel_l2:.1e})"
             )
-            return f"{what} is not {whose}: {place}{notes}" if given else place
+            return f"{what} is not {whose}: {where}{notes}" if given else where
         source = "" if given else f"{bad.source} in the source, "
         difference = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
         if bad.shapes is not None:

@@ -67,10 +67,10 @@ def _shared(recipe: Recipe) -> KnownNames:
 
 def _in_name(rule: NameRule, known: KnownNames) -> Iterator[VariableUse]:
     """The variables that a name of tensors uses."""
-    for place, text in rule.parts:
-        counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
+    for location, text in rule.parts:
+        counted = {PLACE} if location[-1] == "name" or str(location[-2]).endswith("/") else frozenset[str]()
         yield VariableUse(
-            place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys()
+            location, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys()
         )
 
 

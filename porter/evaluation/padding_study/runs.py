@@ -56,15 +56,15 @@ class Seen:
     def add(self, positions: Sequence[int], logits: Array) -> None:
         """Adds logits N x crops x classes, of two crops or of ten."""
         crops = logits.shape[1]
-        for place, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
+        for position, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
             finite = bool(np.isfinite(pair).all())
-            self.entropy[place] = entropies(pair, self._activation).mean() if finite else np.inf
+            self.entropy[position] = entropies(pair, self._activation).mean() if finite else np.inf
             if finite:
                 answer = shares(pair, self._activation).mean(axis=0)
                 self._answers = answer if self._answers is None else self._answers + answer
             if self.log_loss is not None and self._labels is not None:
-                labels = [self._labels[place]] * 2
-                self.log_loss[place] = (
+                labels = [self._labels[position]] * 2
+                self.log_loss[position] = (
                     log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
                 )
 

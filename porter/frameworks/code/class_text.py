@@ -305,11 +305,11 @@ def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]
     these arguments.
     """
     places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
-    for layer, place in _norms(tree, (), language):
+    for layer, path in _norms(tree, (), language):
         shared = tuple(
             (slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared
         )
-        places.setdefault((layer.kind, shared), set()).add(place)
+        places.setdefault((layer.kind, shared), set()).add(path)
     norms: dict[str, dict[str, str]] = {}
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
         stated = {

@@ -168,10 +168,10 @@ class PartRun:
     def _exception(self, name: str) -> str | None:
         """An argument that differs only in the first use, or only in the last."""
         values = [use[name] for use in self.arguments]
-        for place, others in ((0, values[1:]), (-1, values[:-1])):
+        for index, others in ((0, values[1:]), (-1, values[:-1])):
             if len(set(others)) == 1:
-                number = self.start + range(len(values))[place]
-                return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
+                number = self.start + range(len(values))[index]
+                return f"{literal(values[index])} if index == {number} else {literal(others[0])}"
         return None
 
     def _table(self, varying: Sequence[str], step: str) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:

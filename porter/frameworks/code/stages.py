@@ -89,7 +89,7 @@ def _argument(
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
         return expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
-    for place, which, number, others in (
+    for index, which, number, others in (
         (0, "first", first, slice(1, None)),
         (-1, "last", last, slice(None, -1)),
     ):
@@ -101,7 +101,7 @@ def _argument(
                 "other",
             )
             special = expressed(
-                arguments, key, {row: found[place] for row, found in enumerate(values)}, which
+                arguments, key, {row: found[index] for row, found in enumerate(values)}, which
             )
             return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
     step = _step(values)

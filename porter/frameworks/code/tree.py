@@ -151,12 +151,12 @@ class _Nesting:
         self.scopes: dict[str, BlockScope] = {scope.path: scope for scope in graph.scopes}
         self.single = _in_one_place(self.scopes)
         self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph, language).items()}
-        self.places = {step.path: place for place, step in enumerate(steps)}
+        self.places = {step.path: index for index, step in enumerate(steps)}
         self.steps = {step.path: step for step in steps}
         self.inside: dict[str, list[LayerStep]] = {}
         """The steps in each container, by its path."""
         for step in steps:
-            for end in (place.start() for place in re.finditer("/", step.path)):
+            for end in (index.start() for index in re.finditer("/", step.path)):
                 self.inside.setdefault(step.path[:end], []).append(step)
         groups = [tuple(call.path for call in calls) for calls in graph.calls.values() if len(calls) > 1]
         self.calls = {path: group for group in groups for path in group}

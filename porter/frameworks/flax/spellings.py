@@ -95,8 +95,11 @@ def _pad(op: ops.Pad | ops.ExtendMap, shape: Shape) -> Layer:
 
 
 def _crop(op: ops.Crop, shape: Shape) -> Layer:
-    cuts = [(place, op.cuts[axis]) for axis, place in _axes(shape).items() if axis in op.cuts]
-    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in cuts)})
+    cuts = [(axis_of_layer, op.cuts[axis]) for axis, axis_of_layer in _axes(shape).items() if axis in op.cuts]
+    return Layer(
+        "crop",
+        {"cells": tuple((axis_of_layer, cut.start, cut.stop, cut.step) for axis_of_layer, cut in cuts)},
+    )
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:

@@ -25,14 +25,14 @@ def rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
     if split:
         others = [math.prod(size or 1 for _, size in axis) for axis in moves.split]
         cells = [
-            (parts[part], [place], others[place])
-            for place, axis in enumerate(moves.split)
+            (parts[part], [index], others[index])
+            for index, axis in enumerate(moves.split)
             for part, _ in axis
         ]
         source = _reshape(node.maker, name("split"), source, cells)
     if turned:
         source = node.maker.add(
-            "Transpose", name("turned"), source, perm=(0, *(1 + place for place in moves.order))
+            "Transpose", name("turned"), source, perm=(0, *(1 + index for index in moves.order))
         )
     if joined:
         places = iter(range(len(moves.names)))
@@ -68,7 +68,7 @@ def _reshape(
             sizes.append(maker.integers(f"{name}.size", size))
             continue
         own = [
-            maker.cut(maker.name(f"{name}_size"), shape, (1 + place,), (2 + place,), (0,)) for place in places
+            maker.cut(maker.name(f"{name}_size"), shape, (1 + axis,), (2 + axis,), (0,)) for axis in places
         ]
         whole = reduce(
             lambda first, second: maker.add("Mul", maker.name(f"{name}_cells"), first, second), own

@@ -224,7 +224,7 @@ def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
                 size, extent, strides[axis], rule == "SAME_LOWER"
             )
     elif rule == "NOTSET" and stated.get("pads"):
-        pads = [stated["pads"][place] for place in (0, 2, 1, 3)]
+        pads = [stated["pads"][index] for index in (0, 2, 1, 3)]
     top, bottom, first, last = pads
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, first, last))
     return replace(grid, rounding="ceil") if stated.get("ceil_mode") else grid

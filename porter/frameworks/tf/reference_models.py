@@ -98,17 +98,17 @@ def run_as_it_is(
     taken = inputs_of(model)
     shapes = [tuple(value.shape) for value in keras.tree.flatten(taken)]
     # Readers give the first map before the other inputs.
-    first = next((place for place, shape in enumerate(shapes) if len(shape) == 4), 0)
-    order = [first, *(place for place in range(len(shapes)) if place != first)]
+    first = next((index for index, shape in enumerate(shapes) if len(shape) == 4), 0)
+    order = [first, *(index for index in range(len(shapes)) if index != first)]
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
-        fed = {place: _fed(batch, shapes[place]) for place, batch in zip(order, batches, strict=True)}
-        inputs = keras.tree.pack_sequence_as(taken, [fed[place] for place in sorted(fed)])
+        fed = {index: _fed(batch, shapes[index]) for index, batch in zip(order, batches, strict=True)}
+        inputs = keras.tree.pack_sequence_as(taken, [fed[index] for index in sorted(fed)])
         found = model(inputs, training=False)
     flat = keras.tree.flatten(found)
     if isinstance(found, dict) and found.keys() == set(names):
         flat = [found[name] for name in names]
     outputs = enumerate(map(np.asarray, flat))
-    return tuple(value if place in arrays else channels_first(value) for place, value in outputs)
+    return tuple(value if index in arrays else channels_first(value) for index, value in outputs)
 
 
 def inputs_of(model: Any) -> Any:

@@ -42,13 +42,13 @@ def main() -> None:
             interpreter.resize_tensor_input(each["index"], wanted)
     interpreter.allocate_tensors()
     inputs = [each["index"] for each in taken]
-    given = [*inputs, *(int(place) for op in interpreter._get_ops_details() for place in op["outputs"])]
+    given = [*inputs, *(int(index) for op in interpreter._get_ops_details() for index in op["outputs"])]
     runs = []
     with (Path(target) / "values").open("wb") as stream:
         for amplitude in AMPLITUDES:
             _feed(interpreter, amplitude)
             interpreter.invoke()
-            runs.append([_written(interpreter, place, stream) for place in dict.fromkeys(given)])
+            runs.append([_written(interpreter, index, stream) for index in dict.fromkeys(given)])
     outputs = [each["index"] for each in interpreter.get_output_details()]
     tensors = {
         each["index"]: (each["name"], np.dtype(each["dtype"]).name)

@@ -94,7 +94,7 @@ class LiteModel:
         known: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
         if any(path not in known for path in paths):
             _run(self._keeping, input_names(graph), given)
-            known = {path: self._keeping.get_tensor(place) for path, place in self._kept.items()} | known
+            known = {path: self._keeping.get_tensor(index) for path, index in self._kept.items()} | known
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         return {
             path: np.moveaxis(value, -1, 1) if path in maps else value
@@ -194,12 +194,12 @@ def _run(interpreter: Any, names: Sequence[str], batches: Sequence[Array]) -> No
         places[name]["index"]: batch.astype(np.float32) for name, batch in zip(names, batches, strict=True)
     }
     try:
-        for place, array in arrays.items():
-            interpreter.resize_tensor_input(place, array.shape)
+        for index, array in arrays.items():
+            interpreter.resize_tensor_input(index, array.shape)
         with quiet_stderr():  # a delegate announces itself
             interpreter.allocate_tensors()
-        for place, array in arrays.items():
-            interpreter.set_tensor(place, array)
+        for index, array in arrays.items():
+            interpreter.set_tensor(index, array)
         interpreter.invoke()
     except (RuntimeError, ValueError) as error:
         raise CheckFailed(f"the port's own file does not run: {first_line(error)}", where=FILE) from None

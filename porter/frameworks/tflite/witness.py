@@ -73,7 +73,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         for run in recorded.runs:
             given = _given(graph, recorded, run, values)
             # The last ones are the outputs, whatever the names of tensors are.
-            wanted = given | dict(zip(names, (run.get(place) for place in recorded.outputs), strict=False))
+            wanted = given | dict(zip(names, (run.get(index) for index in recorded.outputs), strict=False))
             try:
                 differing = _first_apart(reading, given, wanted, recorded.kinds)
             except (CannotRun, Contradiction) as error:  # porter's engine ran it from its own values
@@ -128,14 +128,14 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
     runs = list[dict[int, Array]]()
     for described in recorded["runs"]:
         runs.append({})
-        for place, kind, shape in filter(None, described):
+        for index, kind, shape in filter(None, described):
             end = at + math.prod(shape) * np.dtype(kind).itemsize
-            runs[-1][place] = data[at:end].view(kind).reshape(shape)
+            runs[-1][index] = data[at:end].view(kind).reshape(shape)
             at = end
-    tensors = {int(place): (name, kind) for place, (name, kind) in recorded["tensors"].items()}
+    tensors = {int(index): (name, kind) for index, (name, kind) in recorded["tensors"].items()}
     uses = Counter(name for name, _ in tensors.values())
-    names = {place: name for place, (name, _) in tensors.items() if name and uses[name] == 1}
-    kinds = {name: tensors[place][1] for place, name in names.items()}
+    names = {index: name for index, (name, _) in tensors.items() if name and uses[name] == 1}
+    kinds = {name: tensors[index][1] for index, name in names.items()}
     return _Recorded(tuple(runs), tuple(recorded["inputs"]), tuple(recorded["outputs"]), names, kinds)
 
 
@@ -145,11 +145,11 @@ def _given(
     """The interpreter's values by porter's names, which are those of `values` or of what the model takes. The
     image is the first input of four axes.
     """
-    image = next((place for place in recorded.inputs if place in run and run[place].ndim == 4), None)
-    beside = [place for place in recorded.inputs if place != image]
+    image = next((index for index in recorded.inputs if index in run and run[index].ndim == 4), None)
+    beside = [index for index in recorded.inputs if index != image]
     taken = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), beside, strict=False))}
-    named = {name: run[place] for place, name in recorded.names.items() if place in run and name in values}
-    return named | {name: run[place] for name, place in taken.items() if place is not None and place in run}
+    named = {name: run[index] for index, name in recorded.names.items() if index in run and name in values}
+    return named | {name: run[index] for name, index in taken.items() if index is not None and index in run}
 
 
 def _first_apart(

@@ -70,9 +70,9 @@ class ExportedModule(nn.Module):
         for tap in taps:
             self.add_module(tap, nn.Identity())
         self._shown: dict[str, list[tuple[str, int]]] = {}
-        for value, (name, place) in program.given.items():
+        for value, (name, index) in program.given.items():
             if tap_of(value) in self._modules:
-                self._shown.setdefault(name, []).append((tap_of(value), place))
+                self._shown.setdefault(name, []).append((tap_of(value), index))
         # An op in place may change a value that no tap depends on through it, so it runs too.
         wanted = upstream(
             [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
@@ -90,7 +90,7 @@ class ExportedModule(nn.Module):
         ]
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
         self._stored = {
-            name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))
+            name: f"tensor_{index}" for index, name in enumerate(sorted(wanted & program.stored.keys()))
         }
         for name, buffer in self._stored.items():
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
@@ -132,13 +132,13 @@ class ExportedModule(nn.Module):
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
                 if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
-            for tap, place in self._shown.get(node.name, ()):
-                outputs = self._show(tap, [values[node.name][place] for values in known], len(images))
+            for tap, index in self._shown.get(node.name, ()):
+                outputs = self._show(tap, [values[node.name][index] for values in known], len(images))
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]
-        for tap, (name, place) in self._given.items():
-            outputs = self._show(tap, [values[name][place] for values in known], len(images))
+        for tap, (name, index) in self._given.items():
+            outputs = self._show(tap, [values[name][index] for values in known], len(images))
         return outputs
 
     def _show(self, tap: str, parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
@@ -150,10 +150,10 @@ class ExportedModule(nn.Module):
 
     def alone(self, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
         """What the program gives at a tap for the value that is read there; None if it needs another one."""
-        taps = {tap: (name, place) for name, shown in self._shown.items() for tap, place in shown}
+        taps = {tap: (name, index) for name, shown in self._shown.items() for tap, index in shown}
         if layer.reads not in taps or layer.tap not in taps:
             return None
-        (read, at), (end, place) = taps[layer.reads], taps[layer.tap]
+        (read, at), (end, index) = taps[layer.reads], taps[layer.tap]
         nodes = {node.name: node for node, _ in self._nodes if node.name != read}
         wanted = upstream(
             [end],
@@ -171,7 +171,7 @@ class ExportedModule(nn.Module):
                 }
                 given = _run(node, function, arguments)
                 known[node.name] = list(given) if isinstance(given, list | tuple) else [given]
-        stored: torch.Tensor = known[end][place]
+        stored: torch.Tensor = known[end][index]
         return stored
 
     def fed(self, batch: Array) -> list[Array]:

@@ -59,7 +59,7 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     images, as_tensors = _run(made, copies.images, name)
     fitted = partial(_fitted, order=order, as_tensors=as_tensors)
     copy = fitted(made)
-    images = [images[place] for place in order]
+    images = [images[index] for index in order]
     own = _at_once(copy, images)
 
     def saved(level: int) -> Saved:

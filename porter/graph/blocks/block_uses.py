@@ -189,18 +189,18 @@ def _shortens(kind: _Kind) -> bool:
 
 def merge(order: Iterable[T], into: list[T]) -> None:
     """Inserts what `into` lacks of `order`, each behind the one before it."""
-    places = {part: place for place, part in enumerate(into, 1)}
-    place, behind = 0, dict[int, list[list[T]]]({0: [[]]})
+    places = {part: position for position, part in enumerate(into, 1)}
+    position, behind = 0, dict[int, list[list[T]]]({0: [[]]})
     for part in order:
         if part in places:
-            place = places[part]
-            behind.setdefault(place, []).insert(0, [])
+            position = places[part]
+            behind.setdefault(position, []).insert(0, [])
         else:
-            behind[place][0].append(part)
+            behind[position][0].append(part)
     into[:] = [
         part
-        for place in range(len(into) + 1)
-        for part in (*into[place - 1 : place], *chain(*behind.get(place, ())))
+        for position in range(len(into) + 1)
+        for part in (*into[position - 1 : position], *chain(*behind.get(position, ())))
     ]
 
 

@@ -74,7 +74,7 @@ def chosen(names: Iterable[str]) -> set[str]:
     `conv_1` does if there is a `conv_1_bn`.
     """
     known = list(names)
-    longer = {name[: place.start()] for name in known for place in re.finditer(r"_(?=[A-Za-z])", name)}
+    longer = {name[: match.start()] for name in known for match in re.finditer(r"_(?=[A-Za-z])", name)}
     return {name for name in known if name in longer or not _is_counted(name)}
 
 

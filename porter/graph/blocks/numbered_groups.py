@@ -18,11 +18,11 @@ def paired(group: Group) -> Group:
     """Chains that take turns as blocks of one chain each: dw1, pw1, dw2, pw2, ... as block1, block2, ..."""
     members_in_pairs: Members = []
     members = [paired(member) if isinstance(member, Group) else member for member in group.members]
-    place = 0
-    while place < len(members):
-        count = _turns(members[place:])
+    index = 0
+    while index < len(members):
+        count = _turns(members[index:])
         for number in range(count):
-            pair = members[place + 2 * number : place + 2 * number + 2]
+            pair = members[index + 2 * number : index + 2 * number + 2]
             leaves = [
                 replace(leaf, name=f"{layer_words.without_number(part.name)}_{leaf.name}")
                 for part in pair
@@ -30,8 +30,8 @@ def paired(group: Group) -> Group:
                 for leaf in part.members
             ]
             members_in_pairs.append(Group(f"block{layer_words.numbered(pair[0].name)[1]}", distinct(leaves)))
-        members_in_pairs += members[place : place + 1] if not count else []
-        place += 2 * count or 1
+        members_in_pairs += members[index : index + 1] if not count else []
+        index += 2 * count or 1
     return replace(group, members=distinct(members_in_pairs))
 
 

@@ -262,13 +262,13 @@ class _Outline:
         chains: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
             kinds = tuple(_kind(node) for node in stretch)
-            place = 0
-            while place < len(stretch):
+            index = 0
+            while index < len(stretch):
                 size = max(
-                    (len(unit) for unit in self.units if kinds[place : place + len(unit)] == unit), default=0
+                    (len(unit) for unit in self.units if kinds[index : index + len(unit)] == unit), default=0
                 )
-                chains += [tuple(stretch[place : place + size])] if size else []
-                place += size or 1
+                chains += [tuple(stretch[index : index + size])] if size else []
+                index += size or 1
         return chains
 
     def _stretches(self, nodes: Sequence[Node], named: bool) -> list[list[Node]]:

@@ -34,7 +34,7 @@ def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
     `tower/conv/conv2d`.
     """
     left = dict(names)
-    within = Counter(name[: place.start()] for name in names.values() for place in re.finditer("/|$", name))
+    within = Counter(name[: match.start()] for name in names.values() for match in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
         own = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)

@@ -52,7 +52,7 @@ def _input(writer: Writer, name: str) -> Any:
     writer.known[name] = name
     if len(sizes) == 4:
         writer.known[name] = writer.node("Transpose", name, perm=(0, 2, 3, 1))
-        sizes = tuple(sizes[place] for place in (0, 3, 1, 2))
+        sizes = tuple(sizes[axis] for axis in (0, 3, 1, 2))
     writer.see(name)
     shape = ["x".join(map(str, size.at)) if isinstance(size, PerTrace) else size for size in sizes]
     return writer.onnx.helper.make_tensor_value_info(name, 1, shape)
@@ -145,8 +145,8 @@ def _multiply(writer: Writer, operation: JaxEquation) -> str:
 
 def _without(writer: Writer, operation: JaxEquation, neutral: float, *places: int) -> str | None:
     """The value of the other operand, where one is a number that changes nothing."""
-    for place in places or (0, 1):
-        name, other = operation.inputs[place], operation.inputs[1 - place]
+    for index in places or (0, 1):
+        name, other = operation.inputs[index], operation.inputs[1 - index]
         number = writer.constant(name)
         if number is not None and np.ndim(number) == 0 and number == neutral:
             return writer.alias(other, operation.outputs[0])
@@ -274,7 +274,7 @@ def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], s
 
 def _from_end(end: PerTrace, size: Any) -> int | None:
     """A place that is as far from the end of an axis at each of its sizes."""
-    apart = {place - own for place, own in zip(end.at, at_each(size, len(end.at)), strict=True)}
+    apart = {end_here - own for end_here, own in zip(end.at, at_each(size, len(end.at)), strict=True)}
     return None if len(apart) > 1 or max(apart) > 0 else int(min(apart)) or 2**62
 
 

@@ -215,8 +215,8 @@ def _in_a_row(scan: Any) -> Any:
     def steps(*given: Any) -> list[Any]:
         carry, rows = [*given[constants : constants + carried]], given[constants + carried :]
         made = [list[Any]() for _ in scan.outvars[carried:]]
-        for place in reversed(range(count)) if scan.params["reverse"] else range(count):
-            cut = [jax.lax.index_in_dim(each, place, keepdims=False) for each in rows]
+        for index in reversed(range(count)) if scan.params["reverse"] else range(count):
+            cut = [jax.lax.index_in_dim(each, index, keepdims=False) for each in rows]
             carry[:], outputs = _halves(step(*given[:constants], *carry, *cut), carried)
             for each, value in zip(made, outputs, strict=True):
                 each.insert(0 if scan.params["reverse"] else count, value)

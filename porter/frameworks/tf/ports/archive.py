@@ -65,8 +65,8 @@ def save(model: Any, folder: Path) -> dict[str, str]:
 def _copy(content: IO[bytes], archive: ZipFile, name: str, size: int) -> None:
     member = _undated(name)
     member.file_size = size  # for the form of the archive, which is another for 2 GiB
-    with archive.open(member, "w") as place:
-        copyfileobj(content, place, _PIECE_BYTES)
+    with archive.open(member, "w") as target:
+        copyfileobj(content, target, _PIECE_BYTES)
 
 
 def _undated(name: str) -> ZipInfo:

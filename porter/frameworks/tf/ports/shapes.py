@@ -162,8 +162,8 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
 def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     """The shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open."""
     key = list(operands[1])
-    place = key.index(...) if ... in key else len(key)
-    key[place : place + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
+    index = key.index(...) if ... in key else len(key)
+    key[index : index + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
     sizes = zip(key, shape, strict=True)
     return tuple(
         size if size is None else len(range(*item.indices(size)))

@@ -123,22 +123,22 @@ class Statement:
         depths = dict.fromkeys(self._visits, 0)
         deepest = dict[str, int]()
         ended = in_order(
-            (self.values[path].call for path in self.outputs), lambda place: self.calls[place].inputs
+            (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
         )
-        for place in reversed(ended):
-            name = self.calls[place].name
-            depths[place] = deepest[name] = max(depths[place], deepest.get(name, 0))
-            for source in self.calls[place].inputs:
-                depths[source] = max(depths[source], depths[place] + 1)
-        names = dict.fromkeys(self.calls[place].name for place in visits)
+        for index in reversed(ended):
+            name = self.calls[index].name
+            depths[index] = deepest[name] = max(depths[index], deepest.get(name, 0))
+            for source in self.calls[index].inputs:
+                depths[source] = max(depths[source], depths[index] + 1)
+        names = dict.fromkeys(self.calls[index].name for index in visits)
         return tuple(self._calls[name] for name in sorted(names, key=lambda name: -deepest[name]))
 
     @cached_property
     def _calls(self) -> Mapping[str, tuple[KerasCall, ...]]:
         """The calls by name that lead to an output, in order."""
         by_name: dict[str, tuple[KerasCall, ...]] = {}
-        for place in sorted(self._visits):
-            call = self.calls[place]
+        for index in sorted(self._visits):
+            call = self.calls[index]
             by_name[call.name] = (*by_name.get(call.name, ()), call)
         return by_name
 
@@ -155,10 +155,10 @@ class Statement:
         visited: dict[int, int] = {}
         waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
         while waiting:
-            place, deep = waiting.pop()
-            if place not in visited:
-                visited[place] = deep
-                waiting += [(source, deep + 1) for source in reversed(self.calls[place].inputs)]
+            index, deep = waiting.pop()
+            if index not in visited:
+                visited[index] = deep
+                waiting += [(source, deep + 1) for source in reversed(self.calls[index].inputs)]
         return visited
 
     def expect_loadable(self) -> None:

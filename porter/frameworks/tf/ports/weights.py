@@ -28,7 +28,7 @@ def write_weights(path: Path, statement: Statement) -> None:
     import h5py
 
     counts: Counter[str] = Counter()
-    with _Unfailing(path) as place, h5py.File(place, "w") as file:
+    with _Unfailing(path) as target, h5py.File(target, "w") as file:
         file.create_group("vars").attrs["name"] = MODEL_NAME
         for call, *_ in statement.ordered:
             if not call.is_layer:
