@@ -19,7 +19,7 @@ import numpy as np
 from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, OperatorNode, Pattern, Reference, StoredTensor
-from porter.filegraph.dims import Dim, Open, product, quotient
+from porter.filegraph.dims import Dim, Numbers, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
@@ -164,30 +164,45 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference)
 
 
 def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
-    """Does what `with_array` does with an array by its name, whose axes of one cell may be more or less than
-    its own.
+    """Adds or multiplies a stored array, broadcast to the value's axes; Sub adds its negative, and Div
+    multiplies by its reciprocal.
+
+    Raises:
+        Unsupported: the array cannot be broadcast so, or its negative or reciprocal is not finite.
     """
     rank = len(value.shape or ())
     tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
-    shape, stored = tensor.shape, tensor.name
-    sizes = (*[1] * (rank - len(shape)), *shape)
-    if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
-        sizes = sizes[len(sizes) - rank :]
-    if len(sizes) != rank:
-        raise Unsupported("by an array of other axes")
+    sizes = _fitted_sizes(tensor.shape, rank)
+    stored = tensor.name
     if kind in ("Sub", "Div"):
-        wide = np.asarray(walk.flow.held(stored), np.float64)
-        with np.errstate(divide="ignore"):
-            inverse = -wide if kind == "Sub" else 1 / wide
-        if not np.isfinite(inverse).all():
-            raise Unsupported("by an array that has zeros")
-        stored = walk.flow.hold(f"{name}:array", inverse).name
+        stored = walk.flow.hold(f"{name}:array", _opposite(kind, walk.flow.held(stored))).name
     axes = ""
     if value.is_map and walk.builder.order == "HWC":
         axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
-        sizes = (sizes[2], *sizes[:2])
+        rows, columns, channels = sizes
+        sizes = (channels, rows, columns)  # porter's op states the sizes as C×H×W
     op = ops.AddArray(sizes) if kind in ("Add", "Sub") else ops.MultiplyArray(sizes)
     return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
+
+
+def _fitted_sizes(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """A shape of so many axes: axes of one cell are added in front, or left out there."""
+    extra = len(shape) - rank
+    if extra <= 0:
+        return (*[1] * -extra, *shape)
+    if set(shape[:extra]) != {1}:
+        raise Unsupported("by an array of other axes")
+    return shape[extra:]
+
+
+def _opposite(kind: str, array: Numbers) -> Numbers:
+    """The array that gives a Sub when it is added, or a Div when it is multiplied."""
+    wide = np.asarray(array, np.float64)
+    with np.errstate(divide="ignore"):
+        found = -wide if kind == "Sub" else 1 / wide
+    if not np.isfinite(found).all():
+        raise Unsupported("by an array that has zeros or numbers that are not finite")
+    return found
 
 
 def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:

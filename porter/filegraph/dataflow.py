@@ -269,10 +269,11 @@ class Dataflow(Generic[N]):
         """
         origin = self.origin(source)
         shape = self.constants.declared(origin)
-        found = None if shape is None or source[0] in self.live else StoredTensor(origin, shape)
-        return (
-            found if found and (found.is_vector or self._uncast.get(source[0], source[0]) == origin) else None
-        )
+        if shape is None or source[0] in self.live:
+            return None
+        found = StoredTensor(origin, shape)
+        is_reshaped = self._before_casts.get(source[0], source[0]) != origin
+        return None if is_reshaped and not found.is_vector else found
 
     def weights(self, source: Reference) -> StoredTensor | None:
         """A stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in float64: a
@@ -341,7 +342,7 @@ class Dataflow(Generic[N]):
         stored = (
             None
             if source[0] in self.live
-            else self.constants.declared(self._uncast.get(source[0], source[0]))
+            else self.constants.declared(self._before_casts.get(source[0], source[0]))
         )
         return stored if computed is None else computed.shape
 
@@ -356,14 +357,14 @@ class Dataflow(Generic[N]):
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""
-        return self._unshaped.get(source[0], source[0])
+        return self._before_casts_and_reshapes.get(source[0], source[0])
 
     @cached_property
-    def _uncast(self) -> Mapping[str, str]:
+    def _before_casts(self) -> Mapping[str, str]:
         return self._before(())
 
     @cached_property
-    def _unshaped(self) -> Mapping[str, str]:
+    def _before_casts_and_reshapes(self) -> Mapping[str, str]:
         return self._before(self.reshapes)
 
     def _before(self, ops: Collection[str]) -> Mapping[str, str]:

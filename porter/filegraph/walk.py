@@ -234,13 +234,16 @@ class NodeWalk(Generic[N]):
         return None if isinstance(source, View) else self.flow.weights(source)
 
     def unrepeated(self, source: Source) -> Source:
-        """A constant before it is repeated for each image; another value as it is."""
+        """A constant before it is repeated, for each image or along axes of one cell; another value as it
+        is.
+        """
         if isinstance(source, View):
             return source
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
             return self.unrepeated(node.source)
         before = self.before(source)
+        # A live value keeps its repetition: only a constant is the same without it.
         return source if self.is_live(before) else before
 
     def before(self, source: Source) -> Source:

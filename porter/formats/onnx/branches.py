@@ -24,41 +24,41 @@ def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
     return {name: truth for name, truth in known.items() if truth is not None}
 
 
-def chosen(message: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
+def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
     """The model with the nodes of a branch in place of each If that is decided.
 
     Raises:
         FileError: the branch is damaged, as porter.formats.onnx.proto.read_message.
     """
     nodes = dict[str, OnnxNode]()
-    arrays = dict(message.arrays)
-    scopes = dict(message.scopes)
+    arrays = dict(model.arrays)
+    scopes = dict(model.scopes)
     moved: dict[Reference, Reference] = {}
-    stored = Initializers(message.files[0], refuse)
+    stored = Initializers(model.files[0], refuse)
 
     def after(given: Mapping[str, Reference]) -> dict[str, Reference]:
         return {name: moved.get(source, source) for name, source in given.items()}
 
-    for node in message.nodes.values():
+    for node in model.nodes.values():
         node = replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
         if node.name in decided:
-            given = after(message.scopes.get(node.name, message.given))
+            given = after(model.scopes.get(node.name, model.given))
             moved |= _branch(
-                node, decided[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), message
+                node, decided[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), model
             )
         else:
             nodes[node.name] = node
     return replace(
-        message,
+        model,
         nodes=nodes,
-        given=after(message.given),
+        given=after(model.given),
         arrays=arrays,
         scopes={name: after(given) for name, given in scopes.items()},
     )
 
 
 def _branch(
-    node: OnnxNode, condition: bool, scope: NameScope, message: OnnxGraph
+    node: OnnxNode, condition: bool, scope: NameScope, model: OnnxGraph
 ) -> dict[Reference, Reference]:
     """Adds the nodes of an If's branch; gives what each of the If's values is."""
     which = "then_branch" if condition else "else_branch"
@@ -72,7 +72,7 @@ def _branch(
 
     def named(name: str) -> str:
         if name not in names:
-            names[name] = unused_name(f"{node.name}/{name}", message.nodes.keys() | scope.nodes.keys())
+            names[name] = unused_name(f"{node.name}/{name}", model.nodes.keys() | scope.nodes.keys())
         return names[name]
 
     inner = replace(scope, named=named)

@@ -22,7 +22,7 @@ from porter.formats.onnx.image_input import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import OnnxGraph, Refuse, captured, import_onnx, read_message
-from porter.formats.onnx.renewing import expect_all, renewed
+from porter.formats.onnx.renewing import expect_every_tensor, renewed
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -54,37 +54,37 @@ def read_onnx(
         return FileError(message, where=path, next=next)
 
     try:
-        message = read_message(path, refuse)
+        model = read_message(path, refuse)
         if weights is None:
-            return _read(message, path, refuse, outputs, size)
-        checkpoint = _read(renewed(message, weights), path, refuse, outputs, size)
+            return _read(model, path, refuse, outputs, size)
+        checkpoint = _read(renewed(model, weights), path, refuse, outputs, size)
         if checkpoint.graph is not None:
-            expect_all(message, checkpoint.graph, weights)
+            expect_every_tensor(model, checkpoint.graph, weights)
         return checkpoint
     except UnicodeDecodeError:
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
 def _read(
-    message: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
+    model: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
     """The checkpoint of a model: its tensors, and its graph where porter reads one."""
     if outputs:
-        _end_at(message.proto.graph, outputs, [name for name in message.given if name])
-    tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
-    inputs = _inputs(message)
-    whole = _whole_inputs(message, inputs, refuse)
-    read = _read_image(message, inputs, size, refuse)
+        _end_at(model.proto.graph, outputs, [name for name in model.given if name])
+    tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
+    inputs = _inputs(model)
+    whole = _whole_inputs(model, inputs, refuse)
+    read = _read_image(model, inputs, size, refuse)
     if read is None:
-        return Checkpoint(path, "onnx", None, tensors, (_unread(inputs),), files=message.files)
+        return Checkpoint(path, "onnx", None, tensors, (_unread(inputs),), files=model.files)
     graph = read.graph
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     tensors |= {name: read.arrays[name] for name in used - graph.evaluated.keys()}
-    program = message.proto.producer_name or "an unknown program"
+    program = model.proto.producer_name or "an unknown program"
     notes = (
-        f"opset {message.nodes[''].opset}, written by {program}",
+        f"opset {model.nodes[''].opset}, written by {program}",
         *read.notes,
         *(
             f"the input '{escaped(name)}' has whole numbers, which a port takes as real ones"
@@ -92,25 +92,25 @@ def _read(
         ),
         *graph.notes,
     )
-    definition = _definition(message, tensors, read.stated)
+    definition = _definition(model, tensors, read.stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
-    said = {entry.key: entry.value for entry in message.proto.metadata_props}
+    said = {entry.key: entry.value for entry in model.proto.metadata_props}
     every = {**tensors, **graph.evaluated}
-    return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=message.files, stated=said)
+    return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=model.files, stated=said)
 
 
-def _inputs(message: OnnxGraph) -> list[Any]:
+def _inputs(model: OnnxGraph) -> list[Any]:
     """The inputs that outputs are computed from, images first; if there are none, all."""
-    inputs = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
-    needed = _needed(message)
+    inputs = [value for value in model.proto.graph.input if model.nodes[value.name].op == "Input"]
+    needed = _needed(model)
     return sorted([value for value in inputs if value.name in needed] or inputs, key=_is_no_map)
 
 
-def _whole_inputs(message: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
+def _whole_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
     """The names of inputs of whole numbers, each of which the model makes real ones."""
     whole = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS]
     for name in whole:
-        if not _becomes_real(message, name):
+        if not _becomes_real(model, name):
             next = "export the model with inputs of real numbers"
             raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
     return whole
@@ -151,7 +151,7 @@ class _ReadGraph:
 
 
 def _read_image(
-    message: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
+    model: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
 ) -> _ReadGraph | None:
     """Reads the graph with the first input as the first image that porter can read it as whole, otherwise as
     the likeliest; None if an input can be none.
@@ -162,29 +162,29 @@ def _read_image(
         or not all(value.type.tensor_type.HasField("shape") for value in inputs)
     ):
         return None
-    beside = [given for value in inputs[1:] if (given := further_image(value, message.nodes)) is not None]
+    beside = [given for value in inputs[1:] if (given := further_image(value, model.nodes)) is not None]
     first: _ReadGraph | None = None
-    for given in images(inputs[0], message.nodes, _taken(message, _live(message, [inputs[0].name])), size):
+    for given in images(inputs[0], model.nodes, _taken(model, _live(model, [inputs[0].name])), size):
         if len(beside) < len(inputs) - 1 or any(other.image.batch != given.image.batch for other in beside):
             return None
-        found = _read_graph(message, [given, *beside], refuse)
+        found = _read_graph(model, [given, *beside], refuse)
         first = first or found
         if not any(isinstance(node.op, Foreign) for node in found.graph.nodes):
             return found
     return first
 
 
-def _becomes_real(message: OnnxGraph, name: str) -> bool:
+def _becomes_real(model: OnnxGraph, name: str) -> bool:
     """Whether a value of whole numbers is only moved until it is cast to real ones."""
     moved = {name}
-    for node in message.nodes.values():
+    for node in model.nodes.values():
         if any(source in moved for source, _ in node.inputs) and not (
             node.op in ("Shape", "Size") or is_cast(node)
         ):
             if node.op not in ("Identity", "Transpose"):
                 return False
             moved.add(node.name)
-    return moved.isdisjoint(message.given.get(end.name, ("", 0))[0] for end in message.proto.graph.output)
+    return moved.isdisjoint(model.given.get(end.name, ("", 0))[0] for end in model.proto.graph.output)
 
 
 def _is_no_map(value: Any) -> bool:
@@ -192,46 +192,44 @@ def _is_no_map(value: Any) -> bool:
     return len(value.type.tensor_type.shape.dim) != 4
 
 
-def _live(message: OnnxGraph, taken: Collection[str]) -> set[str]:
+def _live(model: OnnxGraph, taken: Collection[str]) -> set[str]:
     """Names of the nodes that lead from inputs to an output."""
-    return _needed(message) & depending(message.nodes, taken)
+    return _needed(model) & depending(model.nodes, taken)
 
 
-def _needed(message: OnnxGraph) -> set[str]:
+def _needed(model: OnnxGraph) -> set[str]:
     """Names of the nodes that the outputs are computed from."""
-    ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
-    return upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
+    ends = (model.given[end.name][0] for end in model.proto.graph.output if end.name in model.given)
+    return upstream(ends, lambda name: [source for source, _ in model.nodes[name].inputs])
 
 
 def _read_graph(
-    message: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
+    model: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _ReadGraph:
     """The graph of a model with these inputs, read with open sizes as long as they do."""
     taken = {each.image.source[0]: each.image for each in given}
-    live = _live(message, taken)
-    outputs = _outputs(message)
+    live = _live(model, taken)
+    outputs = _outputs(model)
     flow = Dataflow(
-        message.nodes,
+        model.nodes,
         live,
-        Arrays(message.arrays),
+        Arrays(model.arrays),
         kind_of,
         is_cast,
         RESHAPES,
-        most_bytes(sum(file.stat().st_size for file in message.files)),
+        most_bytes(sum(file.stat().st_size for file in model.files)),
         operands,
-        passed=message.passed,
+        passed=model.passed,
     )
     image, *further = taken
-    walk = begin(
-        flow, taken[image], message.arrays, _taps(message).get, {name: taken[name] for name in further}
-    )
+    walk = begin(flow, taken[image], model.arrays, _taps(model).get, {name: taken[name] for name in further})
     read_nodes(walk, READERS.get)
     if rounds and (decided := decisions(flow)):
-        return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
+        return _read_graph(chosen(model, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     graph = replace(
-        walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(message, live, taken)
+        walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(model, live, taken)
     )
     if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
@@ -239,20 +237,20 @@ def _read_graph(
     for each in given:
         stated |= each.stated
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(named(graph, _titles(message.nodes.values())), message.arrays, stated, notes)
+    return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, stated, notes)
 
 
-def _outputs(message: OnnxGraph) -> dict[str, Reference]:
-    names = [value.name for value in message.proto.graph.output]
-    return {name: message.given[name] for name in names if name in message.given}
+def _outputs(model: OnnxGraph) -> dict[str, Reference]:
+    names = [value.name for value in model.proto.graph.output]
+    return {name: model.given[name] for name in names if name in model.given}
 
 
-def _taps(message: OnnxGraph) -> dict[Reference, str]:
+def _taps(model: OnnxGraph) -> dict[Reference, str]:
     """What runs the file gives no whole numbers. A copy's name comes after the first."""
-    nodes = message.nodes
+    nodes = model.nodes
     return {
         source: name
-        for name, source in reversed([*message.given.items()])
+        for name, source in reversed([*model.given.items()])
         if source[0] not in nodes or not cuts(nodes[source[0]])
     }
 
@@ -268,18 +266,18 @@ def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, Reference]) -> lis
     ]
 
 
-def _halves(message: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
+def _halves(model: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
     """The types of half precision that inputs have, or values are cast to."""
-    inputs = (value for value in message.proto.graph.input if value.name in taken)
+    inputs = (value for value in model.proto.graph.input if value.name in taken)
     kinds = {value.type.tensor_type.elem_type for value in inputs}
-    kinds |= {message.nodes[name].integer("to") for name in live if message.nodes[name].op == "Cast"}
+    kinds |= {model.nodes[name].integer("to") for name in live if model.nodes[name].op == "Cast"}
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
-def _taken(message: OnnxGraph, live: Collection[str]) -> int | None:
+def _taken(model: OnnxGraph, live: Collection[str]) -> int | None:
     """The channels that the first convolution takes, for an image that does not state them."""
-    for node in message.nodes.values():
-        kernel = message.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None
+    for node in model.nodes.values():
+        kernel = model.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None
         if kernel is not None and kernel.ndim == 4 and node.name in live:
             return int(kernel.shape[1]) * node.integer("group", 1)
     return None
@@ -298,12 +296,12 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
     return titles(paths, {node.name: node.op for node in nodes})
 
 
-def _definition(message: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
+def _definition(model: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
     """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
     and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
     """
     onnx = import_onnx()
-    whole = message.proto
+    whole = model.proto
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
     kept.graph.name = whole.graph.name or "graph"
     kept.graph.output.extend(whole.graph.output)
@@ -312,12 +310,12 @@ def _definition(message: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, s
     nodes = []
     for node in reversed(whole.graph.node):
         if not (wanted | read).isdisjoint(node.output):
-            read.update(node.input, captured(node, message.given))
+            read.update(node.input, captured(node, model.given))
             nodes.append(node)
-    taken = (value for value in whole.graph.input if value.name in read and value.name not in message.arrays)
+    taken = (value for value in whole.graph.input if value.name in read and value.name not in model.arrays)
     kept.graph.input.extend(sorted(taken, key=_is_no_map))
-    kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in message.arrays)
-    for name, array in message.arrays.items():
+    kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in model.arrays)
+    for name, array in model.arrays.items():
         if name not in read:
             continue
         if name in tensors:

@@ -18,7 +18,7 @@ _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
 
 
-def renewed(message: OnnxGraph, given: NamedArrays) -> OnnxGraph:
+def renewed(model: OnnxGraph, given: NamedArrays) -> OnnxGraph:
     """A model with other tensors, each in the type that the model states.
 
     Raises:
@@ -26,9 +26,9 @@ def renewed(message: OnnxGraph, given: NamedArrays) -> OnnxGraph:
             numbers.
     """
     given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
-    if unexpected := [name for name in given if name not in message.arrays]:
+    if unexpected := [name for name in given if name not in model.arrays]:
         raise MappingError(f"the model has no tensor {_quoted(unexpected)}", next=_all())
-    arrays = dict(message.arrays)
+    arrays = dict(model.arrays)
     for name, array in given.items():
         own = arrays[name]
         if own.shape != array.shape:
@@ -40,22 +40,23 @@ def renewed(message: OnnxGraph, given: NamedArrays) -> OnnxGraph:
         if not np.array_equal(arrays[name], array, equal_nan=is_floating(array)):
             said = f"{name}: the model's is {own.dtype}, which does not hold these numbers of {array.dtype}"
             raise MappingError(said, next=f"save the tensors as {own.dtype}")
-    return replace(message, arrays=arrays)
+    return replace(model, arrays=arrays)
 
 
-def expect_all(message: OnnxGraph, graph: FileGraph, given: NamedArrays) -> None:
-    """Refuses tensors that lack one that a layer of the graph has.
+def expect_every_tensor(model: OnnxGraph, graph: FileGraph, given: NamedArrays) -> None:
+    """Refuses tensors that lack one that a layer of the graph is computed from. Scalars and whole numbers are
+    no weights, and may lack.
 
     Raises:
-        MappingError: with those that lack.
+        MappingError: it names the tensors that lack.
     """
     held = [stored.name for node in graph.nodes for stored in node.tensors.values()]
-    initial = {tensor.name for tensor in message.proto.graph.initializer}
+    initial = {tensor.name for tensor in model.proto.graph.initializer}
     used = upstream(
         held,
-        lambda name: [source for source, _ in message.nodes[name].inputs] if name in message.nodes else [],
+        lambda name: [source for source, _ in model.nodes[name].inputs] if name in model.nodes else [],
     )
-    arrays = ((name, message.arrays[name]) for name in sorted(used & initial))
+    arrays = ((name, model.arrays[name]) for name in sorted(used & initial))
     if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
         raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_all())
 

@@ -78,7 +78,7 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         traced: as `traced_sizes` gives them.
         graph: what the program computes.
     """
-    symbols = _symbols(program, image)
+    symbols = _open_size_symbols(program, image)
     ranges = program["range_constraints"]
     try:
         code = program.get("guards_code") or []
@@ -106,9 +106,9 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
     return True
 
 
-def _symbols(program: JsonObject, image: str) -> dict[int, str] | None:
-    """The names of the image's open sizes, by the map's axes; None where rows are as many as columns, or an
-    even number.
+def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None:
+    """The names of the image's open sizes, by the map's axes; None where a size is no single symbol (`2*s0`),
+    or both are the same one.
     """
     stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
