@@ -162,7 +162,7 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
         steps = (
             [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         )
-        return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
+        return op.fixes_input_size(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
     stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)

@@ -303,12 +303,12 @@ def _of_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Pa
         twins=opened.facts.twins,
         commands=tuple(
             convert_command(member, other_than(opened.framework), checkpoint.path, recipes, said=CONVERT.line)
-            for member in (match.member, *_undecided(match.member, opened))
+            for member in (match.member, *_possible_twins(match.member, opened))
         ),
     )
 
 
-def _undecided(member: Member, opened: Opened) -> tuple[Member, ...]:
+def _possible_twins(member: Member, opened: Opened) -> tuple[Member, ...]:
     """The twins that the file may be too, because nothing states its origin."""
     twins = () if opened.facts.origin is not None else opened.facts.twins
     return tuple(member.recipe.member(twin.variant, twin.zoo) for twin in twins)

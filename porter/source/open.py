@@ -26,7 +26,7 @@ from porter.source.in_memory import Exported, by_variables, export, renamed
 from porter.source.library_model import build_by_library
 from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
-from porter.source.origin import origin_of, stated_origin, undecided
+from porter.source.origin import origin_of, stated_origin, twin_warnings
 from porter.source.own_graph import open_graph
 from porter.source.place import File, FilePair, InMemory, Place, PortFolder, TrainedPort
 from porter.source.ranking.rank import rank
@@ -99,7 +99,7 @@ def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened
         opened = _with_config(open_with_origin(candidate, known, wishes))
     except MappingError as error:
         raise advised(error, candidate, known, wishes) from None
-    return replace(opened, warnings=(*undecided(opened, checkpoint.path), *opened.warnings))
+    return replace(opened, warnings=(*twin_warnings(opened, checkpoint.path), *opened.warnings))
 
 
 def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:

@@ -65,31 +65,30 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
         if zoo != member.zoo.name:
             message = f"{FROM} says {member.zoo.name}, and {ORIGIN} says {zoo}"
             raise UsageError(message, where=str(ORIGIN), next=f"{FROM(zoo)} {ORIGIN(zoo)}")
-        otherwise = origin_of(candidate)
-        options = (
-            otherwise.options
-            if otherwise.origin is not None and _is_stated(candidate, otherwise.origin)
-            else {}
-        )
+        stated = origin_of(candidate)
+        agrees = stated.origin is not None and _is_stated(candidate, stated.origin)
+        options = stated.options if agrees else {}
         return KnownOrigin(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return KnownOrigin(stated_origin(checkpoint))
-    if (statement := of_metadata(checkpoint)) is not None and (known := _known(member, statement)).origin:
-        return known
+    if (statement := of_metadata(checkpoint)) is not None:
+        known = _origin_in_recipe(member, statement)
+        if known.origin is not None:
+            return known
     if (statement := of_config(checkpoint)) is not None:
-        return _known(member, statement)
+        return _origin_in_recipe(member, statement)
     if (publisher := candidate.publisher) is not None:
         return KnownOrigin(
             Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name)
         )
     # Any file can have a name like a release's, so only names that a recipe has count.
-    for each in member.kin():
-        if each.file is not None and each.file.name == checkpoint.path.name:
+    for variant in member.kin():
+        if variant.file is not None and variant.file.name == checkpoint.path.name:
             return KnownOrigin(
-                Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name)
+                Origin(by="file name", says=variant.name, variant=variant.variant, zoo=variant.zoo.name)
             )
     statement = of_release(checkpoint)
-    return KnownOrigin() if statement is None else _known(member, statement)
+    return KnownOrigin() if statement is None else _origin_in_recipe(member, statement)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
@@ -109,37 +108,42 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
     if origin is None or origin.by in ("graph", "user") or _is_stated(candidate, origin):
         return
-    recipes, named, also = member.recipe.path.parent, _elsewhere(member, known), ""
+    stated = _in_another_recipe(member, known)
     if origin.variant is not None:
-        named = member.recipe.member(origin.variant, str(origin.zoo))
-    if named is None and (member.recipe.zoos[member.zoo.name].reference or member.zoo.name) not in _LIBRARIES:
+        stated = member.recipe.member(origin.variant, str(origin.zoo))
+    if (
+        stated is None
+        and (member.recipe.zoos[member.zoo.name].reference or member.zoo.name) not in _LIBRARIES
+    ):
         return  # a zoo of the user's own, of which no library's name says anything
-    if named is None:
+    also = ""
+    if stated is None:
         also = f", which recipe {member.recipe.architecture} does not have"
-    elif origin.says != named.name:
-        also = f", which is {named.name}"
+    elif origin.says != stated.name:
+        also = f", which is {stated.name}"
     instead = f"{SAVE} keeps its graph, which needs no recipe"
+    if stated is not None:
+        instead = convert_command(stated, FRAMEWORK, path, member.recipe.path.parent)
     raise UsageError(
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",
         where=str(path.parent / CONFIG_FILE if origin.by == "config.json" else path),
-        next=f"{instead if named is None else convert_command(named, FRAMEWORK, path, recipes)}; "
-        f"if they are {member.zoo.name}'s: {FROM(member.zoo.name)} {ORIGIN(member.zoo.name)}",
+        next=f"{instead}; if they are {member.zoo.name}'s: {FROM(member.zoo.name)} {ORIGIN(member.zoo.name)}",
     )
 
 
-def _elsewhere(member: Member, known: KnownOrigin) -> Member | None:
+def _in_another_recipe(member: Member, known: KnownOrigin) -> Member | None:
     """The variant of another recipe that a statement names."""
     if known.statement is None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
-        for each in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
-            origin = _known(each, known.statement).origin
+        for first in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
+            origin = _origin_in_recipe(first, known.statement).origin
             if origin is not None and origin.variant is not None:
                 return recipe.member(origin.variant, str(origin.zoo))
     return None
 
 
-def undecided(opened: Opened, weights: Path) -> tuple[str, ...]:
+def twin_warnings(opened: Opened, weights: Path) -> tuple[str, ...]:
     """A warning for each twin of a source whose origin nothing states."""
     member, facts = opened.member, opened.facts
     if member is None or facts.origin is not None:
@@ -148,7 +152,7 @@ def undecided(opened: Opened, weights: Path) -> tuple[str, ...]:
         f"nothing states that these weights are {member.zoo.name}'s: {twin.name} takes the same tensors "
         "and computes something "
         f"else ({'; '.join(twin.differs)}). {ORIGIN(member.zoo.name)} says that they are, and "
-        f"{_decides(member, twin.zoo, weights)} decides from photos"
+        f"{_deciding_study(member, twin.zoo, weights)} decides from photos"
         for twin in facts.twins
     )
 
@@ -162,120 +166,137 @@ def as_stated(
     member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant:
         return candidate
-    same = (member.variant, origin.zoo) in candidate.equals
-    if not same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
+    computes_the_same = (member.variant, origin.zoo) in candidate.equals
+    if not computes_the_same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
-    stated = (each for each in others if each.member.is_a == (member.variant, origin.zoo))
-    return next(stated, None) or Candidate.of(
+    already = (other for other in others if other.member.is_a == (member.variant, origin.zoo))
+    return next(already, None) or Candidate.of(
         member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint
     )
 
 
 def _is_stated(candidate: Candidate, origin: Origin) -> bool:
-    named = origin.variant, origin.zoo
-    return named == candidate.member.is_a or named in candidate.equals
+    """Whether the candidate is the stated variant, or computes the same."""
+    stated = origin.variant, origin.zoo
+    return stated == candidate.member.is_a or stated in candidate.equals
 
 
-def _known(member: Member, stated: OriginStatement) -> KnownOrigin:
-    """What a statement says, among the variants of one recipe."""
-    if stated.name is None:
-        return KnownOrigin(Origin(by=stated.by, says=stated.says))
-    if any(_begins(stated.name, twin, not stated.strict) for twin in TWINS_OF_TIMM):
-        return KnownOrigin(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
-    named = list(_named(member, stated))
-    most = max((len(name) for _, name, _ in named), default=0)
-    longest = [(each, arguments) for each, name, arguments in named if len(name) == most]
+def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin:
+    """The variant that a statement names, among those of the member's recipe. Where several have the stated
+    name, the member itself comes first, then the member's variant in another zoo.
+    """
+    if statement.name is None:
+        return KnownOrigin(Origin(by=statement.by, says=statement.says))
+    if any(_begins(statement.name, twin, not statement.strict) for twin in TWINS_OF_TIMM):
+        return KnownOrigin(Origin(by=statement.by, says=f"timm's {statement.name:.80}"))
+    matches = list(_variants_of_name(member, statement))
+    longest = max((len(name) for _, name, _ in matches), default=0)
     fitting = [
-        (each, options) for each, own in longest if (options := _options(stated, own, each)) is not None
+        (variant, options)
+        for variant, name, name_arguments in matches
+        if len(name) == longest
+        and (options := _options_of_call(statement, name_arguments, variant)) is not None
     ]
     if not fitting:
         return (
-            KnownOrigin(Origin(by=stated.by, says=stated.says), statement=stated)
-            if stated.strict
+            KnownOrigin(Origin(by=statement.by, says=statement.says), statement=statement)
+            if statement.strict
             else KnownOrigin()
         )
-    near = [one for one in fitting if one[0].variant == member.variant]
-    each, options = next((one for one in near if one[0].is_a == member.is_a), (near or fitting)[0])
-    libraries = {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}
-    if libraries and stated.library is None and not stated.strict:
+    same_variant = [match for match in fitting if match[0].variant == member.variant]
+    same_member = (match for match in same_variant if match[0].is_a == member.is_a)
+    variant, options = next(same_member, (same_variant or fitting)[0])
+    zoos = {match[0].zoo.name for match in same_variant}
+    zoos_of_twins = {twin.zoo for twin in twins_of(variant)}
+    if zoos & zoos_of_twins and statement.library is None and not statement.strict:
         return KnownOrigin()  # two libraries have models of this name that compute something else
     return KnownOrigin(
-        Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options
+        Origin(by=statement.by, says=statement.says, variant=variant.variant, zoo=variant.zoo.name), options
     )
 
 
-def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, str, JsonObject]]:
-    """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the
-    arguments of that name.
+def _variants_of_name(member: Member, statement: OriginStatement) -> Iterator[tuple[Member, str, JsonObject]]:
+    """The variants of the member's recipe that have the stated name or its beginning, each with that name and
+    the arguments that the name stands for.
     """
-    recipe, said = member.recipe, stated.name or ""
-    for variant in recipe.variants:
-        for each in recipe.sound_members(variant):
-            library = _LIBRARIES.get(recipe.zoos[each.zoo.name].reference or each.zoo.name)
-            if library is not None and stated.library in (None, library):
-                for name, arguments in _names(each):
-                    if _begins(said, name, not stated.strict):
-                        yield each, name, arguments
+    recipe, stated_name = member.recipe, statement.name or ""
+    for variant_name in recipe.variants:
+        for variant in recipe.sound_members(variant_name):
+            library = _LIBRARIES.get(recipe.zoos[variant.zoo.name].reference or variant.zoo.name)
+            if library is not None and statement.library in (None, library):
+                for name, name_arguments in _library_names(variant):
+                    if _begins(stated_name, name, not statement.strict):
+                        yield variant, name, name_arguments
 
 
-def _begins(stated: str, name: str, loosely: bool) -> bool:
-    """Whether a stated name is this one. A release appends its recipe of training:
-    `mobilenetv3_small_100_lamb`.
+def _begins(stated_name: str, name: str, loosely: bool) -> bool:
+    """Whether a stated name is this one or, `loosely`, begins with it. A release appends its recipe of
+    training: `mobilenetv3_small_100_lamb`.
     """
-    return stated == name or (loosely and stated.startswith(f"{name}_"))
+    return stated_name == name or (loosely and stated_name.startswith(f"{name}_"))
 
 
-def _names(member: Member) -> Iterator[tuple[str, JsonObject]]:
+def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
     """The names that a variant has in its zoo's library, each with the arguments that its function takes for
     it.
     """
     reference = member.recipe.zoos[member.zoo.name].reference or member.zoo.name
     call = REFERENCES["torch"][reference].get(member.variant)
-    usual = f"tf_{member.variant}" if reference == "timm_tf" else member.variant
-    yield call if call is not None else (usual, {})
+    usual_name = f"tf_{member.variant}" if reference == "timm_tf" else member.variant
+    yield call if call is not None else (usual_name, {})
     if member.file is not None:
         stem = member.file.name.rpartition(".")[0].partition(".")[0]
         release = RELEASE.match(stem)
         yield (release["name"] if release else stem), {}
 
 
-def _options(stated: OriginStatement, own: JsonObject, member: Member) -> Mapping[str, Value] | None:
-    """The options of the recipe with which a variant is the stated call; None if it is another one."""
-    if not stated.strict:
-        return {} if not own else None  # a name does not say that its function was called otherwise
-    kind = str(stated.name) if stated.library == "transformers" else str(stated.library)
-    settings = SETTINGS.get(kind, {})
-    usual = {**TRANSFORMERS_DEFAULTS.get(kind, {}), **own}
+def _options_of_call(
+    statement: OriginStatement, name_arguments: JsonObject, member: Member
+) -> Mapping[str, Value] | None:
+    """The options with which the member's recipe is the model of the stated call; None if it is another
+    model.
+
+    Args:
+        name_arguments: those that the member's name stands for.
+    """
+    if not statement.strict:
+        return (
+            {} if not name_arguments else None
+        )  # a name does not say that its function was called otherwise
+    model_kind = str(statement.name) if statement.library == "transformers" else str(statement.library)
+    settings = SETTINGS.get(model_kind, {})
+    usual_arguments = {**TRANSFORMERS_DEFAULTS.get(model_kind, {}), **name_arguments}
     options: dict[str, Value] = {}
-    for name in {**usual, **stated.arguments}:
-        value = stated.arguments.get(name)
+    for name in {**usual_arguments, **statement.arguments}:
+        argument = statement.arguments.get(name)
         setting = settings.get(name)
-        if value is None or setting is None:
-            if value != usual.get(name):
+        if argument is None or setting is None:
+            if argument != usual_arguments.get(name):
                 return None
             continue
-        known = {**member.recipe.options, **member.zoo.options}.get(setting.option)
-        said = _said(setting, value, known)
-        if said is None:
+        recipe_value = {**member.recipe.options, **member.zoo.options}.get(setting.option)
+        option_value = _option_value(setting, argument, recipe_value)
+        if option_value is None:
             return None
-        if said != known:
-            options[setting.option] = said
+        if option_value != recipe_value:
+            options[setting.option] = option_value
     return options
 
 
-def _said(setting: OptionSetting, value: Any, known: Value | None) -> Value | None:
-    """The value of an option as a library's setting says it; None where the recipe, whose own value is
-    `known`, cannot say it.
+def _option_value(setting: OptionSetting, argument: Any, recipe_value: Value | None) -> Value | None:
+    """The value of the recipe's option that a library's argument sets; None where the option, which is
+    `recipe_value` in the recipe, cannot have it.
     """
     if setting.values is not None:
-        return setting.values.get(value) if isinstance(value, str | bool) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+        return setting.values.get(argument) if isinstance(argument, str | bool) else None
+    if isinstance(argument, bool) or not isinstance(argument, int | float):
         return None
-    if isinstance(known, float):
-        return float(value) if 0 < value < 1 else None
-    return value if isinstance(known, int) and isinstance(value, int) and 0 < value <= MAX_SIDE else None
+    if isinstance(recipe_value, float):
+        return float(argument) if 0 < argument < 1 else None
+    is_size = isinstance(recipe_value, int) and isinstance(argument, int) and 0 < argument <= MAX_SIDE
+    return argument if is_size else None
 
 
-def _decides(member: Member, twin: str, weights: Path) -> str:
+def _deciding_study(member: Member, twin: str, weights: Path) -> str:
     zoos = (member.zoo.name, twin)
     return STUDY.advise(variant=member.variant, source=None, weights=weights, data=PHOTOS, between=zoos)

@@ -430,7 +430,7 @@ CASES = [
         FILE=lambda world: world.onnx,
     ),
     case(
-        "source.origin._decides",
+        "source.origin._deciding_study",
         CONVERT,
         lambda world: {
             "subject": SMALL,

@@ -222,7 +222,9 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
         if not path.exists():
             raise FileError("there is no such file or folder", where=path, next=f"check the path; {_NEXT}")
         photos = (
-            _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
+            _in_folder(*_split_folder(path, split), classes)
+            if path.is_dir()
+            else _in_file(path, split, classes)
         )
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=path) from None
@@ -236,7 +238,7 @@ def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPh
     that they state.
     """
     if path.is_dir():
-        folder, _ = _inner(path, split)
+        folder, _ = _split_folder(path, split)
         listing = list_photos(folder)
         if listing.photos:
             photos = [
@@ -249,15 +251,20 @@ def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPh
     return _find(path, classes, split)
 
 
-def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
-    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's
-    `data`. With it, the split that remains to be chosen in there.
+def _split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
+    """The folder in which a split's files are, and the split that remains to be chosen among them.
+
+    It is the split's own folder, where `path` has folders for splits: `val` beside `train`. It is `data`,
+    where Hugging Face's shards are in there. Otherwise it is `path`.
+
+    Raises:
+        UsageError: `path` has folders for splits, but none for this one.
     """
     folders, files = contents(path)
     splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
     if len(splits) == 1 and _is_class(path / next(iter(splits))):
         splits = {}
-    chosen = [name for name, of in splits.items() if of == (split or "validation")]
+    chosen = [name for name, its_split in splits.items() if its_split == (split or "validation")]
     if not chosen and splits and (split is not None or len(splits) > 1):
         lacking = (
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
@@ -265,13 +272,17 @@ def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
         raise UsageError(
             f"{lacking}: {', '.join(splits)}", where=path, next=f"add {SPLIT(next(iter(splits)))}"
         )
-    if chosen or (splits and len(folders) == 1):
-        return path / (chosen or list(splits))[0], None
-    if "data" not in folders or any(name.endswith(_SHARDS) for name in files):
-        return path, split
-    return path / "data" if any(
-        name.endswith(_SHARDS) for name in contents(path / "data")[1]
-    ) else path, split
+    if chosen:
+        return path / chosen[0], None
+    if splits and len(folders) == 1:
+        return path / next(iter(splits)), None
+    if "data" in folders and not _has_shards(files) and _has_shards(contents(path / "data")[1]):
+        return path / "data", split
+    return path, split
+
+
+def _has_shards(files: Iterable[str]) -> bool:
+    return any(name.endswith(_SHARDS) for name in files)
 
 
 def _is_class(folder: Path) -> bool:

@@ -167,10 +167,9 @@ def _candidates(
         _of_example(name, example) if example else _of_program(module, size) or _of_size(module, name, size)
     )
     in_types = [
-        [each.to(like) if each.is_floating_point() else each for each in candidates]
-        for candidates in candidates
+        [each.to(like) if each.is_floating_point() else each for each in inputs] for inputs in candidates
     ]
-    telling = [[_telling(each) for each in images] for images in in_types]
+    telling = [[_telling(each) for each in inputs] for inputs in in_types]
     return [*telling, *in_types, *candidates]
 
 

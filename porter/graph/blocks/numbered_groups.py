@@ -70,23 +70,24 @@ def renumbered(group: Group) -> Group:
         if block is not None:
             row = [
                 replace(member, name=name)
-                for member, name in zip(row, _counted([member.name for member in row]), strict=True)
+                for member, name in zip(row, _counting_names([member.name for member in row]), strict=True)
             ]
         members_by_number += row
     return replace(group, members=distinct(members_by_number))
 
 
-def _counted(names: list[str]) -> list[str]:
-    """Names that count from the last one's number backwards; unchanged where they count already or cannot."""
+def _counting_names(names: list[str]) -> list[str]:
+    """Names that count up to the last one's number: `["a", "unit2"]` are `["unit1", "unit2"]`. They are
+    unchanged where all but the first do not count, or where the first has another number.
+    """
     pairs = [layer_words.numbered(name) for name in names]
-    stem, last = pairs[-1]
-    first = (last or 0) - len(names) + 1
-    usual = all(pair == (stem, first + index) for index, pair in enumerate(pairs) if index)
-    if (
-        last is None
-        or first < 0
-        or not usual
-        or (pairs[0] != (stem, first) and (len(names) < 2 or pairs[0][1] is not None))
-    ):
+    stem, last_number = pairs[-1]
+    if last_number is None or last_number < len(names) - 1:
         return names
-    return [f"{stem.rstrip('_') or 'unit'}{first + index}" for index in range(len(names))]
+    first_number = last_number - len(names) + 1
+    counting = [(stem, first_number + index) for index in range(len(names))]
+    others_count = pairs[1:] == counting[1:]
+    first_has_no_number = pairs[0][1] is None
+    if not others_count or not (first_has_no_number or pairs[0] == counting[0]):
+        return names
+    return [f"{stem.rstrip('_') or 'unit'}{number}" for _, number in counting]

@@ -17,8 +17,8 @@ from porter.graph.walks import in_order
 FEWEST_UNITS = 6
 """The least number of chains of the same ops for which these are a block."""
 MOST_SINGLE = 60
-"""The most nodes in no block for which each keeps its name: where there are more, chains of the same ops are
-blocks.
+"""Up to so many nodes outside of blocks, each that has a name keeps it. Of more nodes, chains of the same ops
+become blocks, whatever the names.
 """
 
 
@@ -158,11 +158,7 @@ class _Outline:
         grouped: list[Leaf | Group] = []
         single: list[Node] = []
         runs = self._runs(nodes, depth)
-        lengths: dict[str, int] = {}
-        for run in runs:
-            stem, number = layer_words.numbered(run.label or "")
-            if number is not None:
-                lengths[stem] = min(len(self._shared(run, depth)), lengths.get(stem, MOST_SINGLE))
+        lengths = self._shared_lengths(runs, depth)
         for run in runs:
             nameless = all(node.path not in self.labels for node in run.nodes)
             if len(run.nodes) == 1 or (run.label is None and not (nameless and _is_region(run.nodes))):
@@ -170,28 +166,41 @@ class _Outline:
                 continue
             grouped += self._leaves(single, depth - len(outer))
             single = []
-            # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be
-            # `block1_branch2...`.
-            shared = self._shared(run, depth)[
-                : lengths.get(layer_words.numbered(run.label or "")[0], MOST_SINGLE)
-            ]
-            inner = self._runs(run.nodes, depth + len(shared)) if shared else []
-            if not self._is_stage(inner, shared):
-                grouped.append(
-                    self._block(
-                        run.nodes, layer_words.local_name("_".join((*outer, *shared))), depth + len(shared)
-                    )
-                )
-            elif layer_words.numbered(shared[-1])[1] is None:
-                grouped += self._grouped(run.nodes, depth + len(shared), (*outer, *shared))
-            else:
-                grouped.append(
-                    Group(
-                        layer_words.local_name("_".join((*outer, *shared))),
-                        distinct(self._grouped(run.nodes, depth + len(shared))),
-                    )
-                )
+            stem, _ = layer_words.numbered(run.label or "")
+            shared = self._shared(run, depth)[: lengths.get(stem)]
+            grouped += self._groups_of(run, shared, depth, outer)
         return [*grouped, *self._leaves(single, depth - len(outer))]
+
+    def _shared_lengths(self, runs: Sequence[_Run], depth: int) -> dict[str, int]:
+        """How many parts of names the groups of numbered runs are called by, by the stem of their labels: as
+        many for all, so that beside `block2` there is `block1`, though all layers of that may be
+        `block1_branch2...`.
+        """
+        lengths: dict[str, int] = {}
+        for run in runs:
+            stem, number = layer_words.numbered(run.label or "")
+            if number is not None:
+                length = len(self._shared(run, depth))
+                lengths[stem] = min(length, lengths.get(stem, length))
+        return lengths
+
+    def _groups_of(
+        self, run: _Run, shared: tuple[str, ...], depth: int, outer: tuple[str, ...]
+    ) -> list[Leaf | Group]:
+        """A run as one block, or as a stage of blocks; the blocks of a stage without a number stand for
+        themselves, with the stage's name in theirs.
+
+        Args:
+            shared: parts of names from `depth` on that the run is called by.
+        """
+        inner_depth = depth + len(shared)
+        inner = self._runs(run.nodes, inner_depth) if shared else []
+        name = layer_words.local_name("_".join((*outer, *shared)))
+        if not self._is_stage(inner, shared):
+            return [self._block(run.nodes, name, inner_depth)]
+        if layer_words.numbered(shared[-1])[1] is None:
+            return self._grouped(run.nodes, inner_depth, (*outer, *shared))
+        return [Group(name, distinct(self._grouped(run.nodes, inner_depth)))]
 
     def _shared(self, run: _Run, depth: int) -> tuple[str, ...]:
         """The parts of names from `depth` on that the layers of a run share which have its label."""

@@ -124,15 +124,15 @@ class Rearrange(KeepsSign, name="rearrange"):
     pattern: Pattern
     map: Flag = False
 
-    def fixes(self, shape: Shape) -> bool:
-        """Whether a pattern states the size of an axis that is open, or an open size would be that of
-        features.
+    def fixes_input_size(self, shape: Shape) -> bool:
+        """Whether the op can only compute images of one size: its pattern states the size of an axis that is
+        open in `shape`, or an open size would be that of features.
         """
-        fixed = any(
+        states_open_size = any(
             size is None and all(part is not None for _, part in axis)
             for size, axis in zip(shape, self.moves.split, strict=True)
         )
-        return fixed or (len(self.moves.joined) == 1 and None in shape)
+        return states_open_size or (len(self.moves.joined) == 1 and None in shape)
 
     def steps(
         self, shape: Shape, of_map: bool, channels_last: bool = False

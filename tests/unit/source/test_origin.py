@@ -26,7 +26,7 @@ from porter.recipe import Member, expand, find_member, find_recipe, layer_names,
 from porter.recipe.twins import FILE
 from porter.source.hub_folder import read_sidecars
 from porter.source.open import open_source
-from porter.source.origin import _known
+from porter.source.origin import _origin_in_recipe
 from porter.source.origin_statements import of_config
 from porter.source.place import file_at, find
 from porter.source.reading import read
@@ -191,7 +191,7 @@ def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: 
             library.AutoConfig.for_model(kind, **settings, **changed).save_pretrained(tmp_path)
             statement = of_config(read(file_at(file)))
             assert statement is not None
-            for found in (_known(member, statement) for member in asked):
+            for found in (_origin_in_recipe(member, statement) for member in asked):
                 assert found.origin is not None and (found.origin.variant, found.origin.zoo) == (variant, zoo)
                 assert found.options == known
 
