@@ -99,7 +99,7 @@ def _joins_heads(op: object, numbers: Array) -> bool:
 
 
 def _unscaled(node: FileNode | None, known: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
-    """What a node is by factors, and their product."""
+    """The node below the scalings that lead to `node`, and their product."""
     factor = 1.0
     while node is not None and (scale := _scale(node.op)) is not None:
         factor = factor * scale

@@ -207,7 +207,7 @@ class Dataflow(Generic[N]):
         self.computed[name, 0] = numbers
         return name, 0
 
-    def is_value(self, source: Reference) -> bool:
+    def is_live(self, source: Reference) -> bool:
         """Whether it depends on the pixels of the input, and not only on its size."""
         return source[0] in self.live and source not in self.computed
 
@@ -447,7 +447,7 @@ class Dataflow(Generic[N]):
         if isinstance(source, float):
             return None
         if capture == "x":
-            return source if self.is_value(source) else None
+            return source if self.is_live(source) else None
         tensor = self.tensor(source)
         shape = self.shape(source)
         return StoredTensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None

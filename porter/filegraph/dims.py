@@ -138,7 +138,9 @@ class Open:
 
 
 def _edges(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor | float]:
-    """The least and the most of a sum as the signs of its terms tell them."""
+    """The least and the most of a sum. With all unknowns at their least, it is least if no factor is
+    negative, and most if none is positive; a bound that this does not tell is infinite.
+    """
     edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in terms.items())
     factors = [factor for product, factor in terms.items() if product]
     return (

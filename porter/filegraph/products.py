@@ -60,9 +60,9 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         raise Unsupported("by a kernel that is computed, or has other axes than two")
-    taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
+    features, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = _with_features_last(walk, node, source, product.place)
-    if view.value.channels not in (None, taken):
+    if view.value.channels not in (None, features):
         raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or bias_factor != 1 else walk.weights(bias)

@@ -135,19 +135,21 @@ def softmax(
             return walk.views.like(view, walk.builder.concat(node.name, *shares))
         if not parts and walk.views.has_channels(view, *places):
             return walk.views.like(view, walk.builder.add(node.name, op, view.value))
-    return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)), op)
+    view = walk.view(source)
+    return _softmax_along(walk, node, view, sorted(view.places(places)), op)
 
 
-def _softmax_of_last(walk: Walk, node: OperatorNode, whole: View, last: Sequence[int], op: Op) -> View:
-    """A softmax along axes that become the last one, and go back."""
-    if whole.has_batch(last[0]):
+def _softmax_along(walk: Walk, node: OperatorNode, view: View, places: Sequence[int], op: Op) -> View:
+    """A softmax along axes, which are moved to the end and joined for it, and then moved back."""
+    if view.has_batch(places[0]):
         raise Unsupported("over the batch")
-    order = [*(place for place in range(len(whole.known_sizes)) if place not in last), *last]
-    sizes = [whole.known_sizes[place] for place in order]
-    flat = whole.transposed(order)
-    if len(last) > 1:
-        flat = flat.reshaped([*sizes[: -len(last)], product(sizes[-len(last) :])])
-    view = walk.as_array(f"{node.name}:last", flat)
-    found = walk.views.led_like(view, walk.builder.add(node.name, op, view.value))
-    apart = found.reshaped(sizes) if len(last) > 1 else found
-    return apart.restored(order)
+    others = [place for place in range(len(view.known_sizes)) if place not in places]
+    order = [*others, *places]
+    sizes = [view.known_sizes[place] for place in order]
+    joined = view.transposed(order)
+    if len(places) > 1:
+        joined = joined.reshaped([*sizes[: len(others)], product(sizes[len(others) :])])
+    array = walk.as_array(f"{node.name}:last", joined)
+    found = walk.views.led_like(array, walk.builder.add(node.name, op, array.value))
+    split = found.reshaped(sizes) if len(places) > 1 else found
+    return split.restored(order)

@@ -129,13 +129,13 @@ class NodeWalk(Generic[N]):
             return source
         name, index = source
         if source not in self.found:
-            if not self.flow.is_value(source):
+            if not self.flow.is_live(source):
                 raise Unsupported(f"of the constant '{name}'")
             if name not in self.flow.nodes:
                 raise GraphError(f"no node gives output {index} of '{name}'")
             node = self.flow.nodes[name]
             own = [self.found[name, 0]] if (name, 0) in self.found else []
-            inputs = own or [self.view(other) for other in node.inputs if self.flow.is_value(other)]
+            inputs = own or [self.view(other) for other in node.inputs if self.flow.is_live(other)]
             values = [view.value for view in inputs]
             self.found[source] = self.views.of(
                 self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
@@ -148,7 +148,7 @@ class NodeWalk(Generic[N]):
             return source.sizes
         if source in self.blank:
             return self.blank[source]
-        return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
+        return self.view(source).sizes if self.flow.is_live(source) else self.flow.shape(source)
 
     def known_sizes(self, source: Source) -> tuple[Dim, ...]:
         """The sizes of a tensor.
@@ -214,8 +214,8 @@ class NodeWalk(Generic[N]):
         return source not in self.blank and self.is_live(self.unrepeated(source))
 
     def is_live(self, source: Source) -> bool:
-        """What Dataflow.is_value says."""
-        return isinstance(source, View) or self.flow.is_value(source)
+        """What Dataflow.is_live says."""
+        return isinstance(source, View) or self.flow.is_live(source)
 
     def constant(self, source: Source) -> Numbers | None:
         """What Dataflow.value gives."""
@@ -459,7 +459,7 @@ class NodeWalk(Generic[N]):
         """The values of a graph's outputs, without those that are constants. What is neither a map nor
         features in the file's own layout, and what is an array already, is an array.
         """
-        return {source: self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)}
+        return {source: self._end(source) for source in dict.fromkeys(sources) if self.flow.is_live(source)}
 
     def finish(
         self,
@@ -543,7 +543,7 @@ class NodeWalk(Generic[N]):
         """
         of = self.flow.tensors_of
         held = self._read_tensors(node) if of is None else of(node)
-        sources = [source for source in node.inputs if self.flow.is_value(source)]
+        sources = [source for source in node.inputs if self.flow.is_live(source)]
         tensors = {role: Stored(name) for role, name in held.items()}
         reads = tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources)
         # The op is what porter lacks, not a layout that nobody asked for.

@@ -12,13 +12,13 @@ Numbers = NDArray[Any]
 P = ParamSpec("P")
 
 
-def first(x: Numbers) -> Numbers:
+def with_channels_first(x: Numbers) -> Numbers:
     """A map N×H×W×C as N×C×H×W; other values as they are."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
-def last(x: Numbers) -> Numbers:
-    """The inverse of `first`."""
+def with_channels_last(x: Numbers) -> Numbers:
+    """The inverse of `with_channels_first`."""
     return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
 
 
@@ -28,7 +28,7 @@ def channels_last(
     """A kernel of one map for maps N×H×W×C."""
 
     def run(x: Numbers, /, *args: P.args, **kwargs: P.kwargs) -> Numbers:
-        return last(kernel(first(x), *args, **kwargs))
+        return with_channels_last(kernel(with_channels_first(x), *args, **kwargs))
 
     return run
 

@@ -27,7 +27,7 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
         NotImplementedError: the mode or the coordinates are others.
     """
     count = x.shape[axis]
-    places = _places(count, cells, scale, rule.coordinates)
+    places = _source_places(count, cells, scale, rule.coordinates)
     if rule.mode == "nearest":
         return np.take(x, _nearest(places, rule.nearest).astype(int).clip(0, count - 1), axis)
     before = np.floor(places).astype(int)
@@ -46,21 +46,22 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
     return found
 
 
-def _places(count: int, cells: int, scale: float, coordinates: str) -> Numbers:
+def _source_places(source_cells: int, target_cells: int, scale: float, coordinates: str) -> Numbers:
     """The place in the source of each target cell."""
-    place = np.arange(cells, dtype=np.float64)
+    place = np.arange(target_cells, dtype=np.float64)
     match coordinates:
         case "align_corners":
-            return place * ((count - 1) / max(cells - 1, 1))
+            return place * ((source_cells - 1) / max(target_cells - 1, 1))
         case "asymmetric":
             return place / scale
         case "tf_half_pixel_for_nn":
             return (place + 0.5) / scale
-        case "pytorch_half_pixel" if cells == 1:
+        case "pytorch_half_pixel" if target_cells == 1:
             return place
         # The cells that a fraction of the scale leaves out are taken from both ends.
         case "half_pixel_symmetric":
-            return count / 2 * (1 - cells / (scale * count)) + (place + 0.5) / scale - 0.5
+            left_out = 1 - target_cells / (scale * source_cells)
+            return source_cells / 2 * left_out + (place + 0.5) / scale - 0.5
         case "half_pixel" | "pytorch_half_pixel":
             return (place + 0.5) / scale - 0.5
     raise NotImplementedError(f"a resize by {coordinates}")

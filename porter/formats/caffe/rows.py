@@ -16,6 +16,12 @@ from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
 from porter.formats.caffe.text_format import TextMessage
 
+# A net states a value of an enumeration by its name or by its number (caffe.proto).
+_AVERAGE = ("AVE", "1")
+_FLOOR = ("FLOOR", "1")
+_PRODUCT = ("PROD", "0")
+_MAXIMUM = ("MAX", "2")
+
 
 def program(definition: bytes) -> KernelProgram:
     steps = []
@@ -54,10 +60,10 @@ def _grid(stated: Settings, **more: Any) -> Grid:
 
 
 def _pooled(stated: Settings, x: Numbers) -> Any:
-    average = stated.word("pool", "MAX") in ("AVE", "1")
+    average = stated.word("pool", "MAX") in _AVERAGE
     if stated.flag("global_pooling"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
+    floors = stated.word("round_mode") in _FLOOR or not stated.flag("ceil_mode", True)
     grid = _grid(stated, rounding="floor" if floors else "ceil")
     sides = stated.pair("kernel_size", 0)
     return (
@@ -83,9 +89,9 @@ def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Num
 def _joined(stated: Settings, *several: Numbers) -> Any:
     operation = stated.word("operation", "SUM")
     factors = stated.values("coeff")
-    if operation in ("PROD", "0"):
+    if operation in _PRODUCT:
         return np.multiply.reduce(several)
-    if operation in ("MAX", "2"):
+    if operation in _MAXIMUM:
         return np.maximum.reduce(several)
     parts = [float(factor) * x for factor, x in zip(factors or [1] * len(several), several, strict=True)]
     return sum(parts[1:], parts[0])

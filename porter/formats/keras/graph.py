@@ -241,7 +241,7 @@ class _Model:
         try:
             return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
-            if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
+            if any(walk.flow.is_live(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None
             raise _unreadable(layer, error, self.where) from None
 

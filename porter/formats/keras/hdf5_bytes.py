@@ -237,9 +237,10 @@ class Hdf5Bytes:
 
 def _shape(message: bytes) -> tuple[int, ...]:
     """The shape that a dataspace states."""
-    if message[0] != 1:
-        raise UnknownPart("shapes of later versions, and of nothing")
-    return struct.unpack_from(f"<{message[1]}Q", message, 8)
+    version, rank = struct.unpack_from("<BB", message)
+    if version != 1:
+        raise UnknownPart("dataspaces of later versions")
+    return struct.unpack_from(f"<{rank}Q", message, 8)
 
 
 def _number(message: bytes) -> np.dtype[np.generic] | None:

@@ -21,7 +21,7 @@ from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole
 from porter.formats.keras.layer_classes import VARIABLES
 from porter.formats.keras.versions import COSINE, modern
-from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
+from porter.formats.keras.windows import ROWS, WINDOWS, is_already_of_size, read_row, weights
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
 
@@ -109,7 +109,7 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
     """
     kind = layer.op
     x = values[0]
-    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or has_size(layer, x)):
+    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or is_already_of_size(layer, x)):
         if kind not in _TRAINED:
             return x
         rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))

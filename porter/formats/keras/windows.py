@@ -123,8 +123,8 @@ def _sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def has_size(layer: KerasLayer, x: Tensor) -> bool:
-    """Whether a map has the size that a layer crops or resizes it to."""
+def is_already_of_size(layer: KerasLayer, x: Tensor) -> bool:
+    """Whether a map already has the size that a layer crops or resizes it to."""
     return (layer.arguments["height"], layer.arguments["width"]) == _size(x)
 
 

@@ -202,8 +202,8 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
     counts = Counter(tensor.name for tensor in graph.initializer)
     counts.update([value.name for value in graph.input if value.name not in counts])
     counts.update(name for node in graph.node for name in node.output if name)
-    texts = chain(counts, *map(_texts, graph.node))
-    if not all(isinstance(text, str) for text in texts):  # bytes that are no UTF-8
+    names = chain(counts, *map(_names_in, graph.node))
+    if not all(isinstance(name, str) for name in names):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
     twice = next((name for name, count in counts.items() if count > 1 or not name), None)
     if twice:
@@ -212,7 +212,8 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
         raise refuse("the model stores a tensor without a name", "export it again")
 
 
-def _texts(node: Any) -> Iterator[Any]:
+def _names_in(node: Any) -> Iterator[Any]:
+    """The names that a node states of itself, its operator and its attributes."""
     yield from (node.name, node.op_type, node.domain)
     yield from (attribute.name for attribute in node.attribute)
 

@@ -227,7 +227,7 @@ def _read_graph(
     if rounds and (decided := decisions(flow)):
         return _read_graph(chosen(model, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
-    names = tuple(name for end, name in ends.items() if flow.is_value(end))
+    names = tuple(name for end, name in ends.items() if flow.is_live(end))
     graph = replace(
         walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(model, live, taken)
     )
@@ -260,9 +260,9 @@ def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, Reference]) -> lis
     ends = {end: name for name, end in outputs.items()}
     return [
         f"without its output '{escaped(name)}', which is "
-        + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
+        + (f"'{escaped(ends[end])}'" if flow.is_live(end) else "a constant")
         for name, end in outputs.items()
-        if not flow.is_value(end) or ends[end] != name
+        if not flow.is_live(end) or ends[end] != name
     ]
 
 

@@ -48,9 +48,11 @@ def cast(node: GraphNode, value: Numbers) -> Numbers:
     return as_whole(value) if node.type("DstT") in INTEGERS else as_real(value)
 
 
-def _diagonal(node: GraphNode, x: Tensor, *stated: Tensor) -> Numbers:
+def _diagonal(
+    node: GraphNode, x: Tensor, place: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
+) -> Numbers:
     """A MatrixDiagV3 of one diagonal, as of tf.eye."""
-    array, (place, rows, columns, fill) = x.array, stated
+    array = x.array
     if array is None or array.ndim != 1 or place.number():
         raise Unsupported("of other than one stored diagonal")
     if not {rows.number(), columns.number()} <= {-1, array.size}:

@@ -59,7 +59,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
-            moved = followed(moved)
+            moved = final_replacements(moved)
             rewired = {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes
             return Inlined(rewired, moved, ran)
         for call in calls:
@@ -83,7 +83,7 @@ def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode
     return replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
 
 
-def followed(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]:
+def final_replacements(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]:
     """What replaces each value in the end; a call's output may be another call's. In a damaged file one may
     replace itself: it stays, and the graph is refused, because no node gives it.
     """
@@ -91,7 +91,7 @@ def followed(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]
     for source in moved:
         path = []
         while source in moved and source not in found:
-            found[source] = source
+            found[source] = source  # until its end is known: a circle stops here
             path.append(source)
             source = moved[source]
         found |= dict.fromkeys(path, found.get(source, source))

@@ -40,9 +40,9 @@ def _convolution(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
     return x.conv(op, {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")})
 
 
-def _transposed(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
-    """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it
-    spreads.
+def _transposed_convolution(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """Conv2DBackpropInput, the gradient of a convolution: `x` is spread by a kernel
+    rows×columns×filters×channels, and cut to the `wanted` sizes, of all four axes or of rows and columns.
     """
     expect_layout(node)
     kernel = _kernel(weights)
@@ -50,13 +50,13 @@ def _transposed(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> 
     dilation = _pair(node, "dilations")
     sizes = wanted.dims()
     rule = node.text("padding", "")
-    known = x.walk.views.of(x.value).known_sizes
-    if len(known) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
-        raise Unsupported(f"of {len(known)} axes to {len(sizes)} with padding '{rule}'")
-    if known[3] != kernel.shape[3]:
-        raise Unsupported(f"of {text(known[3:])} channels by a kernel of {kernel.shape[3]}")
+    x_sizes = x.walk.views.of(x.value).known_sizes
+    if len(x_sizes) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
+        raise Unsupported(f"of {len(x_sizes)} axes to {len(sizes)} with padding '{rule}'")
+    if x_sizes[3] != kernel.shape[3]:
+        raise Unsupported(f"of {text(x_sizes[3:])} channels by a kernel of {kernel.shape[3]}")
     window = Window((kernel.shape[0], kernel.shape[1]), stride, dilation)
-    cut = tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
+    cut = tensorflow.cut_off(window, x_sizes[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
     return x.op(ConvTranspose(kernel.shape[2], window, cut), kernel=Stored(kernel.name, "HWIO"))
 
 
@@ -142,7 +142,7 @@ FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
         "Conv2D DepthwiseConv2dNative": _convolution,
         "Pad PadV2": _pad,
         "ResizeBicubic ResizeBilinear ResizeNearestNeighbor": _resize,
-        "Conv2DBackpropInput": _transposed,
+        "Conv2DBackpropInput": _transposed_convolution,
         "MirrorPad": _mirror,
     }
 )

@@ -310,7 +310,7 @@ def read_model(data: bytes) -> TfliteModel:
 
 def _problem(sides: Sequence[int | None], beside: Sequence[Table]) -> str | None:
     """Why a model is none of one image with these sides and of such tensors beside it."""
-    real = all(tensor.scalar(1, "b") == _REAL_TYPE for tensor in beside)
+    real = all(_type(tensor) == _REAL_TYPE for tensor in beside)
     return None if real and sides and sides[0] in (None, 1) else EXPECTED
 
 
@@ -419,6 +419,12 @@ def _activation(op: str, options: Table | None) -> str:
     return "" if options is None or place is None else _ACTIVATIONS[options.scalar(place, "b")]
 
 
+def _type(tensor: Table) -> int:
+    """The number of a tensor's type in the schema."""
+    number: int = tensor.scalar(1, "b")
+    return number
+
+
 def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
     """The bytes of a buffer, which stand behind the tables in files above 2 GiB; None for an empty one."""
     buffer = buffers[place]
@@ -445,11 +451,10 @@ def _array(name: str, tensor: Table, content: Array, most: int, readers: Collect
         most: the bytes that a sparse one may become.
         readers: the operators that read it.
     """
-    kind = _TYPES.get(tensor.scalar(1, "b"))
+    kind = _TYPES.get(_type(tensor))
     if kind is None:
         message = (
-            f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter "
-            "does not read"
+            f"the tensor '{name}' has the type {_type(tensor)} of the schema, which porter does not read"
         )
         raise Unread(message, "convert the model again with weights of float32 or float16")
     array = _as_stored(name, tensor, content, np.dtype(kind).newbyteorder("<"), most)
@@ -494,7 +499,7 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
     """Expects that a quantised kernel is one that TensorFlow Lite's operators of real numbers take as stored,
     and that what reads it reads the same.
     """
-    kind = tensor.scalar(1, "b")
+    kind = _type(tensor)
     channels = int(tensor.numbers(0, "i4")[-1])
     other = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
     problem = ""
@@ -512,7 +517,7 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
 
 def _scales(tensor: Table) -> tuple[Array, Array, int] | None:
     """The scales and zeros of a quantised tensor, and the axis that they are along."""
-    held = tensor.table(4) if tensor.scalar(1, "b") in _QUANTISED else None
+    held = tensor.table(4) if _type(tensor) in _QUANTISED else None
     scale = None if held is None else held.numbers(2, "f4")
     if held is None or scale is None or not scale.size:
         return None

@@ -18,6 +18,9 @@ from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
 from porter.formats.tflite.model import IMAGE, Operator, read_model
 
+_PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
+"""Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
+
 
 def program(definition: bytes) -> KernelProgram:
     model = read_model(definition)
@@ -67,14 +70,14 @@ def _counts(numbers: Any) -> list[int]:
 
 
 def _grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
-    stride = (operator.scalar(2, "i"), operator.scalar(1, "i"))
+    stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
     by = (
         (1, 1)
         if dilations is None
         else (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
     )
     pads = [0, 0, 0, 0]
-    if operator.scalar(0, "b") == 0:
+    if operator.scalar(_PADDING, "b") == 0:
         pads = [
             cells
             for at in (0, 1)
@@ -101,9 +104,9 @@ def _transposed(
     gives.
     """
     wanted = _counts(sizes)[1:3]
-    stride = (operator.scalar(2, "i"), operator.scalar(1, "i"))
+    stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
     sides = kernel.shape[1:3]
-    same = operator.scalar(0, "b") == 0
+    same = operator.scalar(_PADDING, "b") == 0
     first = [
         same_pads(size, side, step)[0] if same else 0
         for size, side, step in zip(wanted, sides, stride, strict=True)
@@ -118,7 +121,7 @@ def _transposed(
 
 
 def _pooled(operator: Operator, x: Numbers) -> Any:
-    sides = (operator.scalar(4, "i"), operator.scalar(3, "i"))
+    sides = (operator.scalar(_FILTER_HEIGHT, "i"), operator.scalar(_FILTER_WIDTH, "i"))
     pool = windows.max_pool if operator.op == "MAX_POOL_2D" else windows.average_pool
     return channels_last(pool)(x, sides, _grid(operator, x, sides))
 

@@ -18,6 +18,8 @@ from porter.graph.ops import LARGEST_FLOAT32
 from porter.padding import LOWEST, Convention, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+_PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
+"""Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
 _SAME = Items(("SAME", "VALID"))
 
 
@@ -40,10 +42,10 @@ def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Sto
 
 def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
     """The window that an operator's options state; `dilations` is where these have the dilations."""
-    stride, by = (node.scalar(2, "i"), node.scalar(1, "i")), (1, 1)
+    stride, by = (node.scalar(_STRIDE_HEIGHT, "i"), node.scalar(_STRIDE_WIDTH, "i")), (1, 1)
     if dilations is not None:
         by = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
-    return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
+    return Window(sides, stride, by), Convention("valid" if node.scalar(_PADDING, "b") else "same")
 
 
 def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -68,7 +70,7 @@ def _transposed(
     if len(wanted) != 4 or len(known) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
-    pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
+    pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")])
     held = _held(kernel, bias, "IHWO")
     return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held), **held)
 
@@ -79,7 +81,8 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
     """
     largest = node.op == "MAX_POOL_2D"
     flow = x.walk.flow
-    window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
+    sides = (node.scalar(_FILTER_HEIGHT, "i"), node.scalar(_FILTER_WIDTH, "i"))
+    window, convention = _window(node, sides, None)
     if not largest:
         return x.pool("mean", window, convention)
     before = flow.nodes[node.source[0]]

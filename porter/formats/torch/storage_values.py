@@ -40,6 +40,10 @@ class StorageValues:
         content: the file, in memory or mapped.
         place: where a storage is; None if it is not there.
         order: of the bytes in a number, `little` or `big`.
+
+    Attributes:
+        _copies: bytes that were copied, by where they are and the size of a number.
+        _left: bytes that may still be copied, together no more than the file has.
     """
 
     def __init__(

@@ -227,6 +227,7 @@ class _BatchNorm(_StoredNorm):
 
     def read(self) -> Tensor:
         if self.x.array is not None and (self.training or self.running_mean is None):
+            # The statistics of a constant are the same for every image.
             return _standardised(self.x, self.eps, self.weight, self.bias)
         if self.running_mean is None or self.running_var is None:
             raise Unsupported("with the statistics of its input")
@@ -351,7 +352,7 @@ def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:
     (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
     """
     flow = scope.walk.flow
-    if flow.is_value(mask):
+    if flow.is_live(mask):
         return mask
     while (source := flow.nodes[mask[0]]).op == "expand":
         mask = source.source

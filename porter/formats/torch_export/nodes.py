@@ -50,7 +50,7 @@ class AtenNode(Reading):
         sizes: of each output that is a tensor; an open size is the text of an expression.
         expression: of an output that is a size itself.
         known: a value that has this size, and the place of the axis.
-        lowered: the ScalarType of automatic precision (torch.autocast) that it runs with; None for none.
+        autocast_type: the ScalarType that torch.autocast has while it runs; None for none.
     """
 
     name: str
@@ -63,7 +63,7 @@ class AtenNode(Reading):
     sizes: tuple[Sizes, ...] = ()
     expression: int | str | None = None
     known: tuple[Reference, int] | None = None
-    lowered: int | None = None
+    autocast_type: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class _NodeReader:
         known: by expression, the first value that has this size, and the place of the axis.
         types: ScalarType of tensors, by name.
         scope: what the names of its nodes begin with.
-        lowered: see AtenNode.
+        autocast_type: see AtenNode.
     """
 
     sizes: Mapping[str, Sizes]
@@ -158,7 +158,7 @@ class _NodeReader:
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
     scope: str = ""
-    lowered: int | None = None
+    autocast_type: int | None = None
 
     def add(self, node: AtenNode, *further: str) -> None:
         """Adds a node and the names of what it gives."""
@@ -183,8 +183,8 @@ class _NodeReader:
         op = _op_of(target)
         inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
         if op in _WRAPPERS and len(inner) == 1:
-            lowered = self.lowered if op != _AUTOCAST else _lowered_to(stated["inputs"])
-            self.inline(inner[0], stated["inputs"], names, lowered)
+            autocast_type = self.autocast_type if op != _AUTOCAST else _autocast_type(stated["inputs"])
+            self.inline(inner[0], stated["inputs"], names, autocast_type)
             return
         arguments = self.arguments(name, op, stated["inputs"])
         module = next((path for _, path in reversed(module_stack(stated))), "")
@@ -204,7 +204,7 @@ class _NodeReader:
                 sizes,
                 expression,
                 known,
-                self.lowered,
+                self.autocast_type,
             ),
             *further,
         )
@@ -232,7 +232,7 @@ class _NodeReader:
         graph: JsonObject,
         inputs: Sequence[JsonObject],
         names: Sequence[str],
-        lowered: int | None,
+        autocast_type: int | None,
     ) -> None:
         """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls
         it.
@@ -242,7 +242,7 @@ class _NodeReader:
             nodes=self.nodes,
             numbers=self.numbers,
             scope=f"{names[0]}__",
-            lowered=lowered,
+            autocast_type=autocast_type,
         )
         taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
         part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
@@ -304,7 +304,7 @@ def _reader(graph: JsonObject) -> _NodeReader:
     )
 
 
-def _lowered_to(inputs: Sequence[JsonObject]) -> int | None:
+def _autocast_type(inputs: Sequence[JsonObject]) -> int | None:
     """The type of the automatic precision that autocast's wrapper switches on by its third argument, its
     second one (torch/_higher_order_ops/wrap.py), or bfloat16 on a CPU; None where it switches it off.
     """

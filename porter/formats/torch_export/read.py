@@ -265,8 +265,8 @@ def _titles(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
 
 
 def _halves(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:
-    """The types of half precision that values of the network have, those of automatic precision too."""
-    kinds = {program.nodes[name].lowered for name in live}
+    """The types of half precision that values of the network have, or that torch.autocast computes in."""
+    kinds = {program.nodes[name].autocast_type for name in live}
     kinds |= {program.types.get(value) for value, (name, _) in program.given.items() if name in live}
     return tuple(half for half in HALVES if half in {TYPES.get(kind or 0) for kind in kinds})
 

@@ -20,7 +20,7 @@ from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
 from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.kernels.layouts import Numbers, first, last
+from porter.filegraph.kernels.layouts import Numbers, with_channels_first, with_channels_last
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
 from porter.frameworks import Alone, Classifier
@@ -86,7 +86,7 @@ class NumpyModel:
 
     def _own(self, value: Array) -> Numbers:
         """A map N×C×H×W as the program has it."""
-        return last(value) if self.program.channels_last else value
+        return with_channels_last(value) if self.program.channels_last else value
 
     def _computed(
         self, steps: Sequence[OperatorCall], known: dict[str, Numbers], names: tuple[str, ...]
@@ -101,7 +101,7 @@ class NumpyModel:
             for name in ended:
                 known.pop(name, None)
         return {
-            name: first(value) if channels_last and name not in self.arrays else value
+            name: with_channels_first(value) if channels_last and name not in self.arrays else value
             for name, value in shown.items()
         }
 

@@ -84,7 +84,7 @@ class ExportedModule(nn.Module):
         # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
         self._fewest = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
         self._nodes = [
-            (node, _function(node) if dtype is not None or node.lowered is None else _lowered(node))
+            (node, _function(node) if dtype is not None or node.autocast_type is None else _lowered(node))
             for node in program.nodes.values()
             if node.name in wanted and node.target
         ]
@@ -228,7 +228,7 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     """The function of `_function`, with the automatic precision that the node runs with."""
     function = _function(node)
-    kind = getattr(torch, TYPES[node.lowered or 0])
+    kind = getattr(torch, TYPES[node.autocast_type or 0])
 
     def run(arguments: Mapping[str, Any]) -> Any:
         with torch.autocast("cpu", kind):

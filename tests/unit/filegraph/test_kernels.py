@@ -204,7 +204,9 @@ CASES: Mapping[str, Case] = {
         wrong=(lambda x: layouts.pad(x, [(0, 0), (0, 0), (1, 2), (3, -1)], "edge"),),
     ),
     "channels last": Case(
-        lambda x: layouts.first(channels_last(windows.max_pool)(layouts.last(x), (2, 2), Grid((2, 2)))),
+        lambda x: layouts.with_channels_first(
+            channels_last(windows.max_pool)(layouts.with_channels_last(x), (2, 2), Grid((2, 2)))
+        ),
         lambda x: functional.max_pool2d(x, 2),
     ),
 }
