@@ -85,16 +85,16 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     return WeightsTrial(
         opened,
         verdict,
-        error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice),
+        error=CheckFailed(verdict.failure(), where=_written_at(opened.member, verdict), next=advice),
     )
 
 
-def _place(member: Member | None, verdict: Verdict) -> str | None:
+def _written_at(member: Member | None, verdict: Verdict) -> str | None:
     """Where the padding of the first node that differs is written, otherwise its step."""
-    bad = verdict.proof.first_bad
-    if member is None or bad is None:
+    differing = verdict.proof.first_bad
+    if member is None or differing is None:
         return None
-    (graph, steps), path = expand_steps(member), bad.site or bad.path
+    (graph, steps), path = expand_steps(member), differing.site or differing.path
     site = site_of(graph.by_path[path].op)
     rules = [rule for rule in member.zoo.padding if site is not None and rule.matches(path, site.kind)]
     return member.recipe.source.where(rules[0].location if rules else steps[path])

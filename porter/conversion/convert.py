@@ -130,7 +130,7 @@ def convert(asked: ConvertOptions) -> Conversion:
     with new_folder(wanted.out, asked.overwrite) as building:
         opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()
         named = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
-        facts = wanted.photos.of(opened.facts, fspath(named), opened.graph.channels)
+        facts = wanted.photos.put_into(opened.facts, fspath(named), opened.graph.channels)
         assumed = facts.assumed + (opened.assumed_size if wanted.size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = wanted.size or opened.sizes.built

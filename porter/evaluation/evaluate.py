@@ -261,7 +261,7 @@ def _entrant(
 ) -> Entrant:
     """A port that takes part, with its protocol and, if it is asked for, its source."""
     port = read_port(Path(folder))
-    port = replace(port, record=options.stated.of(port.record, str(folder)))
+    port = replace(port, record=options.stated.put_into(port.record, str(folder)))
     return Entrant(
         port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None
     )
@@ -323,7 +323,7 @@ def _passes(
         members, photos = [entrants[index] for index in places], sets[classes].photos
         file = unfinished.place_of(members, photos, options, process)
         try:
-            earlier = None if afresh else unfinished.kept(file, len(photos))
+            earlier = None if afresh else unfinished.read_kept(file, len(photos))
             group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))
         except KeyboardInterrupt:
             if not passes.measured:

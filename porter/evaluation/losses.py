@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.evaluation.ranking import probabilities
+
 Losses = NDArray[np.float64]
 """One loss for each photo, in their order; nan where there is none, inf where the logits are not finite."""
 
@@ -31,8 +33,8 @@ def log_losses(
         return np.asarray(
             (crops - _log_sum(-np.logaddexp(0, np.where(wanted, -logits, logits)), 1)).sum(axis=-1)[:, 0]
         )
-    shares = logits - _log_sum(logits, 2)
-    return np.asarray(crops - _log_sum(np.where(wanted, shares, -np.inf), (1, 2))[:, 0, 0])
+    log_probabilities = logits - _log_sum(logits, 2)
+    return np.asarray(crops - _log_sum(np.where(wanted, log_probabilities, -np.inf), (1, 2))[:, 0, 0])
 
 
 def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
@@ -49,16 +51,9 @@ def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
     each is a separate yes or no.
     """
     if activation == "sigmoid":
-        return np.asarray((np.logaddexp(0, logits) - shares(logits, activation) * logits).sum(axis=1))
+        return np.asarray((np.logaddexp(0, logits) - probabilities(logits, activation) * logits).sum(axis=1))
     logs = logits - np.logaddexp.reduce(logits, axis=1)[:, np.newaxis]
     return np.asarray(-(np.exp(logs) * logs).sum(axis=1))
-
-
-def shares(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
-    """The probabilities of the classes that rows of logits give."""
-    if activation == "sigmoid":
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
-    return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, np.newaxis]))
 
 
 def entropy_of(answer: NDArray[np.float64], activation: str | None) -> float:

@@ -262,8 +262,8 @@ class _ReadyEntrant:
         return Measured(own, self.pair, self.reference, self.warnings, way=way)
 
 
-def _ready(entrant: Entrant, options: Options, device: str, count: int) -> _ReadyEntrant:
-    """An entrant that is measured on so many photos."""
+def _ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
+    """An entrant with its models built and, for `--fast`, its fastest run chosen."""
     tried: tuple[Tried, ...] = ()
     if options.fast:
         tried = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
@@ -278,7 +278,7 @@ def _ready(entrant: Entrant, options: Options, device: str, count: int) -> _Read
         ready.reference, ready.models[SOURCE], ready.warnings = source_classifier(
             entrant.port, entrant.opened, entrant.protocol, device
         )
-        ready.pair = Comparison(count)
+        ready.pair = Comparison(photo_count)
     return ready
 
 

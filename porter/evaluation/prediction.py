@@ -83,7 +83,9 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
                 next=f"name each photo: {PREDICT.advise(folder=folder, images=[first])}",
             )
     port = read_port(folder)
-    port = replace(port, record=read_stated(asked.preprocess, asked.class_names).of(port.record, str(folder)))
+    port = replace(
+        port, record=read_stated(asked.preprocess, asked.class_names).put_into(port.record, str(folder))
+    )
     protocol = fitted(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()

@@ -81,10 +81,10 @@ def drop(place: Path) -> None:
         place.unlink()
 
 
-def kept(place: Path, photos: int) -> list[Measured] | None:
-    """What was kept of a pass over `photos` photos; None if there is nothing, or nothing that can be read."""
+def read_kept(place: Path, photo_count: int) -> list[Measured] | None:
+    """What was kept of a pass over so many photos; None if there is nothing, or nothing that can be read."""
     try:
-        return [_restored(each, photos) for each in json.loads(place.read_text(encoding="utf-8"))]
+        return [_restored(each, photo_count) for each in json.loads(place.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 

@@ -68,6 +68,24 @@ def expect_axes(shape: Sequence[int], axes: Sequence[int | None]) -> None:
         )
 
 
+def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_pads: bool) -> None:
+    """Refuses images of another size (rows, columns) than the `only` one that a model is right for.
+
+    Args:
+        fixed_by_pads: see porter.graph.plan.Plan.
+
+    Raises:
+        UsageError: it is another size.
+    """
+    if size == only:
+        return
+    what = "the pads of this model are right for" if fixed_by_pads else "the layers of this model fit"
+    raise UsageError(
+        f"{what} an input of {only[0]}x{only[1]} only, got {size[0]}x{size[1]}",
+        next="convert again for any input size, or for this one" if fixed_by_pads else "give it this size",
+    )
+
+
 def as_maps(batch: Array, graph: Graph) -> Array:
     """A user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch has that
     input's axes, and maps of one channel have its numbers in their order.

@@ -98,7 +98,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
     """An option's value, if it is one that the recipe knows: of the default's type, or one of its words."""
     default = recipe.options[name]
     if isinstance(default, str):
-        words = list(dict.fromkeys(_words(recipe, name)))
+        words = list(dict.fromkeys(_known_words(recipe, name)))
         if value not in words:
             raise UsageError(
                 f"'{value}' is not a value of '{name}'",
@@ -129,8 +129,10 @@ def _read(text: str, kind: type) -> Value:
         return None
 
 
-def _words(recipe: Recipe, name: str) -> Iterator[Value]:
-    """The words that the recipe has for an option: its default, and each zoo's."""
+def _known_words(recipe: Recipe, name: str) -> Iterator[Value]:
+    """The words that an option has anywhere in the recipe: its default, and those that zoos, their older
+    generations and their variants set.
+    """
     yield recipe.options[name]
     for zoo in recipe.zoos.values():
         generations = [older.options for older in zoo.generations.values()]

@@ -55,8 +55,8 @@ class Box:
         return self.steps[-1].output
 
     @property
-    def pads(self) -> int:
-        """The sites that need more than an attribute of the destination's own layer."""
+    def padded_sites(self) -> int:
+        """How many sites need more for their pad than an attribute of the destination's own layer."""
         return sum(step.pad is not None and step.pad.kind != "native" for step in self.steps)
 
 

@@ -165,7 +165,7 @@ def inspect(asked: InspectOptions) -> Inspection:
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
     """What is known of a file: by the recipe that it is, otherwise by its own graph or its library."""
-    likeliest = open_likeliest(ranked.best)
+    likeliest = open_likeliest(ranked.contenders)
     if likeliest.match is not None and likeliest.opened is not None:
         return _of_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
     if checkpoint.graph is not None:

@@ -43,7 +43,9 @@ def as_torch(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """The tensors under the names that today's transformers gives them, and in torch's axis order."""
+    """The tensors under the names that today's transformers gives them, and in torch's axis order:
+    `params/resnet/encoder/layer_0/kernel` is `resnet.encoder.0.weight`.
+    """
     for name, array in tensors.items():
         *modules, last = name.replace("_._", "/").split("/")
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):

@@ -132,7 +132,7 @@ def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> O
     photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.beside)
     # A file that was changed after porter wrote it may have another head than its metadata says.
     photos, unused = photos.for_head(opened.facts)
-    facts = photos.of(opened.facts, checkpoint.path.name)
+    facts = photos.put_into(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
     return replace(
         opened,
@@ -172,7 +172,7 @@ def _with_config(opened: Opened) -> Opened:
     checkpoint = opened.fitted.checkpoint
     photos, warnings = stated_beside(checkpoint.beside)
     photos, others = photos.for_head(opened.facts)
-    facts = photos.of(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
+    facts = photos.put_into(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
     return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
 
 

@@ -47,7 +47,7 @@ class PhotoFacts:
     labels: Labels | None = None
     by: ProtocolBy = "user"
 
-    def of(self, facts: Some, where: str, channels: int = 3) -> Some:
+    def put_into(self, facts: Some, where: str, channels: int = 3) -> Some:
         """The facts with what is stated.
 
         Args:

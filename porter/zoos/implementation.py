@@ -16,7 +16,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
 from porter.padding import KnownSize, Size
-from porter.zoos.tables import DEFAULT_ZOOS, STOCK
+from porter.zoos import tables
 
 
 def other_code() -> str:
@@ -191,10 +191,10 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
     Raises:
         UsageError: the framework has no such library.
     """
-    libraries = STOCK.get(framework)
+    libraries = tables.STOCK.get(framework)
     if libraries is None:
         raise UsageError(f"{framework} has no stock classes", where=options.STOCK, next="leave it out")
-    name = library or DEFAULT_ZOOS[framework]
+    name = library or tables.DEFAULT_ZOOS[framework]
     if name not in libraries:
         raise UsageError(
             f"{framework} has no stock classes of {name}",

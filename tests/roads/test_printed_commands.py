@@ -498,7 +498,7 @@ CASES = [
         lambda world: {"name": "nameless", "weights": world.nameless},
     ),
     case(
-        "authoring.draft.draft.draft_recipe",
+        "authoring.draft.draft._refuse_unsayable",
         RECIPE_NEW,
         lambda world: {"name": "heads", "model": world.exported("heads", Net(heads=2))},
         FILE=lambda world: world.exported("heads", Net(heads=2)),

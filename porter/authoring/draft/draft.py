@@ -19,6 +19,11 @@ from porter.recipe.expressions import Value
 from porter.recipe.recipe import STANDARD_OPTIONS
 from porter.recipe.writing.steps import draft_steps
 
+_NO_EPSILON: Mapping[str, Value] = {"bn_epsilon": 0.0}
+"""Steps are drafted with every option of batch norms. This one has no standard value; a graph that has norms
+states theirs, and a graph that has none does not use it.
+"""
+
 
 @dataclass(frozen=True)
 class DraftFacts:
@@ -66,64 +71,37 @@ def draft_recipe(
     Raises:
         UsageError: the graph has several outputs, which recipes cannot say.
     """
-    if graph.further:
-        problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
-        raise UsageError(problem, next=f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)} needs no recipe")
-    unsaid = next(
-        (name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None
-    )
-    if unsaid is not None:
-        raise UsageError(
-            f"a recipe cannot say the name '{unsaid}': it would read it as an expression",
-            next="rename the layer",
-        )
+    _refuse_unsayable(graph, names)
     graph, convolution = with_dense_head(graph)
     found_blocks = find_blocks(
         graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
     )
     named = {path: names[before] for path, before in found_blocks.paths.items()}
+    stated = {path: name for path, name in named.items() if name not in made_up}
     options: dict[str, Value] = {
         "classes": facts.classes or STANDARD_OPTIONS["classes"],
         **_norm_options(found_blocks.graph),
     }
-    drafted = draft_steps(found_blocks.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
-    sites = (
-        node.path for node in found_blocks.graph.nodes if site_of(node.op) and named[node.path] not in made_up
-    )
-    needed = {*tensor_shapes(found_blocks.graph), *sites}
-    head = found_blocks.graph.by_path[found_blocks.graph.output]
-    steps = [dict(step) for step in drafted.graph]
-    for step in steps:
-        if step.get("dense") == head.path:
-            step["units"] = "=classes"
-    rows, columns = facts.size
-    lines = draft_names(
-        named, needed, [node.path for node in found_blocks.graph.nodes if named[node.path] not in made_up]
-    )
-    table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}
-    if convolution:
-        table[head.path] = {"name": named[head.path], "transforms": ["conv1x1_to_dense"]}
-    zoo: dict[str, Any] = {"framework": facts.framework, "names": table}
-    if facts.activation:
-        zoo["activation"] = facts.activation
-    different = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
-    head_of_file: dict[str, Any] = {
-        "architecture": facts.variant,
-        "variants": {facts.variant: {}},
-        **({"options": different} if different else {}),
-        "input": {"size": rows if rows == columns else [rows, columns], "channels": graph.channels},
-    }
-    blocks = {}
-    for name, block in drafted.blocks.items():
-        blocks[name] = {
+    drafted = draft_steps(found_blocks.graph, {**STANDARD_OPTIONS, **_NO_EPSILON, **options})
+    head = found_blocks.graph.output
+    steps = [
+        {**step, "units": "=classes"} if step.get("dense") == head else dict(step) for step in drafted.graph
+    ]
+    blocks = {
+        name: {
             **({"parameters": dict(block.parameters)} if block.parameters else {}),
             "steps": list(block.steps),
         }
+        for name, block in drafted.blocks.items()
+    }
+    table = _names_section(found_blocks.graph, named, stated)
+    if convolution:
+        table[head] = {"name": named[head], "transforms": ["conv1x1_to_dense"]}
     parts = [
-        head_of_file,
+        _first_section(facts, options, graph.channels),
         {"graph": steps},
         *([{"blocks": blocks}] if blocks else []),
-        {"zoos": {facts.zoo: zoo}},
+        {"zoos": {facts.zoo: _zoo_section(facts, table)}},
     ]
     text = "\n\n".join("\n".join(section(part)) for part in parts)
     return Draft(
@@ -131,6 +109,46 @@ def draft_recipe(
         found_blocks.graph,
         Counter(scope.block for scope in found_blocks.graph.scopes),
     )
+
+
+def _refuse_unsayable(graph: Graph, names: Mapping[str, str]) -> None:
+    """Refuses a graph of several outputs, and a layer's name that a recipe would read as an expression."""
+    if graph.further:
+        problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
+        raise UsageError(problem, next=f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)} needs no recipe")
+    for name in names.values():
+        if name.startswith("=") or "{" in name or "}" in name:
+            raise UsageError(
+                f"a recipe cannot say the name '{name}': it would read it as an expression",
+                next="rename the layer",
+            )
+
+
+def _first_section(facts: DraftFacts, options: Mapping[str, Value], channels: int) -> dict[str, Any]:
+    """The recipe's lines before its graph. `options` are all; those as every recipe has them are not said."""
+    own = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
+    rows, columns = facts.size
+    return {
+        "architecture": facts.variant,
+        "variants": {facts.variant: {}},
+        **({"options": own} if own else {}),
+        "input": {"size": rows if rows == columns else [rows, columns], "channels": channels},
+    }
+
+
+def _names_section(graph: Graph, named: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
+    """The table of names: of layers that have tensors, and of `stated` ones at padding sites."""
+    sites = (node.path for node in graph.nodes if site_of(node.op) and node.path in stated)
+    lines = draft_names(
+        named, {*tensor_shapes(graph), *sites}, [node.path for node in graph.nodes if node.path in stated]
+    )
+    return {pattern: _with_tensor(name) for pattern, name in lines.items()}
+
+
+def _zoo_section(facts: DraftFacts, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The zoo that the file is of, with its table of names."""
+    zoo = {"framework": facts.framework, "names": table}
+    return {**zoo, "activation": facts.activation} if facts.activation else zoo
 
 
 def _with_tensor(name: str) -> str | dict[str, str]:

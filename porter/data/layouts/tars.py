@@ -104,7 +104,7 @@ def _members(file: io.BufferedReader) -> Iterator[TarMember]:
                 yield TarMember(
                     entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry)
                 )
-        # tarfile treats a damaged header as the end.
+        # tarfile takes a damaged header for the end: `_require_end` reads on from here and tells them apart.
         file.seek(archive.offset)
 
 

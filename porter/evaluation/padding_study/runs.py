@@ -14,11 +14,12 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
-from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses, shares
+from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses
 from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.best_case import UNSCORED, Ranks
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.rounds import Outcome
+from porter.evaluation.ranking import probabilities
 from porter.evaluation.scoring import Scored, Watching, score
 from porter.frameworks import Destination, get_destination
 from porter.graph.plan import make_plan
@@ -60,7 +61,7 @@ class Seen:
             finite = bool(np.isfinite(pair).all())
             self.entropy[position] = entropies(pair, self._activation).mean() if finite else np.inf
             if finite:
-                answer = shares(pair, self._activation).mean(axis=0)
+                answer = probabilities(pair, self._activation).mean(axis=0)
                 self._answers = answer if self._answers is None else self._answers + answer
             if self.log_loss is not None and self._labels is not None:
                 labels = [self._labels[position]] * 2

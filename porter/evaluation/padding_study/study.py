@@ -84,7 +84,7 @@ def study(asked: StudyOptions) -> Study:
         origin=asked.origin,
     )
     opened = _open(members, path_of(asked.weights), wishes)
-    opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
+    opened = replace(opened, facts=how.stated.put_into(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
     classes = Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map)

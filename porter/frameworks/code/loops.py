@@ -97,7 +97,7 @@ class PartRun:
         }
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
         if len(exceptions) == len(varying):
-            loop = code.within(self._head(counts=bool(exceptions) or owner.counts))
+            loop = code.within(self._for_line(counts=bool(exceptions) or owner.counts))
             owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
         else:
             self._write_settings(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
@@ -122,7 +122,7 @@ class PartRun:
         if carried:
             code.line(f"{', '.join(carried)} = {', '.join(begin for begin, _ in carried.values())}")
         if not varying:
-            loop = code.within(self._head(owner.counts))
+            loop = code.within(self._for_line(owner.counts))
         elif repeated:
             loop = _repeats(code, varying, table, special)
         else:
@@ -137,7 +137,8 @@ class PartRun:
         elif carried:
             loop.line(f"{', '.join(carried)} = {', '.join(after for _, after in carried.values())}")
 
-    def _head(self, counts: bool) -> str:
+    def _for_line(self, counts: bool) -> str:
+        """The loop's first line: `for index in range(3):`, or `for _ in range(3):` where nothing `counts`."""
         return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
 
     def _settings(self, code: Code, varying: Sequence[str], table: ArgumentRows, counts: bool) -> Code:
@@ -166,7 +167,7 @@ class PartRun:
         return None
 
     def _exception(self, name: str) -> str | None:
-        """An argument that differs only in the first use, or only in the last."""
+        """An argument that differs only in the first use, or only in the last: `2 if index == 0 else 1`."""
         values = [use[name] for use in self.arguments]
         for index, others in ((0, values[1:]), (-1, values[:-1])):
             if len(set(others)) == 1:

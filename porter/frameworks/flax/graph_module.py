@@ -21,7 +21,7 @@ from porter.frameworks.flax.code import ModulePlace, places
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
-from porter.frameworks.images import as_taken, expect_axes
+from porter.frameworks.images import as_taken, expect_axes, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.graph import Dropout
 from porter.graph.ops import is_map
@@ -91,15 +91,9 @@ class Computation:
                 raise UsageError(
                     f"the input is a batch of images, N x H x W x {channels}, got {got}", next=next
                 )
-            if None not in shape and x.shape[1:3] != (rows, columns):
-                fixed = self.plan.fixed_by_pads
-                what = "the pads of this model are right for" if fixed else "the layers of this model fit"
-                raise UsageError(
-                    f"{what} an input of {rows}x{columns} only, got {x.shape[1]}x{x.shape[2]}",
-                    next="convert again for any input size, or for this one"
-                    if fixed
-                    else "give it this size",
-                )
+            if rows is not None and columns is not None:
+                size = x.shape[1], x.shape[2]
+                expect_only_size(size, (rows, columns), fixed_by_pads=self.plan.fixed_by_pads)
         return inputs
 
 

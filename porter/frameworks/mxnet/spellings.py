@@ -264,8 +264,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 def lacks(op: Op) -> bool:
     """Whether MXNet has none of an op, or not of this kind: its LRN takes an odd number of channels, a pool
-    gives a map, its GELU is the exact one, its softrelu is cut, and its hard sigmoid holds its numbers as
-    float32, which rounds a sixth.
+    gives a map, its GELU is the exact one, and its softrelu is cut. Its hard sigmoid is not in PLAIN, because
+    it holds its numbers as float32, which rounds a sixth.
     """
     match op:
         case ops.GlobalPool():

@@ -20,7 +20,7 @@ from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
 
 
-def make_reference(
+def make_float64_session(
     model: Any,
     tensors: NamedArrays = MappingProxyType({}),
     exact: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
@@ -47,7 +47,7 @@ def make_rounding(model: Any) -> Session:
     narrowest type of the real numbers that it takes. onnxruntime computes halves in single precision.
 
     Raises:
-        CannotRun: as `make_reference`.
+        CannotRun: as `make_float64_session`.
     """
     evaluator = _evaluator(model, {}, _rounded)
     return _session(evaluator, [value.name for value in model.graph.input])
@@ -90,7 +90,7 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
     by name.
 
     Raises:
-        CannotRun: as `make_reference`.
+        CannotRun: as `make_float64_session`.
     """
     evaluator = _evaluator(model, {})
     known = {"": None, **evaluator.rt_inits_, **tensors, **values}

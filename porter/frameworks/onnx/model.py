@@ -13,7 +13,7 @@ from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
-from porter.frameworks.onnx.double import make_reference, replay
+from porter.frameworks.onnx.double import make_float64_session, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.frameworks.onnx.session import Session, make_session
@@ -160,7 +160,7 @@ def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimi
     tensors.
 
     Raises:
-        CannotRun: as `make_session` and `make_reference`.
+        CannotRun: as `make_session` and `make_float64_session`.
     """
     onnx = import_onnx()
     proto = onnx.ModelProto()
@@ -168,7 +168,7 @@ def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimi
     del proto.graph.output[:]
     proto.graph.output.extend(outputs)
     if dtype == "float64":
-        return make_reference(_taking_tensors(proto, model.tensors), model.tensors, model.exact)
+        return make_float64_session(_taking_tensors(proto, model.tensors), model.tensors, model.exact)
     for tensor in proto.graph.initializer:
         if tensor.name in model.tensors:
             state_place(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
@@ -206,7 +206,7 @@ def run_part(model: ModelParts, given: NamedArrays, wanted: str) -> Array | None
     tensors_of_part = {
         tensor.name: model.tensors[tensor.name] for tensor in stored if tensor.name in model.tensors
     }
-    return make_reference(part, {**tensors_of_part, **given})()[0]
+    return make_float64_session(part, {**tensors_of_part, **given})()[0]
 
 
 def _taking_tensors(proto: Any, tensors: NamedArrays) -> Any:

@@ -30,6 +30,13 @@ class Runner:
     A model is not compiled, because running a few batches takes less time. A model with grouped convolutions
     is compiled, because Keras runs these on a CPU by XLA, which would compile them at every call
     (keras/src/backend/tensorflow/nn.py, `conv`).
+
+    Args:
+        values: the model's tensors, by the names under which they are asked for.
+        any_size: the model is right at every input size, even if its own input states one.
+        arrays: names of values that are no maps, whatever axes they have.
+        takes: a graph that says what the model takes, where that is more than a map.
+        usual_size: see porter.graph.plan.Plan.
     """
 
     def __init__(
@@ -38,9 +45,9 @@ class Runner:
         values: Mapping[str, Any],
         device: str,
         any_size: bool,
-        arrays: Collection[str] = (),
-        takes: TakesInputs | None = None,
-        usual_size: KnownSize | None = None,
+        arrays: Collection[str],
+        takes: TakesInputs | None,
+        usual_size: KnownSize | None,
     ) -> None:
         self.values, self.usual_size = values, usual_size
         self._model = model
@@ -195,14 +202,7 @@ def attach_runner(
     takes: TakesInputs | None = None,
     usual_size: KnownSize | None = None,
 ) -> None:
-    """Attaches a Runner to a model for `run`; it is not saved with the model.
-
-    Args:
-        any_size: the model is right at every input size, even if its own input states one.
-        arrays: names of values that are no maps, whatever axes they have.
-        takes: a graph that says what the model takes, where that is more than a map.
-        usual_size: see porter.graph.plan.Plan.
-    """
+    """Attaches a Runner with these arguments to a model for `run`; it is not saved with the model."""
     setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size))
 
 

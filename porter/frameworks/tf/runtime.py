@@ -127,15 +127,17 @@ def undrawn() -> Iterator[None]:
     of a construction. `restore_initializers` gives the layers Keras's own initializers again.
     """
     keras = import_keras()
-    classes = {name: _zeros_instead_of(getattr(keras.initializers, name)) for name in _RANDOM.values()}
+    classes = {name: _undrawn_class(getattr(keras.initializers, name)) for name in _RANDOM.values()}
     known = {word: classes[name] for word, name in _RANDOM.items()}
     with keras.utils.custom_object_scope({**known, **{kind.__name__: kind for kind in classes.values()}}):
         yield
 
 
 @cache
-def _zeros_instead_of(own: Any) -> Any:
-    """An initializer that draws nothing, and knows the one that it replaces."""
+def _undrawn_class(own: Any) -> Any:
+    """A class of initializers that give zeros in place of random numbers; each has the initializer of class
+    `own` that it replaces.
+    """
 
     def begin(self: Any, **config: Any) -> None:
         self.own = own(**config)

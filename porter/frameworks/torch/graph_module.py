@@ -17,7 +17,8 @@ from porter.base.errors import GraphError, UsageError, first_line
 from porter.base.options import DEVICE
 from porter.frameworks import Tensors
 from porter.frameworks.code.language import Layer
-from porter.frameworks.images import expect_axes
+from porter.frameworks.images import expect_axes, expect_only_size
+from porter.frameworks.last_uses import last_uses
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layer_steps import make_steps
 from porter.frameworks.torch.layout import module_name
@@ -90,16 +91,11 @@ class GraphModule(nn.Module):
         modules |= {step.path: Again(modules[step.shares]) for step in steps if step.shares is not None}
         for path in sorted(modules):  # each node before those below its path
             _add_module(self, path, modules[path])
-        last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
+        ended = last_uses((step.inputs for step in steps), plan.lowered.outputs)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self._steps = tuple(
-            (
-                module_name(step.path),
-                step.path,
-                step.inputs,
-                tuple(p for p in set(step.inputs).difference(plan.lowered.outputs) if last_use[p] == index),
-            )
-            for index, step in enumerate(steps)
+            (module_name(step.path), step.path, step.inputs, tuple(unread))
+            for step, unread in zip(steps, ended, strict=True)
         )
 
     def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -137,18 +133,8 @@ class GraphModule(nn.Module):
                 f"{' x '.join(map(str, x.shape))}"
             )
             raise UsageError(message, next=f"give it as x.reshape(len(x), -1, {rows}, {columns})")
-        if (x.shape[2], x.shape[3]) != (rows, columns):
-            right = (
-                "the pads of this model are right for"
-                if self._plan.fixed_by_pads
-                else "the layers of this model fit"
-            )
-            raise UsageError(
-                f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
-                next="convert again for any input size, or for this one"
-                if self._plan.fixed_by_pads
-                else "give it this size",
-            )
+        size = x.shape[2], x.shape[3]
+        expect_only_size(size, (rows, columns), fixed_by_pads=self._plan.fixed_by_pads)
         return x
 
 

@@ -350,7 +350,9 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
 
 
 def without_head(graph: Graph) -> Graph:
-    """The graph without its head: features, one value per channel. What follows the head reads its input."""
+    """The graph without its head and its further outputs: features, one value per channel. What follows the
+    head reads the head's input.
+    """
     head = head_of(graph)
 
     def past(path: str) -> str:

@@ -88,14 +88,14 @@ class Ranked:
     faults: tuple[RecipeError, ...]
 
     @property
-    def best(self) -> tuple[Match, ...]:
-        """The best match and those that are about as good."""
+    def contenders(self) -> tuple[Match, ...]:
+        """The best match and those that are about as good, at most TRIED."""
         return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[:TRIED]
 
     @property
     def likely(self) -> tuple[Match, ...]:
-        """The best matches that the file looks like: their scores are at least LIKELY."""
-        return tuple(match for match in self.best if match.score >= LIKELY)
+        """The contenders that the file looks like: their scores are at least LIKELY."""
+        return tuple(match for match in self.contenders if match.score >= LIKELY)
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIKELY) -> Ranked:

@@ -21,7 +21,7 @@ def made(folder: Path, *nodes: Node) -> list[Box]:
 
 def test_a_block_has_the_nodes_of_its_name_its_shape_and_the_pads_that_differ(tmp_path: Path) -> None:
     stem, stage, head = blocks_of(read_contents(write_port(tmp_path / "port")).record)
-    assert (stem.name, stem.ops, stem.output, stem.pads, stem.reads) == (
+    assert (stem.name, stem.ops, stem.output, stem.padded_sites, stem.reads) == (
         "stem",
         "conv, max_pool",
         "4×56×56",
@@ -31,7 +31,7 @@ def test_a_block_has_the_nodes_of_its_name_its_shape_and_the_pads_that_differ(tm
     first, pool = stem.steps
     assert (first.op, first.window, first.output) == ("conv", "3x3 /2", "4×112×112")
     assert first.pad is not None and first.pad.kind == "pad layer" and pool.pad is not None
-    assert (stage.pads, stage.steps[0].pad, head.output, head.reads) == (0, None, "1000", ())
+    assert (stage.padded_sites, stage.steps[0].pad, head.output, head.reads) == (0, None, "1000", ())
 
 
 def test_a_block_says_what_it_reads_unless_it_is_the_one_before(tmp_path: Path) -> None:

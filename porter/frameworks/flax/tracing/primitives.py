@@ -177,7 +177,7 @@ def _power(writer: Writer, operation: JaxEquation) -> str:
     (value,), exponent = writer.stretching(operation), operation.params["y"]
     if exponent == 2:
         return writer.node("Mul", value, value)
-    return writer.node("Pow", value, writer.numbers(np.asarray(float(exponent))))
+    return writer.node("Pow", value, writer.add_constant(np.asarray(float(exponent))))
 
 
 def _square(writer: Writer, operation: JaxEquation) -> str:
@@ -187,7 +187,7 @@ def _square(writer: Writer, operation: JaxEquation) -> str:
 
 def _rest_of_erf(writer: Writer, operation: JaxEquation) -> str:
     return writer.node(
-        "Sub", writer.numbers(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
+        "Sub", writer.add_constant(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
     )
 
 
@@ -290,7 +290,9 @@ def _pad(writer: Writer, operation: JaxEquation) -> str | None:
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
         return None
     pads = writer.integers(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
-    return writer.node("Pad", writer.full(operation.source), pads, writer.numbers(np.asarray(float(fill))))
+    return writer.node(
+        "Pad", writer.full(operation.source), pads, writer.add_constant(np.asarray(float(fill)))
+    )
 
 
 def _gather(writer: Writer, operation: JaxEquation) -> str | None:
@@ -328,7 +330,7 @@ def _as_type(writer: Writer, operation: JaxEquation) -> str | None:
         or not np.issubdtype(operation.params["new_dtype"], np.floating)
     ):
         return None
-    yes, no = (writer.numbers(np.asarray(number)) for number in (1.0, 0.0))
+    yes, no = (writer.add_constant(np.asarray(number)) for number in (1.0, 0.0))
     return writer.node("Where", writer.full(operation.source), yes, no)
 
 
@@ -356,12 +358,12 @@ _WRITES: Mapping[str, Write] = {
     "dot_general": _product,
     "erfc": _rest_of_erf,
     "expm1": lambda writer, operation: writer.node(
-        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.numbers(np.asarray(1.0))
+        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.add_constant(np.asarray(1.0))
     ),
     "gather": _gather,
     "integer_pow": _power,
     "log1p": lambda writer, operation: writer.node(
-        "Log", writer.node("Add", *writer.stretching(operation), writer.numbers(np.asarray(1.0)))
+        "Log", writer.node("Add", *writer.stretching(operation), writer.add_constant(np.asarray(1.0)))
     ),
     "logistic": plain("Sigmoid"),
     "mul": _multiply,

@@ -125,7 +125,7 @@ def _of_groups(writer: Writer, apart: JaxEquation, root: str) -> str | None:
         return None
     value = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
     parted = writer.node("Reshape", value, writer.integers(0, groups, -1))
-    neutral = (writer.numbers(np.full(groups, number, np.float32)) for number in (1, 0))
+    neutral = (writer.add_constant(np.full(groups, number, np.float32)) for number in (1, 0))
     normed = writer.node("InstanceNormalization", parted, *neutral, epsilon=float(epsilon))
     return writer.node(
         "Transpose", writer.node("Reshape", normed, writer.node("Shape", value)), perm=(0, *range(2, rank), 1)

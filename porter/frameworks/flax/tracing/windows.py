@@ -40,7 +40,7 @@ def window_sum(writer: Writer, operation: JaxEquation) -> str | None:
         return None
     mean = pool(writer, operation, "AveragePool", count_include_pad=1)
     count = math.prod(operation.params["window_dimensions"])
-    return mean and writer.node("Mul", mean, writer.numbers(np.asarray(float(count))))
+    return mean and writer.node("Mul", mean, writer.add_constant(np.asarray(float(count))))
 
 
 def pool(writer: Writer, operation: JaxEquation, kind: str, **more: Any) -> str | None:

@@ -128,7 +128,7 @@ class Writer:
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names
 
-    def numbers(self, array: Array, name: str | None = None) -> str:
+    def add_constant(self, array: Array, name: str | None = None) -> str:
         """Adds a constant. Returns its name."""
         self._count += 1
         self.initializers.append(
@@ -137,7 +137,7 @@ class Writer:
         return str(self.initializers[-1].name)
 
     def integers(self, *numbers: int) -> str:
-        return self.numbers(np.asarray(numbers, np.int64))
+        return self.add_constant(np.asarray(numbers, np.int64))
 
     def constant(self, name: str) -> Any:
         """The numbers of a value that the module's code states; None of another one."""
@@ -147,12 +147,14 @@ class Writer:
         """The value in the model of a traced one, which may have one cell where that repeats it."""
         if name not in self.known:
             if name in self.traced.variables:
-                self.known[name] = self.numbers(np.asarray(self.traced.variables[name], np.float32), name)
+                self.known[name] = self.add_constant(
+                    np.asarray(self.traced.variables[name], np.float32), name
+                )
             else:
                 constant = self.traced.constants[name]
                 if isinstance(constant, PerTrace):
                     raise NotImplementedError("a number that is computed from open sizes")
-                self.known[name] = self.numbers(np.asarray(constant))
+                self.known[name] = self.add_constant(np.asarray(constant))
         return self.known[name]
 
     def full(self, name: str) -> str:

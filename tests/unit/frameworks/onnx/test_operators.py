@@ -270,7 +270,7 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(double, "_widened", counted)
     batch = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
-    last, fourth = double.make_reference(onnx.helper.make_model(graph, opset_imports=[opset]))(batch)
+    last, fourth = double.make_float64_session(onnx.helper.make_model(graph, opset_imports=[opset]))(batch)
     assert len(held) == 9 and max(held) <= 3
     for value, times in ((last, 9), (fourth, 4)):
         wanted = batch
