@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from porter.base.errors import PorterError
 from porter.base.options import ALLOW_OVERFLOW, DTYPE
 
 Array = NDArray[np.generic]
+Numbers = NDArray[Any]
+"""An array of any type that is computed with."""
+Float64Array = NDArray[np.float64]
 NamedArrays = Mapping[str, Array]
 """Arrays by name, path or role."""
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, OperatorNode, Pattern, Reference, StoredTensor
-from porter.filegraph.dims import Dim, Numbers, Open, product, quotient
+from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from porter.base.dtypes import Float64Array
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.attention import with_attention
@@ -26,7 +26,6 @@ from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
 Tensors = Mapping[str, Stored]
-Numbers = NDArray[np.float64]
 _POINT = Window((1, 1))
 CELLS = (1, 2)
 """The axes of a map's rows and columns."""
@@ -308,8 +307,8 @@ class Builder:
         self,
         name: str,
         value: Value,
-        scale: Sequence[float] | Numbers,
-        offset: Sequence[float] | Numbers,
+        scale: Sequence[float] | Float64Array,
+        offset: Sequence[float] | Float64Array,
         tensors: Tensors | None = None,
     ) -> Value:
         """value * scale + offset, each one number or one for each channel; no node if that is the value."""
@@ -382,7 +381,7 @@ class Builder:
             return self.concat(name, *values)
         return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
 
-    def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
+    def _scaled_input(self, value: Value) -> tuple[range, Float64Array, Float64Array] | None:
         """Channels of the input, and what scales each and is added to it, if the value is that."""
         scale = np.ones(1)
         offset = np.zeros(1)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dims import ON_SIZES, Dim, Numbers, Open, Undecided, are_open, known
+from porter.base.dtypes import Numbers
+from porter.filegraph.dims import ON_SIZES, Dim, Open, Undecided, are_open, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels import layouts, values
 from porter.filegraph.kernels.resizing import Rule, resize as resized

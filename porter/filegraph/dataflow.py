@@ -17,10 +17,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from porter.base.dtypes import Array, NamedArrays, is_floating
+from porter.base.dtypes import Array, NamedArrays, Numbers, is_floating
 from porter.base.left_out import LeftOut
 from porter.filegraph.constants import MOST_COMPUTED
-from porter.filegraph.dims import Dim, Numbers, are_open, known, whole
+from porter.filegraph.dims import Dim, are_open, known, whole
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
 

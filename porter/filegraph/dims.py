@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 _MOST_TERMS = 64
 _MOST = 1 << 62
 """The most terms of a sum and the most factors of a term; a file that squares a size again and again would

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Numbers, Open, known
+from porter.filegraph.dims import Open, known
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.parts import MOST_PARTS, _padded, part
 from porter.filegraph.places import place_of

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, OperatorNode, Reference, StoredTensor
-from porter.filegraph.dims import Dim, Numbers, Open, product
+from porter.filegraph.dims import Dim, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.parts import diagonal
 from porter.filegraph.places import place_of

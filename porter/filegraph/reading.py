@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, Reference, StoredTensor
-from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, leave_out, own_name

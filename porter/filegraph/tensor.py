@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph import (
     arithmetic,
     constants,
@@ -32,7 +33,6 @@ from porter.filegraph.builder import CELLS, Builder, Value
 from porter.filegraph.dataflow import OperatorNode, Reference
 from porter.filegraph.dims import (
     Dim,
-    Numbers,
     Open,
     Undecided,
     are_open,

@@ -10,13 +10,13 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
-from porter.base.dtypes import is_floating
+from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Operand, OperatorNode, Reference, StoredTensor
-from porter.filegraph.dims import Dim, Numbers
+from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import Views

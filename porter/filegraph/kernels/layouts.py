@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[Any]
+from porter.base.dtypes import Numbers
+
 P = ParamSpec("P")
 
 

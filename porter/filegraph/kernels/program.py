@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from porter.filegraph.kernels.layouts import Numbers
+from porter.base.dtypes import Numbers
 
 Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is

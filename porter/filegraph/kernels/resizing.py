@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.filegraph.kernels.layouts import Numbers
+from porter.base.dtypes import Numbers
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph.kernels.layouts import Numbers
+from porter.base.dtypes import Numbers
 
 
 def across(vector: Numbers, x: Numbers) -> Numbers:

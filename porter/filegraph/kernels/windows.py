@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from porter.filegraph.kernels.layouts import Numbers, pad
+from porter.base.dtypes import Numbers
+from porter.filegraph.kernels.layouts import pad
 
 Sides = tuple[int, int]
 """Rows and columns."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid

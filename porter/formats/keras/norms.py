@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
+from porter.base.dtypes import Float64Array
 from porter.filegraph.dims import Dim, text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import over_norm
 from porter.filegraph.places import place_of
 from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import KerasLayer, axes_in, count, number
-from porter.formats.keras.scaling import Numbers, constant, normalising, statistics
+from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.graph import ops
 
 _LEAST_NORM = 1e-12
@@ -124,7 +125,7 @@ def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
     return _affine(x, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
 
 
-def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> Numbers | None:
+def _laid(numbers: Float64Array, sizes: tuple[Dim, ...], places: Collection[int]) -> Float64Array | None:
     """Numbers for the cells of these axes with the axes of a tensor behind its batch; None where they are of
     another number.
     """
@@ -138,7 +139,7 @@ def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> 
 
 
 def _affine(
-    x: Tensor, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None
+    x: Tensor, scale: Float64Array, offset: Float64Array, tensors: Mapping[str, Stored] | None = None
 ) -> Tensor:
     """x * scale + offset, by numbers along the last axes."""
     if x.walk.views.names(x.walk.kept(x.source)) and scale.ndim == offset.ndim == 1:

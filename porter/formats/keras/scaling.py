@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from porter.base.dtypes import NamedArrays
+from porter.base.dtypes import Float64Array, NamedArrays
 from porter.graph import MOST_CONSTANTS
 
-Numbers = NDArray[np.float64]
 _LEAST_DEVIATION = 1e-7
 """keras.config.epsilon(), Normalization's lower bound of a deviation."""
 
 
-def constant(value: Any) -> Numbers | None:
+def constant(value: Any) -> Float64Array | None:
     """A number, or one number per channel, as a vector; None where `value` is neither."""
     array = numbers_in(value)
     fits = (
@@ -27,7 +25,7 @@ def constant(value: Any) -> Numbers | None:
     return array.reshape(-1) if array is not None and fits else None
 
 
-def numbers_in(value: Any) -> Numbers | None:
+def numbers_in(value: Any) -> Float64Array | None:
     """A finite number, or an array of them; None where `value` is neither."""
     if isinstance(value, dict) and value.get("class_name") in ("__numpy__", "__tensor__"):
         value = value["config"]["value"] if isinstance(value["config"], dict) else None
@@ -40,7 +38,9 @@ def numbers_in(value: Any) -> Numbers | None:
     return array if array.size and np.isfinite(array).all() else None
 
 
-def statistics(arguments: Mapping[str, Any], variables: NamedArrays) -> tuple[Numbers, Numbers] | None:
+def statistics(
+    arguments: Mapping[str, Any], variables: NamedArrays
+) -> tuple[Float64Array, Float64Array] | None:
     """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per
     channel.
 
@@ -60,7 +60,9 @@ def statistics(arguments: Mapping[str, Any], variables: NamedArrays) -> tuple[Nu
     return mean, variance
 
 
-def normalising(mean: Numbers, variance: Numbers, invert: bool) -> tuple[Numbers, Numbers]:
+def normalising(
+    mean: Float64Array, variance: Float64Array, invert: bool
+) -> tuple[Float64Array, Float64Array]:
     """Scale and offset of a Normalization.
 
     x becomes (x - mean) / max(sqrt(variance), 1e-7), or the inverse

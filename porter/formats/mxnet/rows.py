@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
+from porter.filegraph.kernels.layouts import pad, resize_nearest
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.settings import Settings

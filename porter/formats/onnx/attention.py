@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.dims import Dim, Numbers
+from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import AttentionScores
 from porter.filegraph.tensor import Scope, Tensor, attention, concat

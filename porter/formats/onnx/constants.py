@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from porter.base.dtypes import Dtype
+from porter.base.dtypes import Dtype, Numbers
 from porter.filegraph.constants import between, expect_room
-from porter.filegraph.dims import BATCH, PLACE, Dim, Numbers, as_real, as_whole, known, of_sizes
+from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, known, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
 from porter.filegraph.places import place_of

@@ -7,9 +7,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
+from porter.base.dtypes import Numbers
 from porter.filegraph import functions
 from porter.filegraph.constants import full
-from porter.filegraph.dims import BATCH, PLACE, Numbers, Open, known, product
+from porter.filegraph.dims import BATCH, PLACE, Open, known, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.readers import Functions, expression, unary

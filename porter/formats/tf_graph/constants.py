@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, NamedArrays, is_floating
+from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.constants import between, expect_room
-from porter.filegraph.dims import Numbers, as_real, as_whole
+from porter.filegraph.dims import as_real, as_whole
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import MASKS

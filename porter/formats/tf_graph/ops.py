@@ -9,10 +9,11 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
-from porter.filegraph.dims import Numbers, of_sizes
+from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.readers import Functions, always, expression, reads

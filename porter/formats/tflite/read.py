@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from porter.base.dtypes import is_floating
+from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import FileError
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
@@ -18,7 +18,7 @@ from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.constants import between, full
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
-from porter.filegraph.dims import Numbers, Open, as_real, as_whole, of_sizes
+from porter.filegraph.dims import Open, as_real, as_whole, of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
@@ -151,21 +151,22 @@ def _beside(model: TfliteModel) -> dict[str, GraphInput | None]:
 def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
     held = windows.stored(kernel, 2)
-    if node.scalar(1, "b"):
+    weights_format, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
+    if weights_format:
         raise Unsupported("whose kernel is not stored row by row")
-    if not node.scalar(2, "B") and x.rank not in (0, 2):
+    if not keep_num_dims and x.rank not in (0, 2):
         x = x.reshape([-1, held.shape[1]])
     return x.dense(Product(kernel.reference, "OI", None if bias is None else bias.reference))
 
 
 def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
     """A matrix product of values, or with a stored matrix."""
-    turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
+    adj_x, adj_y = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     if x.is_value and other.is_value:
-        return matmul(x, other, turned)
-    if turned[0]:
+        return matmul(x, other, [adj_x, adj_y])
+    if adj_x:
         raise Unsupported("with adj_x")
-    return x.dense(Product(other.reference, "OI" if turned[1] else "IO"))
+    return x.dense(Product(other.reference, "OI" if adj_y else "IO"))
 
 
 def _binary(node: Operator, *values: Tensor) -> Tensor:
@@ -206,7 +207,8 @@ def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
     batch = _before_zeros(x.walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return x.scope.tensor(batch)
-    if node.scalar(5, "B"):
+    ends_are_offsets = node.scalar(5, "B")
+    if ends_are_offsets:
         raise Unsupported("whose ends are offsets")
     return x.take(index_of(node, len(x.sizes), [each.dims() for each in bounds]))
 
@@ -229,9 +231,9 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     """The cells of an axis at stored indices."""
     places = index.integers()
     shape = x.walk.constant_shape(index.source)
-    if not places or shape is None or (len(shape) > 1 and x.is_value) or node.scalar(1, "i"):
+    axis, batch_axes = node.scalar(0, "i"), node.scalar(1, "i")
+    if not places or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
         raise Unsupported("by indices that differ by image")
-    axis = node.scalar(0, "i")
     place = places[0]
     if len(places) == 1:
         return x.cut({axis: slice(place, place + 1 or None) if shape else place})
@@ -239,8 +241,9 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
 
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:
+    radius = node.scalar(0, "i")
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return x.op(ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias))
+    return x.op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))
 
 
 def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
@@ -274,7 +277,8 @@ def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
 
 
 def _softmax(node: Operator, x: Tensor) -> Tensor:
-    if node.scalar(0, "f", 1.0) != 1:
+    beta = node.scalar(0, "f", 1.0)
+    if beta != 1:
         raise Unsupported("with a beta")
     return x.softmax(-1)
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import Numbers, channels_last, ordered, pad
+from porter.filegraph.kernels.layouts import channels_last, ordered, pad
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import Array, Numbers, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.values import with_norms
 
 _PART = re.compile(

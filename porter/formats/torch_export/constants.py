@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.constants import MOST_COMPUTED, between, expect_room, full
-from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Numbers
 from porter.base.left_out import LeftOut
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.axes import View
-from porter.filegraph.dims import Dim, Numbers, known, ratio
+from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
-from porter.filegraph.dims import Dim, Numbers
+from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import both_sides
 from porter.filegraph.products import along_channels

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Array, Dtype, NamedArrays, Run, is_floating
+from porter.base.dtypes import FP32, Array, Dtype, NamedArrays, Numbers, Run, is_floating
 from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
 from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.kernels.layouts import Numbers, with_channels_first, with_channels_last
+from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
 from porter.frameworks import Alone, Classifier

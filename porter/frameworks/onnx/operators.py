@@ -41,9 +41,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, Numbers
 from porter.filegraph.kernels import layouts, values, windows
-from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.onnx.proto import import_onnx

@@ -15,8 +15,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import layouts, values, windows
-from porter.filegraph.kernels.layouts import Numbers, channels_last
+from porter.filegraph.kernels.layouts import channels_last
 from porter.filegraph.kernels.windows import Grid
 from tests.support.frameworks.onnx.sessions import averaged
 
