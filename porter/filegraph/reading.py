@@ -16,7 +16,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, leave_out, own_name
+from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, first_output_name, leave_out
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, RmsNorm, axes_text
 from porter.graph.ops import Order
 from porter.padding import Size
@@ -57,7 +57,7 @@ def begin(
     flow: Dataflow[N],
     image: GraphInput,
     trained: Collection[str] = (),
-    tap: Tap = own_name,
+    tap: Tap = first_output_name,
     further: Mapping[str, GraphInput] = MappingProxyType({}),
 ) -> NodeWalk[N]:
     """A walk that has only what the graph takes; the other arguments are as in NodeWalk.

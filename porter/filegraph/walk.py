@@ -77,8 +77,8 @@ def _stated(found: T | None) -> T:
 Tap = Callable[[Reference], str | None]
 
 
-def own_name(source: Reference) -> str | None:
-    """A value is called as the node that gives it, where that gives no other one."""
+def first_output_name(source: Reference) -> str | None:
+    """The first value of a node is called as the node; its others have no name."""
     return None if source[1] else source[0]
 
 
@@ -110,7 +110,7 @@ class NodeWalk(Generic[N]):
     exact: dict[str, float] = field(default_factory=dict)
     repeated: dict[Source, Repeated] = field(default_factory=dict)
     blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
-    tap: Tap = own_name
+    tap: Tap = first_output_name
     images: tuple[Reference, ...] = ()
     apart: set[str] = field(default_factory=set)
     _settled: dict[Reference, Value] = field(default_factory=dict)

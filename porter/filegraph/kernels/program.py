@@ -38,9 +38,9 @@ def value_name(source: Reference) -> str:
     return f"{name}:{place}" if place or _PLACE.search(name) else name
 
 
-def own_name(name: str, place: int, taken: set[str]) -> str:
+def take_name(name: str, place: int, taken: set[str]) -> str:
     """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv`
-    is taken.
+    is taken. It is added to `taken`.
     """
     while name in taken:
         name = f"{name}:{place}"

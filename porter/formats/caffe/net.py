@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.kernels.program import Reference, take_name
 from porter.filegraph.places import Items, Reading
 from porter.formats.caffe.text_format import TextMessage, parse
 from porter.formats.limits import MOST_NODES
@@ -164,7 +164,7 @@ class _Layers:
             self._add(op, layer, values)
 
     def _add(self, op: str, layer: TextMessage, values: tuple[Reference, ...]) -> None:
-        name = own_name(layer.word("name") or op.lower(), len(self.layers), self.names)
+        name = take_name(layer.word("name") or op.lower(), len(self.layers), self.names)
         tops = layer.words("top")
         blobs = tuple((f"{name}/{index}", 0) for index in range(_blobs(op, layer)))
         self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.kernels.program import Reference, take_name
 from porter.filegraph.places import Reading, Watched
 from porter.formats.limits import MOST_NODES, read_json
 
@@ -177,7 +177,7 @@ class _SymbolReader:
         given = [source[:2] for source in stated["inputs"]]
         place = len(self.known)
         op = stated["op"]
-        name = own_name(str(stated["name"]), place, self.names)
+        name = take_name(str(stated["name"]), place, self.names)
         words = _attributes(stated, name)
         if any(type(index) is not int or not 0 <= before < place for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")

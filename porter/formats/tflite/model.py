@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.name_tables import by_name
-from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.kernels.program import Reference, take_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
@@ -284,7 +284,7 @@ def read_model(data: bytes) -> TfliteModel:
         raise ValueError("it has no graph")
     tensors = graph.tables(0, MOST_NODES)
     taken = set[str]()
-    names = [own_name(tensor.text(3) or "tensor", index, taken) for index, tensor in enumerate(tensors)]
+    names = [take_name(tensor.text(3) or "tensor", index, taken) for index, tensor in enumerate(tensors)]
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
     stored = _stored(data, names, tensors, file.tables(4, MOST_NODES), _readers(graph, codes))
     inputs = graph.numbers(1, "i4").tolist()
@@ -339,7 +339,7 @@ def _beside(names: Sequence[str], inputs: Sequence[int], image: int | None) -> d
     """What inputs beside the image are called."""
     others = [index for index in inputs if index != image]
     taken = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
-    return {index: own_name(_word(names[index]), index, taken) for index in others}
+    return {index: take_name(_word(names[index]), index, taken) for index in others}
 
 
 def _image(inputs: Sequence[int], tensors: Sequence[Table]) -> int | None:
@@ -390,11 +390,11 @@ class _Operators:
         whole = next((place for place in gives if _scales(self.tensors[place]) is not None), None)
         if whole is not None:
             raise Unread(f"{_WHOLE}: '{self.names[whole]}', which {op} gives, is in whole numbers", _REAL)
-        name = own_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
+        name = take_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
         options = stated.table(4)
         names = tuple(self.names[place] for place in gives)
         if activation := _activation(op, options):
-            inner = own_name(f"{name}:linear", len(self.operators), self.inner)
+            inner = take_name(f"{name}:linear", len(self.operators), self.inner)
             self.operators.append(Operator(name, op, inputs, (), options, inner))
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
         self.operators.append(Operator(name, op, inputs, names, options))
