@@ -38,9 +38,9 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
     known = shapes(one, size)
     nonnegative = nonnegative_paths(one)
     for node in one.nodes:
-        twin = other.by_path.get(node.path)
+        counterpart = other.by_path.get(node.path)
         site = site_of(node.op)
-        padded = None if twin is None else site_of(twin.op)
+        padded = None if counterpart is None else site_of(counterpart.op)
         if site is None or padded is None or site.kind != padded.kind or site == padded:
             continue
         _, rows, columns = known[node.source]

@@ -160,7 +160,7 @@ class Setting:
             return ": ".join(part for part in (error.where, error.message) if part)
         return None
 
-    def twin(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
+    def equal_trial(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
         """The first of `among` that computes the same as `trial`."""
         graph = self.padded(trial)
         return next((other for other in among if same_windows(self.padded(other), graph, self.size)), None)
@@ -205,11 +205,11 @@ def select_trials(
         if why is not None:
             skipped[candidate.name] = why
             continue
-        twin = setting.twin(candidate, kept)
-        if twin is None:
+        equal = setting.equal_trial(candidate, kept)
+        if equal is None:
             kept.append(candidate)
         elif twins == "name":
-            kept[kept.index(twin)] = replace(twin, names=(*twin.names, *candidate.names))
+            kept[kept.index(equal)] = replace(equal, names=(*equal.names, *candidate.names))
         elif twins == "tell":
-            skipped[candidate.name] = f"at this size it has the windows of '{twin.name}'"
+            skipped[candidate.name] = f"at this size it has the windows of '{equal.name}'"
     return Selection(tuple(kept), skipped)

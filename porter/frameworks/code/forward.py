@@ -80,7 +80,13 @@ class Forward:
         return self.code.lines
 
     def _loop(self, part: TemplatePart, live: set[str]) -> Sequence[str]:
-        """Writes the loop over the parts of a run, and returns their names."""
+        """Writes the loop over the parts of a run, and returns their names.
+
+        In torch:
+
+            for index in range(17):
+                x = self.get_submodule(f"block{index}")(x)
+        """
         names, pattern, numbers = self.runs[part.name]
         self._write()
         given = variable = self.variables[part.inputs[0].source]
@@ -93,7 +99,9 @@ class Forward:
         return names
 
     def _statement(self, part: TemplatePart, live: set[str]) -> None:
-        """Makes the statement of a part the pending one. It takes in the one that is, or writes it."""
+        """Makes the statement of a part, such as `x = self.conv(x)`, the pending one. It takes in the one
+        that is pending, or writes it.
+        """
         first = part.inputs[0]
         variable = self.variables[first.source]
         beside = self.joins and variable == "x" and bool(live)
@@ -109,7 +117,9 @@ class Forward:
         self.variables[part.name] = variable
 
     def _nested(self, part: TemplatePart, variable: str) -> _Pending | None:
-        """The pending statement with its call in that of a part, which alone reads it."""
+        """The pending statement with its call in that of a part, which alone reads it:
+        `x = self.norm(self.conv(x))`.
+        """
         pending, first = self.pending, part.inputs[0]
         if pending is None or len(part.inputs) > 1 or first.other is not None:
             return None
@@ -187,7 +197,9 @@ class Forward:
         return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
     def _summed(self, part: TemplatePart, live: set[str]) -> Expression | None:
-        """A sum with the pending call as one of its terms, if nothing else reads that call."""
+        """A sum with the pending call as one of its terms, `shortcut + self.conv(out)`, if nothing else reads
+        that call.
+        """
         pending = self.pending
         if pending is None or pending.variable in live or not isinstance(pending.expression, Bracketed):
             return None
@@ -203,6 +215,9 @@ class Forward:
         return expression if self._returned(expression) else None
 
     def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
+        """What feeds an input: `x` or, where it differs between uses, `x if self.shortcut_from_input else
+        out`.
+        """
         if edge.other is None:
             return variables[edge.source]
         return Choice(variables[edge.source], f"self.{self.flags[key]}", variables[edge.other])

@@ -1,4 +1,19 @@
-"""Uses of one class in a row, as a loop over a short table, as papers print them."""
+"""Uses of one class in a row, as a loop over a short table, as papers print them.
+
+In torch:
+
+    channels, index = 32, 0
+    # expansion, filters, stride, repeats; only the first has the stride
+    settings = [
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+    ]
+    for expansion, filters, stride, repeats in settings:
+        for repeat in range(repeats):
+            block = InvertedResidual(channels, expansion, filters, stride if repeat == 0 else 1)
+            self.add_module(f"block{index}", block)
+            channels, index = filters, index + 1
+"""
 
 from __future__ import annotations
 
@@ -49,7 +64,7 @@ class Owner:
         return self.name == "self" or not self.language.rows
 
     def add(self, code: Code, pattern: str, use: Bracketed) -> None:
-        """Writes what adds the part called `pattern`."""
+        """Writes what adds the part called `pattern`: `self.add_module(f"block{index}", block)`."""
         added = Code(code.depth)
         added.say("", self.language.added(self.name, pattern, use))
         if len(added.lines) == 1:
@@ -78,7 +93,7 @@ class PartRun:
 
     @property
     def pattern(self) -> str:
-        """The parts' names as the inside of an f-string."""
+        """The parts' names as the inside of an f-string: `block{index}`."""
         return _counter(self.names[0])[0] + "{index}"
 
     @property
@@ -142,7 +157,7 @@ class PartRun:
         return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
 
     def _settings(self, code: Code, varying: Sequence[str], table: ArgumentRows, counts: bool) -> Code:
-        """A loop over a row of arguments for each use."""
+        """A loop over a row of arguments for each use: `for index, width in enumerate(settings):`."""
         names, rows = ", ".join(varying), "settings"
         if counts:
             names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"

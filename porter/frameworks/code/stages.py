@@ -1,4 +1,14 @@
-"""Several rows of one class's uses as one function: `stage(channels, width, units, stride)`."""
+"""Several rows of one class's uses as one function, which is called for each row.
+
+In torch, `stage(64, 64, units=3, stride=2)` is a call of
+
+        def stage(channels, width, units, stride):
+            row = nn.Sequential()
+            for index in range(1, units + 1):
+                block = Unit(channels if index == 1 else 4 * width, width, stride if index == units else 1)
+                row.add_module(f"unit{index}", block)
+            return row
+"""
 
 from __future__ import annotations
 
@@ -83,8 +93,8 @@ def write_stages(
 def _argument(
     key: str, rows: Sequence[Sequence[Mapping[str, PlainValue]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
-    """An argument of the class: one value for each row, one for its first or last part and one for the
-    others, or a progression.
+    """An argument of the class: one value for each row (`width`), one for its first or last part and one for
+    the others (`stride if index == 1 else 1`), or a progression (`channels + 32 * index`).
     """
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
@@ -131,14 +141,16 @@ def _enclosed(expression: Expression) -> Expression:
 
 
 def _shifted(number: Expression, by: int) -> str:
-    """A number or a name, plus `by`."""
+    """A number or a name, plus `by`: `units - 1`."""
     if str(number).isdecimal():
         return str(int(str(number)) + by)
     return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
 
 
 def _call(name: str, values: Mapping[str, PlainValue], language: Language) -> Bracketed:
-    """The first argument, or `channels` and the next, by its place, the others by name."""
+    """A call with the first argument, or `channels` and the next, by its place, and the others by name:
+    `stage(64, 64, units=3, stride=2)`.
+    """
     places = 2 if "channels" in values else 1
     given = (
         Item(literal(value), key if index >= places else "")

@@ -1,4 +1,6 @@
-"""The layers of a plan as nested modules: blocks, chains, and single layers."""
+"""The layers of a plan as nested modules: blocks, chains, and single layers. The layers `stem/conv` and
+`stem/norm` become the parts `conv` and `norm` of a module `stem`.
+"""
 
 from __future__ import annotations
 

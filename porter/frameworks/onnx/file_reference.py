@@ -137,9 +137,9 @@ class OnnxRunner:
         )
         first = self._parts(batch)[0]
         given = dict(zip(names, session(*first), strict=True))
-        twin = OnnxRunner(self.definition, self.tensors, "float64")._model
-        known = dict(zip((value.name for value in twin.proto.graph.input), first, strict=True)) | given
-        for node, values in replay_model(twin, known):
+        in_float64 = OnnxRunner(self.definition, self.tensors, "float64")._model
+        known = dict(zip((value.name for value in in_float64.proto.graph.input), first, strict=True)) | given
+        for node, values in replay_model(in_float64, known):
             yield from (
                 (node, name, given[name], value, known.get(next(iter(node.input), "")))
                 for name, value in zip(node.output, values, strict=False)

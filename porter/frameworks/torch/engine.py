@@ -27,7 +27,9 @@ def build(
     dtype: Dtype,
     device: str = "cpu",
 ) -> Any:
-    """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
+    """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module. Its modules are
+    called by their paths, so it needs no names of `layers`.
+    """
     _expect_torch()
     from porter.frameworks.torch.graph_module import build_model
 
@@ -91,6 +93,6 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
 
 
 def _expect_torch() -> None:
-    """Before torch is imported to run something."""
+    """Refuses if torch is not installed, and loads triton before TensorFlow can (porter.formats.triton)."""
     expect_installed("torch", install("torch"))
     load_triton()

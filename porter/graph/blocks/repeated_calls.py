@@ -65,14 +65,14 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
                 for other in readers.get(first, [])
                 if other.path not in first_calls and (other.path, number) not in taken
             )
-            twin = next((other.path for other in alike if _is_twin(node, other, before)), None)
-            if twin is not None:
-                first_calls[node.path] = twin, number
-                taken.add((twin, number))
+            counterpart = next((other.path for other in alike if _is_counterpart(node, other, before)), None)
+            if counterpart is not None:
+                first_calls[node.path] = counterpart, number
+                taken.add((counterpart, number))
     return first_calls
 
 
-def _is_twin(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
+def _is_counterpart(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
     """Whether a layer does to the values of a later call what another one does to those of the first."""
     pairs = zip(node.inputs, other.inputs, strict=False)
     alike = len(node.inputs) == len(other.inputs) and all(
