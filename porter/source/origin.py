@@ -41,8 +41,8 @@ class KnownOrigin:
 
     Attributes:
         origin: None if nothing states it.
-        options: of the recipe, that the same statement sets.
-        statement: that names a network which the recipe lacks.
+        options: the recipe's options that the same statement sets.
+        statement: the statement, if it names a network that the recipe lacks.
     """
 
     origin: Origin | None = None
@@ -111,10 +111,7 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     stated = _in_another_recipe(member, known)
     if origin.variant is not None:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
-    if (
-        stated is None
-        and (member.recipe.zoos[member.zoo.name].reference or member.zoo.name) not in _LIBRARIES
-    ):
+    if stated is None and _reference_of(member) not in _LIBRARIES:
         return  # a zoo of the user's own, of which no library's name says anything
     also = ""
     if stated is None:
@@ -222,11 +219,15 @@ def _variants_of_name(member: Member, statement: OriginStatement) -> Iterator[tu
     recipe, stated_name = member.recipe, statement.name or ""
     for variant_name in recipe.variants:
         for variant in recipe.sound_members(variant_name):
-            library = _LIBRARIES.get(recipe.zoos[variant.zoo.name].reference or variant.zoo.name)
+            library = _LIBRARIES.get(_reference_of(variant))
             if library is not None and statement.library in (None, library):
                 for name, name_arguments in _library_names(variant):
                     if _begins(stated_name, name, not statement.strict):
                         yield variant, name, name_arguments
+
+
+def _reference_of(member: Member) -> str:
+    return member.recipe.zoos[member.zoo.name].reference or member.zoo.name
 
 
 def _begins(stated_name: str, name: str, loosely: bool) -> bool:
@@ -240,7 +241,7 @@ def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
     """The names that a variant has in its zoo's library, each with the arguments that its function takes for
     it.
     """
-    reference = member.recipe.zoos[member.zoo.name].reference or member.zoo.name
+    reference = _reference_of(member)
     call = REFERENCES["torch"][reference].get(member.variant)
     usual_name = f"tf_{member.variant}" if reference == "timm_tf" else member.variant
     yield call if call is not None else (usual_name, {})

@@ -2,12 +2,12 @@
 
 In torch, `stage(64, 64, units=3, stride=2)` is a call of
 
-        def stage(channels, width, units, stride):
-            row = nn.Sequential()
-            for index in range(1, units + 1):
-                block = Unit(channels if index == 1 else 4 * width, width, stride if index == units else 1)
-                row.add_module(f"unit{index}", block)
-            return row
+    def stage(channels, width, units, stride):
+        row = nn.Sequential()
+        for index in range(1, units + 1):
+            block = Unit(channels if index == 1 else 4 * width, width, stride if index == units else 1)
+            row.add_module(f"unit{index}", block)
+        return row
 """
 
 from __future__ import annotations
