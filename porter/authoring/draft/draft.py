@@ -69,7 +69,8 @@ def draft_recipe(
         container: what most names begin with, which no path has.
 
     Raises:
-        UsageError: the graph has several outputs, which recipes cannot say.
+        UsageError: the graph has several outputs, or a layer's name looks like an expression; recipes can say
+            neither.
     """
     _refuse_unsayable(graph, names)
     graph, convolution = with_dense_head(graph)
