@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from porter.recipe.declared import Declared
     from porter.reporting.write_page import Report
     from porter.source.inspection import Inspection
-    from porter.verification.results import Parity
+    from porter.verification.results import CutCounts, Parity
     from porter.verification.verdict import Verdict
 
 
@@ -172,10 +172,22 @@ def _parity_line(parity: Parity) -> str:
     )
 
 
+def _cut_line(cut: CutCounts) -> str:
+    """Which nodes were compared by themselves (porter.verification.cut_points)."""
+    alone, inside = cut.linear + cut.others, len(cut.inside)
+    only = f"; {inside} inside the network only" if inside else ""
+    return (
+        f"layers: {alone} of {alone + inside} nodes equal for random inputs of their own, {cut.linear} of "
+        f"them linear{only}"
+    )
+
+
 def _check_lines(result: Verdict) -> list[str]:
     """The lines of a check, without its verdict."""
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
+    if result.proof.cut is not None:
+        lines.append(_cut_line(result.proof.cut))
     if count := len(result.proof.unreached):
         said = "1 bound, pad or epsilon was" if count == 1 else f"{count} bounds, pads or epsilons were"
         lines.append(
@@ -212,6 +224,8 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
         lines += [f"never reached: {path}" for path in result.proof.unreached]
+        inside = result.proof.cut.inside if result.proof.cut is not None else ()
+        lines += [f"inside the network only: {path}" for path in inside]
     lines += [f"note: {note}" for note in result.notes]
     lines += [_reference_line(result), *result.held]
     if result.proof.uncompared:

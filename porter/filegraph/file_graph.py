@@ -110,6 +110,8 @@ class FileNode:
         tensors: by role (porter.graph.tensor_shapes).
         tap: the framework's name for this node's value when it runs the file's graph; None where it does not
             give the value.
+        moved: another value of the file has the same numbers, in another order of axes, and `tap` is made of
+            it: what reads the first does not read the second.
     """
 
     name: str
@@ -117,6 +119,7 @@ class FileNode:
     inputs: tuple[str, ...]
     tensors: Mapping[str, Stored] = field(default_factory=dict)
     tap: str | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True)

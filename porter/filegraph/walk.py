@@ -532,8 +532,8 @@ class NodeWalk(Generic[N]):
         plain = view == self.views.of(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)
-        elif layer is not None and layer.tap == tap and not plain:
-            self.builder.nodes[layer.name] = replace(layer, tap=None)
+        elif layer is not None and layer.tap in (None, tap) and not plain:
+            self.builder.nodes[layer.name] = replace(layer, tap=None, moved=True)
 
     def foreign(self, node: N, lacks: str) -> Value:
         """A node that porter has no op for; the roles of its tensors are the last parts of their names.

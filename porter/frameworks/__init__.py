@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from porter.base.errors import UsageError
 from porter.base.options import CHANNELS_LAST, COMPILE, PRECISION
@@ -36,20 +37,8 @@ logits of the last ones.
 
 RETURNED = ""
 """The tap of what a model returns: no layer's name."""
-
-
-class Alone(NamedTuple):
-    """A layer that is run by itself.
-
-    Attributes:
-        tap: of its value.
-        reads: the tap of the value that it reads; None where the model does not show it.
-        value: what it is given instead; two layers that read one value are given the same.
-    """
-
-    tap: str
-    reads: str | None
-    value: Array
+UNCUT: NamedArrays = MappingProxyType({})
+"""No value is given in another's place."""
 
 
 def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
@@ -96,18 +85,17 @@ class Engine(Protocol):
                 are looked up or run.
         """
 
-    def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    def run_reference(
+        self, model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+    ) -> dict[str, Array]:
         """Values by path of a model of `build_file` or of a zoo's own implementation, for a batch N×C×H×W;
         maps come back so too.
 
         Args:
             taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
                 layers that it lacks are left out.
-        """
-
-    def run_alone(self, model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """Values by path of layers in a model of float64 as `run_reference` takes it. No other layer is run.
-        Those that read more than one value, or refuse another one than in the network, are left out.
+            cut: by path, what everything that reads the value is given in its place, as the value comes
+                back. A path of which the engine cannot do this is left out, and computed as ever.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
@@ -152,9 +140,14 @@ class PortEngine(Engine, Protocol):
         None where the framework cannot share weights.
         """
 
-    def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    def run(
+        self, model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
+    ) -> dict[str, Array]:
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in
         every framework.
+
+        Args:
+            cut: as in `run_reference`; its paths are among the taps, and none is left out in float64.
         """
 
 

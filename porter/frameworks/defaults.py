@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
     from porter.base.errors import PorterError
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Alone, LayerNames, Tensors
+    from porter.frameworks import LayerNames, Tensors
     from porter.graph import Graph
     from porter.graph.plan import Plan
     from porter.padding import Size
@@ -26,11 +26,6 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """
     of = checkpoint.carried and checkpoint.format
     raise CannotRun(f"porter runs its own ports in this framework, and no {of} file", where=checkpoint.path)
-
-
-def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """Nothing: no other implementation's layers are run."""
-    return {}
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

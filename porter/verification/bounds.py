@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
+from porter.frameworks import UNCUT
 from porter.graph import Graph, GroupNorm, LayerNorm, MaxPool, Node, nonnegative_paths
 from porter.graph.ops import RmsNorm, is_map
 from porter.verification.numbers import FLOAT64_LIMIT
@@ -33,8 +34,12 @@ class Reached:
     rims: dict[str, float] = field(default_factory=dict)
     epsilons: dict[str, float] = field(default_factory=dict)
 
-    def add(self, graph: Graph, values: NamedArrays) -> None:
-        """Args: values: by path, the graph's input among them where it is read."""
+    def add(self, graph: Graph, values: NamedArrays, given: NamedArrays = UNCUT) -> None:
+        """Args:
+        values: by path, the graph's input among them where it is read.
+        given: what is read in place of values.
+        """
+        own, values = values, {**values, **given}
         for path in bounded(graph):
             read = graph.by_path[path].source
             if read not in values:
@@ -42,8 +47,8 @@ class Reached:
             low, high = float(values[read].min()), float(values[read].max())
             least, most = self.extremes.get(path, (low, high))
             self.extremes[path] = min(low, least), max(high, most)
-        for path in padded_pools(graph) & values.keys():
-            maps = values[path]
+        for path in padded_pools(graph) & own.keys():
+            maps = own[path]
             sides = (maps[:, :, :1], maps[:, :, -1:], maps[:, :, :, :1], maps[:, :, :, -1:])
             self.rims[path] = min(self.rims.get(path, np.inf), *(float(side.min()) for side in sides))
         for node in graph.nodes:
@@ -56,16 +61,21 @@ class Reached:
         """The activations of which a bound was never reached, and the pools and norms whose pads and epsilons
         never showed.
         """
-        return tuple(node.path for node in graph.nodes if not self._shows(node))
+        nonnegative = nonnegative_paths(graph)
+        return tuple(node.path for node in graph.nodes if not self._shows(node, node.source in nonnegative))
 
-    def _shows(self, node: Node) -> bool:
-        """Whether a value shows a pad: beside numbers above 0, pads of 0 give what pads of -inf do."""
+    def _shows(self, node: Node, nonnegative: bool) -> bool:
+        """Whether values show a bound, a pad or an epsilon: beside numbers of 0 or more, pads of 0 give what
+        pads of -inf do, and no bound below is passed.
+        """
         if node.path in self.extremes:
-            return _reaches(node.op.bounds, *self.extremes[node.path])
+            (least, most), (low, high) = node.op.bounds, self.extremes[node.path]
+            below = least == -np.inf or low <= least or (nonnegative and least <= 0)
+            return below and (most == np.inf or high >= most)
         if node.path in self.epsilons:
             return self.epsilons[node.path] > FLOAT64_LIMIT
-        site, least = node.op.site, self.rims.get(node.path)
-        return site is None or least is None or least < 0 or least == site.convention.fill
+        site, rim = node.op.site, self.rims.get(node.path)
+        return site is None or rim is None or rim < 0 or rim == site.convention.fill
 
 
 def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map: bool) -> float:
@@ -86,11 +96,6 @@ def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map:
     cells = cells.astype(np.float64, copy=False)
     spread = np.square(cells).mean(axis=1) if isinstance(op, RmsNorm) else cells.var(axis=1)
     return float(np.sqrt(np.square(op.epsilon / (2 * (spread + op.epsilon))).mean()))
-
-
-def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
-    least, most = bounds
-    return (least == -np.inf or low <= least) and (most == np.inf or high >= most)
 
 
 def bounded(graph: Graph) -> set[str]:

@@ -13,13 +13,14 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled
-from porter.frameworks import Tensors
+from porter.frameworks import UNCUT, Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.port import StoredPort
 from porter.verification.bounds import Look, farthest
+from porter.verification.cut_points import CutPoints, compare_at_cut_points
 from porter.verification.evidence import excitement
 from porter.verification.inputs import (
     ROUGHNESS,
@@ -32,10 +33,9 @@ from porter.verification.inputs import (
     ranges,
 )
 from porter.verification.memory import in_parts, let_go, weights_in
-from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
+from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, LEAST_WRONG, moved, norms
 from porter.verification.parity import compare
-from porter.verification.probe import Probe
-from porter.verification.references import LayeredSource, SourceValues
+from porter.verification.references import CutSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
@@ -50,6 +50,8 @@ _MOST_VALUES, _HELD = 1 << 30, 1 << 26
 """So many numbers the values of a size's images have at most, above two images, and those of the images that
 are run at once: a graph may make large maps of a small image.
 """
+_DRAWS = 2
+"""Images at cut points: see porter.verification.cut_points."""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _POOL = 4 * _NUMBERS
@@ -61,12 +63,6 @@ network takes as long for one image as for many, and values that leave the proce
 _KEPT = 1 << 23
 """So many numbers the values have at most that are kept from the search for bounds until they are
 compared.
-"""
-_LEAST_WRONG = 1e-7
-"""A distance above it in float64 is no rounding of any network."""
-_AMPLIFIED = 32.0
-"""A port's distance is rounding if it is this many times what one rounding of the inputs makes of the source:
-every layer rounds. Measured on an EfficientNet-B3 of random weights, fed noise: 4.
 """
 _CHAOTIC = "the reference multiplies its own rounding beyond the limit"
 """Why a range of inputs proves nothing. LeViT of random weights, fed pixels, has attentions that choose among
@@ -86,9 +82,11 @@ class Check:
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
         fed: the range of the images.
-        images: so many at each size, and more where they are small.
+        images: so many at each size, and more where they are small; 1 where every node is compared at cut
+            points.
         rough: how rough the images are that reach what photos hardly do.
         proved: whether float64 proves the port, where it is not among `dtypes`.
+        cut: what was compared at cut points already.
     """
 
     port: StoredPort
@@ -100,6 +98,7 @@ class Check:
     images: int = 2
     rough: Roughness = ROUGHNESS[0]
     proved: bool = False
+    cut: CutPoints | None = None
 
     def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
         """This check with each range of inputs that a network may take, the one that it states or that
@@ -140,7 +139,7 @@ class Check:
         decides = dtype == "float64" or "float64" not in self.dtypes
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
         enough = _enough(channels, size)
-        count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
+        count = least if least == 1 else max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
         held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
         parts = min(count, max(fewest, -(-count * each // held)))
         # As many in each, because some runtimes compile a program for every number of images.
@@ -158,13 +157,22 @@ class Check:
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
-        parities, batches = self._compared(source, sizes, ending)
+        models = dict[Dtype, Any]()
+        cut = self.cut or self._at_cut_points(source, sizes, ending, models)
+        is_whole = cut is not None and cut.alone == self.port.graph.by_path.keys()
+        once = replace(self, images=1, rough=SMOOTH) if is_whole else self
+        parities, batches = once._compared(source, sizes, ending, models)
+        if cut is not None:
+            limit = self.tolerance or FLOAT64_LIMIT
+            parities = tuple(
+                cut.completed(parity, self.port.graph, limit) if parity.dtype == "float64" else parity
+                for parity in parities
+            )
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
         chaotic = _is_chaotic(parities, source, batches)
         if self.rough != SMOOTH and (grows or chaotic):
-            return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(
-                source, sizes, ending
-            )
+            rough = ROUGHNESS[ROUGHNESS.index(self.rough) + 1]
+            return replace(self, rough=rough, cut=cut).against(source, sizes, ending)
         if chaotic:
             return tuple(
                 replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
@@ -178,14 +186,39 @@ class Check:
         silent = parities[-1].silent is not None and parities[-1].first_bad is None
         if self.images >= _MANY_IMAGES or not (little or silent):
             return parities
-        return replace(self, images=_MANY_IMAGES).against(source, sizes, ending)
+        return replace(self, images=_MANY_IMAGES, cut=cut).against(source, sizes, ending)
+
+    def _at_cut_points(
+        self,
+        source: SourceValues,
+        sizes: Sizes,
+        ending: Callable[[Array], Array] | None,
+        models: dict[Dtype, Any],
+    ) -> CutPoints | None:
+        """The comparison at cut points, at the smallest size of those in float64; None where the source takes
+        no other values than its own.
+        """
+        if "float64" not in self.dtypes or not isinstance(source, CutSource):
+            return None
+        rng, size = np.random.default_rng(), min(sizes.of("float64"), key=math.prod)
+        images = self.fed.of(rng.random((_DRAWS, self.port.record.input.channels, *size)))
+
+        def run(batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
+            values, output = self._run(models, batch, "float64", paths, cut), self.port.graph.output
+            shown = {output: ending(values[output])} if ending is not None and output in values else {}
+            return {**values, **shown}
+
+        return compare_at_cut_points(self.port.graph, source, run, images, rng)
 
     def _compared(
-        self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None
+        self,
+        source: SourceValues,
+        sizes: Sizes,
+        ending: Callable[[Array], Array] | None,
+        models: dict[Dtype, Any],
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
         """The comparisons, and the images that they are of."""
         port = self.port
-        models = dict[Dtype, Any]()
         weights = weights_in(port.graph)
         batches = self.batches(sizes)
         taps = [node.path for node in port.graph.nodes]
@@ -218,13 +251,21 @@ class Check:
         if self.rough != SMOOTH and "float64" in batches:
             batches["float64"] += self._farthest(batches["float64"], look)
         errors = Absolute(port, self.tensors).errors
-        parities = compare(port.plan, source, run, batches, self.tolerance, errors, self.proved)
-        return tuple(self._probed(parity, source, batches) for parity in parities), batches
+        limits = self.tolerance, errors, self.proved, self.images == 1
+        return compare(port.plan, source, run, batches, *limits), batches
 
     def _run(
-        self, models: dict[Dtype, Any], batch: Array, dtype: Dtype, paths: Collection[str]
+        self,
+        models: dict[Dtype, Any],
+        batch: Array,
+        dtype: Dtype,
+        paths: Collection[str],
+        cut: NamedArrays = UNCUT,
     ) -> NamedArrays:
         """The port's values, by a model among `models`.
+
+        Args:
+            cut: see porter.frameworks.PortEngine.run.
 
         Raises:
             CheckFailed: the port's framework, which is installed, does not run it.
@@ -233,7 +274,8 @@ class Check:
         try:
             if dtype not in models:
                 models[dtype] = self.port.build(dtype, self.device, self.tensors)
-            values = self.port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
+            engine, images = self.port.destination.ENGINE, batch.astype(np.dtype(dtype))
+            values = engine.run(models[dtype], images, [*paths], cut)
         except CannotRun as error:
             raise CheckFailed(
                 f"the port does not run in its own framework: {error.message}",
@@ -268,19 +310,6 @@ class Check:
         image = np.zeros((1, self.port.record.input.channels, rows, columns))
         with suppress(NotInstalled):
             self._run({}, image, "float32", self.port.graph.outputs)
-
-    def _probed(
-        self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
-    ) -> Parity:
-        """The comparison in float64, and that of layers by themselves of which images do not show all, where
-        the source can run them.
-        """
-        if parity.dtype != "float64" or not parity.ok or not isinstance(source, LayeredSource):
-            return parity
-        # The batch that the source ran last, whose model may be for one size only.
-        rows, columns = batches[self.dtypes[0]][-1].shape[2:]
-        limit = self.tolerance or FLOAT64_LIMIT
-        return Probe(self.port, source, (rows, columns), limit, self.device, self.tensors).completed(parity)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""
@@ -326,11 +355,11 @@ def _is_chaotic(
     one rounding.
     """
     bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
-    if bad is None or bad.rel_l2 > _LEAST_WRONG:
+    if bad is None or bad.rel_l2 > LEAST_WRONG:
         return False
 
     def grown(batch: Array) -> float:
         wanted, got = (source.run(each, "float64", [bad.path])[bad.path] for each in (batch, moved(batch)))
         return norms(wanted, got).rel_l2
 
-    return bad.rel_l2 <= _AMPLIFIED * max(map(grown, batches["float64"]))
+    return bad.rel_l2 <= AMPLIFIED * max(map(grown, batches["float64"]))

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, cast
+from porter.base.dtypes import Array, Dtype, NamedArrays, cast
 from porter.base.errors import CheckFailed
-from porter.frameworks import CONVERTED, Alone, OwnTensors, Tensors
+from porter.frameworks import CONVERTED, OwnTensors, Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
-from porter.padding import KnownSize
 from porter.port import Record, StoredPort
-from porter.verification.references import LayeredSource, SourceValues, Wrapped
+from porter.verification.references import CutSource, SourceValues, Wrapped
 
 
 def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
@@ -76,12 +75,19 @@ class Shifted(Wrapped):
         }
         return alike | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
-    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
-        """See porter.verification.references.LayeredSource."""
-        if not isinstance(self.source, LayeredSource):
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        """See porter.verification.references.CutSource."""
+        if not isinstance(self.source, CutSource):
             return {}
-        own = [layer for layer in layers if layer.tap not in self.folded and layer.tap not in self.hidden]
-        return self.source.run_alone([layer._replace(reads=self._own(layer.reads)) for layer in own], size)
+        own = {path: self._own(path) for path in paths}
+        given = {known: value for path, value in cut.items() if (known := self._own(path)) is not None}
+        values = self.source.run_cut(batch, [path for path in own.values() if path is not None], given)
+        return {path: values[known] for path, known in own.items() if known in values}
+
+    def is_moved(self, path: str) -> bool:
+        """See porter.verification.references.CutSource."""
+        own = self._own(path)
+        return own is not None and isinstance(self.source, CutSource) and self.source.is_moved(own)
 
     def _own(self, path: str | None) -> str | None:
         """The path in the source of a value; None where it shows none."""

@@ -17,6 +17,12 @@ FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is
 above 1e-4.
 """
+LEAST_WRONG = 1e-7
+"""A distance above it in float64 is no rounding of any network."""
+AMPLIFIED = 32.0
+"""A port's distance is rounding if it is this many times what one rounding of the inputs makes of the source:
+every layer rounds. Measured on an EfficientNet-B3 of random weights, fed noise: 4.
+"""
 _PART = 1 << 15
 """Numbers that are compared at once: their parts of both sides, in float64, stay in a processor's cache."""
 

@@ -106,6 +106,7 @@ def compare(
     tolerance: float | None = None,
     errors: Callable[[Array], Mapping[str, float]] = lambda batch: {},
     proved: bool = False,
+    told: bool = False,
 ) -> tuple[Parity, ...]:
     """Runs both sides over `batches` and compares every node that both show.
 
@@ -118,6 +119,7 @@ def compare(
         errors: see porter.verification.scales. Where float64 proves the port and another type is not within
             its limits, distances are over values that count as so large that these errors are allowed.
         proved: whether float64 proves the port, where it is not among `batches`.
+        told: whether values count as evidence though they are the same for every input.
 
     Raises:
         UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
@@ -135,7 +137,7 @@ def compare(
         for alike, _, parts in _alike(plan.graph, batches[dtype])
     )
     with _progress(steps) as step:
-        sides = _Sides(plan, source, port, tolerance, step)
+        sides = _Sides(plan, source, port, tolerance, step, told)
         # The types one after the other, because models are large.
         parities = {
             dtype: sides.compared(dtype, batches[dtype], {})
@@ -212,10 +214,11 @@ class _Sides:
     port: Run
     tolerance: float | None
     step: Callable[[], object]
+    told: bool
 
     def compared(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
         """The comparison in one number type. Args: scales: see `_Sums`."""
-        graph, seen = self.plan.graph, _Worst()
+        graph, seen = self.plan.graph, _Worst(self.told)
         for alike, stated, parts in _alike(graph, batches):
             sums = _Sums(scales)
             # Part by part, because a runtime may make a session for each.
@@ -310,8 +313,9 @@ def _add(sums: dict[str, Norms], path: str, more: Norms) -> None:
 
 @dataclass
 class _Worst:
-    """The worst over the sizes so far."""
+    """The worst over the sizes so far. Args: told: see `compare`."""
 
+    told: bool
     nodes: dict[str, NodeDistance] = field(default_factory=dict)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     variations: dict[str, float] = field(default_factory=dict)
@@ -341,6 +345,7 @@ class _Worst:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
                 # Values of other axes are compared as none at all.
                 said = None if path in self.shapes else silence(graph, path, varying, wanted)
+                said = None if self.told and said != NOT_FINITE else said
                 self.silent = self.silent or (said and f"the reference's {path} {said}")
                 comparable = wanted.ndim == 2 and np.isfinite(wanted).all() and np.isfinite(got).all()
                 self.top_changed |= comparable and top_margin(wanted, got, summed.source) > 2 * node.limit

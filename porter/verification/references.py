@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +18,6 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
 from porter.frameworks import (
     RETURNED,
-    Alone,
     Classifier,
     Destination,
     Engine,
@@ -75,15 +75,20 @@ class SourceValues(Protocol):
 
 
 @runtime_checkable
-class LayeredSource(SourceValues, Protocol):
-    """A source whose layers can be run by themselves."""
+class CutSource(SourceValues, Protocol):
+    """A source in which what reads a value can be given another one."""
 
-    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
-        """Values in float64 of layers that read one value, by path.
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        """Values in float64 by path, for a batch N x C x H x W.
 
         Args:
-            layers: with paths for taps.
-            size: of the input, for models that are built for one.
+            cut: by path, what all that read the value are given in its place, as it comes back. A path of
+                which this is not possible is left out.
+        """
+
+    def is_moved(self, path: str) -> bool:
+        """Whether the source has the value's numbers in another order of axes too, which may be read
+        instead and is not cut.
         """
 
 
@@ -151,9 +156,15 @@ class ZooReference:
             self._expect_returned(values.pop(_AS_GIVEN), values)
         return _followed(_without_row(values, self.without_background), self.behind)
 
-    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
-        """See LayeredSource."""
-        return self.engine.run_alone(self._model(size, "float64"), _tapped(layers, self.taps))
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        """See CutSource."""
+        model = self._model((batch.shape[2], batch.shape[3]), "float64")
+        values = _run_cut(self.engine, model, batch, self.taps, paths, cut)
+        return _without_row(values, self.without_background)
+
+    def is_moved(self, path: str) -> bool:
+        """See CutSource."""
+        return False
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
         """The model of a size and number type, built once."""
@@ -224,13 +235,23 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
     )
 
 
-def _tapped(layers: Iterable[Alone], taps: Mapping[str, str]) -> dict[str, Alone]:
-    """Layers of an implementation by path, of those that it shows."""
-    return {
-        layer.tap: Alone(taps[layer.tap], taps.get(layer.reads or ""), layer.value)
-        for layer in layers
-        if layer.tap in taps
+def _run_cut(
+    engine: Engine,
+    model: Any,
+    batch: Array,
+    taps: Mapping[str, str],
+    paths: Collection[str],
+    cut: NamedArrays,
+) -> dict[str, Array]:
+    """As CutSource.run_cut, by a model that calls values as `taps` says. Where two paths are one value of it,
+    what reads one of them cannot be given another.
+    """
+    calls = Counter(taps.values())
+    asked = {
+        path: taps[path] for path in paths if path in taps and not (path in cut and calls[taps[path]] > 1)
     }
+    given = {path: value for path, value in cut.items() if path in asked}
+    return engine.run_reference(model, batch.astype(np.float64), asked, given)
 
 
 @dataclass
@@ -274,9 +295,15 @@ class FileGraphSource:
             values[output] = values[ending.source].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
-    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
-        """See LayeredSource."""
-        return self.engine.run_alone(self._model("float64"), _tapped(layers, self.fit.taps))
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        """See CutSource."""
+        values = _run_cut(self.engine, self._model("float64"), batch, self.fit.taps, paths, cut)
+        return _without_row(values, _dropped(self.fit))
+
+    def is_moved(self, path: str) -> bool:
+        """See CutSource."""
+        tap = self.fit.taps.get(path)
+        return any(node.moved for node in self.checkpoint.carried.nodes if node.tap == tap)
 
     def _model(self, dtype: Dtype) -> Any:
         """The model of a number type, built once."""
@@ -445,14 +472,26 @@ class OwnBuild:
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         """See SourceValues.run."""
-        rows, columns = batch.shape[2:]
-        plan, model = self._built.get(dtype, (None, None))
-        if plan is None or plan.only_size not in (None, (rows, columns)):
-            plan = make_plan(self.graph, (rows, columns), self.destination.CAPABILITIES)
-            model = self.destination.ENGINE.build(plan, self.tensors, {}, dtype, "cpu")
-            self._built[dtype] = plan, model
+        model = self._model((batch.shape[2], batch.shape[3]), dtype)
         shown = [path for path in self.graph.by_path if _is_asked(path, paths)]
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
+
+    def _model(self, size: KnownSize, dtype: Dtype) -> Any:
+        plan, model = self._built.get(dtype, (None, None))
+        if plan is None or plan.only_size not in (None, size):
+            plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
+            model = self.destination.ENGINE.build(plan, self.tensors, {}, dtype, "cpu")
+            self._built[dtype] = plan, model
+        return model
+
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        """See CutSource."""
+        model = self._model((batch.shape[2], batch.shape[3]), "float64")
+        return self.destination.ENGINE.run(model, batch.astype(np.float64), [*paths], cut)
+
+    def is_moved(self, path: str) -> bool:
+        """See CutSource."""
+        return False
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
         """See ZooReference.classifier."""

@@ -90,6 +90,21 @@ class FirstBad:
 
 
 @dataclass(frozen=True)
+class CutCounts:
+    """How many nodes were compared at cut points (porter.verification.cut_points).
+
+    Attributes:
+        linear: linear ones, each from random numbers for all that it reads.
+        others: other ones, likewise.
+        inside: the paths of those that were compared inside the network only.
+    """
+
+    linear: int
+    others: int
+    inside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Parity:
     """A comparison of a port with a reference in one number type.
 
@@ -116,6 +131,8 @@ class Parity:
             the reference rest on, and why (porter.verification.witnesses).
         faint: compared nodes whose values are smaller than what float32 computes them from, whose distances
             are over what it may be off by (porter.verification.scales).
+        cut: what was compared at cut points, in float64; None where the reference takes no other values than
+            its own.
     """
 
     ok: bool
@@ -137,6 +154,7 @@ class Parity:
     run_by: str = ""
     faint: tuple[str, ...] = field(default=(), repr=False)
     unheld: str | None = None
+    cut: CutCounts | None = None
 
     @property
     def proves(self) -> bool:

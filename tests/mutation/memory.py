@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from porter.base.dtypes import Dtype
+from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
 from porter.frameworks.reference_models import Shown as Models
@@ -23,7 +23,7 @@ from porter.port import GivenFile, Record, StoredPort
 from porter.verification import reverify, source_forms
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
-from porter.verification.references import OwnBuild, SourceValues
+from porter.verification.references import CutSource, OwnBuild
 from porter.verification.user_check import check_given
 from porter.verification.user_reference import UserReference
 from porter.verification.verdict import Verdict
@@ -72,7 +72,7 @@ def memory_port(
 class Shown:
     """A source of which some values are seen only, as a zoo's code shows those of its modules."""
 
-    source: SourceValues
+    source: CutSource
     paths: frozenset[str]
     name: str = "another implementation"
     run_by: str = "its own code"
@@ -82,6 +82,13 @@ class Shown:
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         return {path: value for path, value in self.source.run(batch, dtype).items() if path in self.paths}
+
+    def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
+        asked = [path for path in paths if path in self.paths]
+        return self.source.run_cut(batch, asked, {path: cut[path] for path in asked if path in cut})
+
+    def is_moved(self, path: str) -> bool:
+        return self.source.is_moved(path)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from porter.base.dtypes import Dtype
 from porter.port import StoredPort
@@ -46,6 +47,12 @@ class Remembered:
         if key not in self.values:
             self.values[key] = self.source.run(batch, dtype)
         return self.values[key]
+
+    def __getattr__(self, name: str) -> Any:
+        """What a source has that takes other values than its own (porter.verification.references)."""
+        if name not in ("run_cut", "is_moved"):
+            raise AttributeError(name)
+        return getattr(self.source, name)
 
 
 OWN_CODE = {"akamaster": Path(__file__).with_name("cifar_resnets.py")}

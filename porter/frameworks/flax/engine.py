@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.package import expect_installed, install
+from porter.frameworks import UNCUT
 from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
-    run_alone as run_alone,
     twin as twin,
 )
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays, Run
     from porter.data.preprocess import Preprocess
     from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
@@ -32,16 +32,18 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     return build_model(plan, tensors, dtype, device)
 
 
-def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps` for a batch N×C×H×W; see porter.frameworks.flax.graph_module."""
     from porter.frameworks.flax.graph_module import run_model
 
-    return run_model(model, batch, taps)
+    return run_model(model, batch, taps, cut)
 
 
-def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Runs as `run` does: porter knows no other implementation in Flax than its own."""
-    return run(model, batch, list(taps))
+    return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import UsageError, first_line
 from porter.base.options import DEVICE
-from porter.frameworks import Tensors
+from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.code.language import Layer
 from porter.frameworks.flax import layers
 from porter.frameworks.flax.code import ModulePlace, places
@@ -23,7 +23,7 @@ from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
 from porter.frameworks.images import as_taken, expect_axes, expect_only_size
 from porter.frameworks.last_uses import last_uses
-from porter.graph import Dropout
+from porter.graph import Dropout, Graph
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
@@ -51,19 +51,25 @@ class Computation:
         self.taken = taken_shapes(plan)
 
     def values(
-        self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str], compiled: bool = False
+        self,
+        model: nnx.Module,
+        inputs: Sequence[Any],
+        paths: Sequence[str],
+        compiled: bool = False,
+        cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
         """The values at `paths`; each other one is held until its last use.
 
         Args:
+            cut: by path, what is read in place of its value.
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
                 time.
 
         Raises:
             UsageError: the inputs are others than those of the plan.
         """
-        values = dict(zip(self.taken, self._checked(inputs), strict=True))
-        ended = last_uses(((*step.inputs, step.path) for step in self.steps), set(paths))
+        values, shown = dict(zip(self.taken, self._checked(inputs), strict=True)), dict[str, Any]()
+        ended = last_uses((*step.inputs, step.path) for step in self.steps)
         for step, gone in zip(self.steps, ended, strict=True):
             given = [values[path] for path in step.inputs]
             if step.path in self.functions:
@@ -71,9 +77,13 @@ class Computation:
             else:
                 layer = _at(model, self.places[step.path])
                 values[step.path] = _compiled_module(*nnx.split(layer), *given) if compiled else layer(*given)
+            if step.path in paths:
+                shown[step.path] = values[step.path]
+            if step.path in cut:
+                values[step.path] = cut[step.path]
             for path in gone:
                 del values[path]
-        return {path: values[path] for path in paths}
+        return {path: shown[path] for path in paths}
 
     def _checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs, if they are as many and have the shapes that the model takes."""
@@ -151,8 +161,13 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
     return model
 
 
-def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run_model(
+    model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Args:
+        cut: see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: a tap is not a node of the model, or the batch does not fit its input.
@@ -166,16 +181,25 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
         inputs = [
             jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)
         ]
-        values = program.values(model, inputs, taps, compiled=True)
+        instead = {
+            path: jnp.asarray(
+                _cast(array.transpose(0, 2, 3, 1) if _is_map(graph, path) else array, program.dtype)
+            )
+            for path, array in cut.items()
+        }
+        values = program.values(model, inputs, taps, compiled=True, cut=instead)
         wide = {
             path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value
             for path, value in values.items()
         }
         shown = {path: np.asarray(value) for path, value in wide.items()}
     return {
-        path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array
-        for path, array in shown.items()
+        path: array.transpose(0, 3, 1, 2) if _is_map(graph, path) else array for path, array in shown.items()
     }
+
+
+def _is_map(graph: Graph, path: str) -> bool:
+    return is_map(graph.open_shapes[path])
 
 
 def _cast(array: Array, dtype: Dtype) -> Array:

@@ -6,9 +6,7 @@ and attributes as the file says them, and porter.filegraph.kernels computes them
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -23,7 +21,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
-from porter.frameworks import Alone, Classifier
+from porter.frameworks import UNCUT, Classifier
 from porter.frameworks.images import beside, classifier_of
 from porter.frameworks.last_uses import last_uses
 from porter.graph import TakesInputs
@@ -49,47 +47,42 @@ class NumpyModel:
     takes: TakesInputs | None = None
     arrays: Collection[str] = ()
 
-    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back
         so.
+
+        Args:
+            cut: by name, what is read in place of a value that has the name alone.
 
         Raises:
             CannotRun: porter has no row for an operator that they need.
             Contradiction: a row does not take the inputs of an operator that porter reads.
         """
         if self.program.single and len(batch) > 1:
-            each = [self(image[None], names) for image in batch]
+            each = [
+                self(batch[at : at + 1], names, {name: value[at : at + 1] for name, value in cut.items()})
+                for at in range(len(batch))
+            ]
             return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
         images = batch.astype(self.dtype)
         given = {self.program.image: images, **self._beside(images)}
         known = {name: self._own(value) for name, value in given.items()}
-        return self._computed(self.needed(names), known, names)
+        return self._computed(self.needed(names), known, names, cut)
 
-    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """See porter.frameworks.Engine.run_alone."""
-        times = Counter(name for step in self.program.steps for name in step.outputs)
-        further = self.takes.further_inputs if self.takes else ()
-        images = {self.program.image, *(each.name for each in further)}
-        values = dict[str, Array]()
-        for path, layer in fed.items():
-            read = layer.reads
-            if read is None or times[read] != 1 or times[layer.tap] != 1:  # another value may have the name
-                continue
-            steps = self.needed((layer.tap,), {read})
-            needed = {name for step in steps for name in step.inputs}
-            if read in needed and needed.isdisjoint(images):
-                value = layer.value.astype(self.dtype)
-                known = {read: value if read in self.arrays else self._own(value)}
-                with suppress(CannotRun, Contradiction):  # of another shape than in the network
-                    (values[path],) = self._computed(steps, known, (layer.tap,)).values()
-        return values
+    def called_once(self, name: str) -> bool:
+        """Whether one value has the name."""
+        return sum(step.outputs.count(name) for step in self.program.steps) == 1
 
     def _own(self, value: Array) -> Numbers:
         """A map N×C×H×W as the program has it."""
         return with_channels_last(value) if self.program.channels_last else value
 
     def _computed(
-        self, steps: Sequence[OperatorCall], known: dict[str, Numbers], names: tuple[str, ...]
+        self,
+        steps: Sequence[OperatorCall],
+        known: dict[str, Numbers],
+        names: tuple[str, ...],
+        cut: NamedArrays = UNCUT,
     ) -> dict[str, Array]:
         """The values called `names` that steps give, maps N×C×H×W, from those that are known."""
         channels_last, shown = self.program.channels_last, dict[str, Array]()
@@ -98,6 +91,9 @@ class NumpyModel:
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
             shown |= {name: known[name] for name in step.outputs if name in names}
+            for name in cut.keys() & set(step.outputs):
+                instead = cut[name].astype(known[name].dtype)
+                known[name] = instead if name in self.arrays else self._own(instead)
             for name in ended:
                 known.pop(name, None)
         return {
@@ -129,13 +125,13 @@ class NumpyModel:
             zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
         )
 
-    def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[OperatorCall]:
-        """The steps that the values called `names` need beside those that are `known`."""
+    def needed(self, names: tuple[str, ...]) -> list[OperatorCall]:
+        """The steps that the values called `names` need."""
         needed = set(names)
         steps = list[OperatorCall]()
         for step in reversed(self.program.steps):
             if needed.intersection(step.outputs):
-                needed.update(set(step.inputs) - known)
+                needed.update(step.inputs)
                 steps.insert(0, step)
         return steps
 
@@ -178,15 +174,14 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     return NumpyModel(program, checkpoint.tensors, dtype, graph, graph.arrays)
 
 
-def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: NumpyModel, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """See porter.frameworks.Engine.run_reference."""
-    values = model(batch, tuple(dict.fromkeys(taps.values())))
+    taps = {path: tap for path, tap in taps.items() if path not in cut or model.called_once(tap)}
+    instead = {taps[path]: cut[path] for path in cut if path in taps}
+    values = model(batch, tuple(dict.fromkeys(taps.values())), instead)
     return {path: values[tap] for path, tap in taps.items() if tap in values}
-
-
-def run_alone(model: NumpyModel, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """See porter.frameworks.Engine."""
-    return model.alone(fed)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

@@ -149,7 +149,6 @@ class NetDestination(ABC, Generic[M]):
 
     build_file = staticmethod(engine.build_file)
     run_reference = staticmethod(engine.run_reference)
-    run_alone = staticmethod(engine.run_alone)
     disagreement = staticmethod(engine.disagreement)
     run = staticmethod(ports.run)
     twin = staticmethod(ports.twin)

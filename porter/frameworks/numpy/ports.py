@@ -15,7 +15,7 @@ from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import KernelProgram
-from porter.frameworks import Classifier, expect_run
+from porter.frameworks import UNCUT, Classifier, expect_run
 from porter.frameworks.images import as_maps, as_taken, classifier_of, expect_fit
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
@@ -74,8 +74,11 @@ def port_model(
     return PortModel(plan, NumpyModel(program, tensors, dtype), values)
 
 
-def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Args:
+        cut: see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: the batch does not fit the model's input, or there is no such path.
@@ -87,7 +90,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
         raise UsageError("the model has no such node", where=unknown[0])
     try:
         return engine.run_reference(
-            model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps}
+            model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps}, cut
         )
     except (CannotRun, Contradiction) as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None

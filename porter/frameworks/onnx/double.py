@@ -15,6 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import CannotRun, first_line
 from porter.base.options import CHECK
+from porter.frameworks import UNCUT
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
@@ -57,11 +58,11 @@ def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = Mappin
     """What runs the model; values are dropped after their last use unless branches may read them."""
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
-    def run(*batches: Array) -> list[Array]:
+    def run(*batches: Array, cut: NamedArrays = UNCUT) -> list[Array]:
         given = {**dict(zip(names, batches, strict=False)), **tensors}
         try:
             with np.errstate(all="ignore"):  # a logarithm of what is below 0 is compared as it is
-                values: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given)
+                values: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given, cut)
         except Exception as error:  # whatever its ops raise for inputs that do not fit
             raise _refusal(error) from None
         return values
@@ -69,20 +70,27 @@ def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = Mappin
     return run
 
 
-def _run(evaluator: Any, given: NamedArrays) -> list[Array]:
+def _run(evaluator: Any, given: NamedArrays, cut: NamedArrays) -> list[Array]:
     """Runs as the evaluator's own `run` does, which holds all values until the end: here a value is held
     until its last use.
+
+    Args:
+        cut: by name, what is read in place of a value.
     """
     known = {"": None, **evaluator.rt_inits_, **given}
     nodes = evaluator.rt_nodes_
     outputs = evaluator.output_names
+    shown = {name: known[name] for name in outputs if name in known}
     for node, ended in zip(
-        nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True
+        nodes, last_uses(((*node.input, *node.output) for node in nodes), {""}), strict=True
     ):
-        known |= zip(node.output, node.run(*(known[name] for name in node.input)), strict=False)
+        for name, value in zip(node.output, node.run(*(known[name] for name in node.input)), strict=False):
+            known[name] = cut[name].reshape(value.shape).astype(value.dtype) if name in cut else value
+            if name in outputs:
+                shown[name] = value
         for name in ended:
             known.pop(name, None)
-    return [known[name] for name in outputs]
+    return [shown[name] for name in outputs]
 
 
 def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:

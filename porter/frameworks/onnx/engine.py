@@ -4,7 +4,6 @@ from porter.frameworks.onnx.disagreement import disagreement as disagreement
 from porter.frameworks.onnx.evaluate import classifier as classifier
 from porter.frameworks.onnx.file_reference import (
     build_file as build_file,
-    run_alone as run_alone,
     run_reference as run_reference,
 )
 from porter.frameworks.onnx.running import build as build, run as run, twin as twin

@@ -8,7 +8,6 @@ a Pad for the pads of the max pool behind it, which is another function.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import HALVES, Array, Dtype, NamedArrays, is_floating
-from porter.base.errors import CannotRun, UsageError
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import expect_batch
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.image_input import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
-from porter.frameworks import Alone
+from porter.frameworks import UNCUT
 from porter.frameworks.images import beside, in_parts
 from porter.frameworks.onnx.double import make_rounding
-from porter.frameworks.onnx.model import ModelParts, replay_model, run_model, run_part
+from porter.frameworks.onnx.model import ModelParts, replay_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
@@ -47,15 +46,16 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
     return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype, graph)
 
 
-def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: OnnxRunner, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """See porter.frameworks.Engine.run_reference."""
-    values = model(batch, tuple(dict.fromkeys(taps.values())))
+    if not model.can_cut:
+        taps, cut = {path: tap for path, tap in taps.items() if path not in cut}, UNCUT
+    values = model(
+        batch, tuple(dict.fromkeys(taps.values())), {taps[path]: value for path, value in cut.items()}
+    )
     return {path: values[tap] for path, tap in taps.items()}
-
-
-def run_alone(model: OnnxRunner, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """See porter.frameworks.Engine; in float64."""
-    return model.alone(fed)
 
 
 @dataclass
@@ -74,20 +74,39 @@ class OnnxRunner:
     file: FileGraph | None = None
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
-    def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
+    def __call__(self, batch: Array, taps: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """Values by tap for a batch N×C×H×W, as the model gives them.
 
         A model of a fixed batch gets the images in parts of that many; the last image is repeated where they
         do not suffice.
+
+        Args:
+            cut: by tap, what is read in place of a value.
         """
         if taps not in self._sessions:
             self._sessions[taps] = self._session(taps)
         parts = self._parts(batch)
-        outputs = [self._sessions[taps](*part) for part in parts]
+        run = self._sessions[taps]
+        if cut:
+            at_once = -(-len(batch) // len(parts)) if WHOLE in self._stated else len(parts[0][0])
+            cuts = {tap: in_parts(value, at_once) for tap, value in cut.items()}
+            outputs = [
+                run(*part, cut={tap: values[index] for tap, values in cuts.items()})
+                for index, part in enumerate(parts)
+            ]
+        else:
+            outputs = [run(*part) for part in parts]
         return {
             tap: self._joined(parts, [values[index] for values in outputs])[: len(batch)]
             for index, tap in enumerate(taps)
         }
+
+    @property
+    def can_cut(self) -> bool:
+        """Whether what reads a value may be given another: no branch does, which may read any."""
+        return self.dtype == "float64" and not any(
+            attribute.HasField("g") for node in self.definition.graph.node for attribute in node.attribute
+        )
 
     def _session(self, taps: Sequence[str]) -> Session:
         """A session of the file's graph that gives these values."""
@@ -145,17 +164,6 @@ class OnnxRunner:
                 for name, value in zip(node.output, values, strict=False)
                 if name
             )
-
-    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """See porter.frameworks.Engine.run_alone; by ONNX's reference implementation."""
-        values = dict[str, Array]()
-        for path, layer in fed.items():
-            if layer.reads is None:
-                continue
-            with suppress(CannotRun):  # of another shape than in the network
-                value = run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
-                values |= {} if value is None else {path: value}
-        return values
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
         """What each input is fed, in its layout and number type, as many images at a time as the model

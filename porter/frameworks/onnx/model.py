@@ -182,33 +182,6 @@ def replay_model(model: ModelParts, values: NamedArrays) -> Iterator[tuple[Any, 
     return replay(_taking_tensors(proto, model.tensors), model.tensors, values)
 
 
-def run_part(model: ModelParts, given: NamedArrays, wanted: str) -> Array | None:
-    """The value called `wanted` that ONNX's reference implementation makes of `given` ones and of the model's
-    tensors; None if it needs another value.
-    """
-    part = import_onnx().ModelProto()
-    needed = {wanted}
-    nodes = list[Any]()
-    for node in reversed(model.proto.graph.node):
-        if needed.intersection(node.output):
-            needed.update(set(node.input) - given.keys())
-            nodes.insert(0, node)
-    stored = [tensor for tensor in model.proto.graph.initializer if tensor.name in needed]
-    made = {name for node in nodes for name in node.output} | {tensor.name for tensor in stored}
-    if not needed <= made | {""}:
-        return None
-    part.opset_import.extend(model.proto.opset_import)
-    part.functions.extend(model.proto.functions)
-    part.ir_version = model.proto.ir_version
-    part.graph.node.extend(nodes)
-    part.graph.initializer.extend(tensor for tensor in stored if tensor.name not in model.tensors)
-    part.graph.output.add(name=wanted)
-    tensors_of_part = {
-        tensor.name: model.tensors[tensor.name] for tensor in stored if tensor.name in model.tensors
-    }
-    return make_float64_session(part, {**tensors_of_part, **given})()[0]
-
-
 def _taking_tensors(proto: Any, tensors: NamedArrays) -> Any:
     """`proto`, in which the initialisers without content are its last inputs."""
     stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
-from porter.frameworks import LayerNames, Tensors
+from porter.frameworks import UNCUT, LayerNames, Tensors
 from porter.frameworks.images import as_taken, expect_fit, expect_inputs
 from porter.frameworks.onnx.model import ModelParts, make_model, run_model
 from porter.frameworks.onnx.session import Session
@@ -43,9 +43,12 @@ class OnnxModel:
         outputs = self._run(batches, ())
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
+    def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """The values at paths of the graph. Outputs are those of the model as it is; a session that gives
         other values too may compute them in another way, because no optimisation merges what it gives.
+
+        Args:
+            cut: see porter.frameworks.PortEngine.run; in float64.
         """
         graph = self.plan.lowered
         unknown = [path for path in paths if path not in graph.by_path]
@@ -54,22 +57,21 @@ class OnnxModel:
         # Only onnxruntime optimises.
         whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
         inner = tuple(dict.fromkeys(path for path in paths if path not in whole))
-        values = dict(zip(inner, self._values(batch, inner), strict=True)) if inner else {}
+        values = dict(zip(inner, self._values(batch, inner, cut), strict=True)) if inner else {}
         if whole:
             values |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
         return {path: values[path] for path in paths}
 
-    def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
+    def _values(self, batch: Array, paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
         expect_fit(batch.shape, self.plan.lowered.channels, *(self.plan.only_size or (None, None)))
-        return self._run(as_taken(batch, self.plan.lowered), paths)
+        return self._run(as_taken(batch, self.plan.lowered), paths, cut)
 
-    def _run(self, batches: Sequence[Array], paths: tuple[str, ...]) -> list[Array]:
+    def _run(self, batches: Sequence[Array], paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
         """Runs a session that gives these values; each set of values has one."""
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
-        return self._sessions[paths](
-            *(np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
-        )
+        given = (np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
+        return self._sessions[paths](*given, **({"cut": cut} if cut else {}))
 
     def _make(self, paths: tuple[str, ...]) -> Session:
         """A session that gives the model's outputs, or values at `paths`."""
@@ -96,9 +98,9 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)
 
 
-def run(model: OnnxModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: OnnxModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W."""
-    return model.values(batch, taps)
+    return model.values(batch, taps, cut)
 
 
 def twin(model: OnnxModel, plan: Plan) -> None:

@@ -6,7 +6,7 @@ from porter.frameworks.defaults import disagreement as disagreement, twin as twi
 from porter.frameworks.tf.evaluate import classifier as classifier
 from porter.frameworks.tf.file_reference import build_file as build_file
 from porter.frameworks.tf.ports.build import build as build
-from porter.frameworks.tf.run import run as run, run_alone as run_alone, run_reference as run_reference
+from porter.frameworks.tf.run import run as run, run_reference as run_reference
 
 NAME = "tf"
 RUNNER = "TensorFlow"

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import Alone
+from porter.frameworks import UNCUT
 from porter.frameworks.images import as_taken, expect_fit
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first, channels_last
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 from porter.graph import TakesInputs
-from porter.graph.walks import in_order
 from porter.padding import KnownSize
 
 _RUNNER = "porter_runner"
@@ -57,8 +58,11 @@ class Runner:
         self._takes = takes
         self._functions: dict[tuple[str, ...], Any] = {}
 
-    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+        Args:
+            cut: by name, what all layers are given in place of the value.
 
         Raises:
             UsageError: the model lacks a name, or the batch does not fit its input.
@@ -70,8 +74,13 @@ class Runner:
             return {}
         tensorflow = import_tensorflow()
         fed = [np.ascontiguousarray(each) for each in self._fed(batch)]
-        if names not in self._functions:
+        if names not in self._functions and not cut:
             self._functions[names] = self._function(names)
+        instead = {
+            id(self.values[name]): value if name in self._arrays else channels_last(value)
+            for name, value in cut.items()
+        }
+        function = self._function(names, instead) if cut else self._functions[names]
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one
         # function for all.
         with (
@@ -79,9 +88,7 @@ class Runner:
             tf32(tensorflow, False),
             quiet_logger(tensorflow),
         ):
-            results = self._functions[names](
-                [tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed]
-            )
+            results = function([tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed])
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are
         # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
@@ -89,43 +96,9 @@ class Runner:
             name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()
         }
 
-    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """See porter.frameworks.Engine.run_alone."""
-        tensorflow = import_tensorflow()
-        values = dict[str, Array]()
-        with tensorflow.device(tensorflow_device(self._device)), quiet_logger(tensorflow):
-            for path, layer in fed.items():
-                if layer.reads is None or (order := self._between(layer.reads, layer.tap)) is None:
-                    continue
-                value = layer.value if layer.reads in self._arrays else channels_last(layer.value)
-                known = {id(self.values[layer.reads]): tensorflow.cast(value, self._model.inputs[0].dtype)}
-                try:
-                    for node in order:
-                        arguments, named = node.arguments.fill_in(known)
-                        given = node.operation(*arguments, **named)
-                        known |= zip(map(id, node.outputs), import_keras().tree.flatten(given), strict=False)
-                except (tensorflow.errors.OpError, ValueError):  # of another shape than in the network
-                    continue
-                array = np.asarray(known[id(self.values[layer.tap])])
-                values[path] = array if layer.tap in self._arrays else channels_first(array)
-        return values
-
-    def _between(self, reads: str, tap: str) -> list[Any] | None:
-        """Keras's nodes from one value to another; None if they read a third one too."""
-        if not {reads, tap} <= self.values.keys():
-            return None
-        read, end = self.values[reads], self.values[tap]
-        tensors = {id(end): end}
-
-        def inputs(at: int) -> Iterable[int]:
-            if at == id(read):
-                return ()
-            sources = {id(each): each for each in _node(tensors[at]).input_tensors}
-            tensors.update(sources)
-            return sources
-
-        order = [_node(tensors[at]) for at in in_order([id(end)], inputs) if at != id(read)]
-        return None if any(node.is_input for node in order) else [*dict.fromkeys(order)]
+    def value_of(self, name: str) -> Hashable:
+        """What is equal for two names of one value."""
+        return id(self.values[name])
 
     def _fed(self, batch: Array) -> list[Array]:
         """A batch in the axes of the model's inputs."""
@@ -138,10 +111,17 @@ class Runner:
             else as_taken(batch, self._takes, channels_last=True)
         )
 
-    def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
-        """The function from inputs to these values, compiled where a grouped convolution needs it."""
+    def _function(
+        self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
+    ) -> Callable[[Any], dict[str, Any]]:
+        """The function from inputs to these values, compiled where a grouped convolution needs it.
+
+        Args:
+            cut: what is read in place of values, by the ids of Keras's symbolic ones.
+        """
         tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
+        tapped.cut = cut
 
         def call(batches: list[Any]) -> dict[str, Any]:
             values: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
@@ -149,12 +129,6 @@ class Runner:
 
         grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
-
-
-def _node(tensor: Any) -> Any:
-    """The call of a layer that gives a symbolic value."""
-    history = tensor._keras_history
-    return history.operation._inbound_nodes[history.node_index]
 
 
 @cache
@@ -179,15 +153,22 @@ def _frugal() -> Any:
             ]
             nodes = [node for node in nodes if not node.is_input]
             used = (map(id, (*node.input_tensors, *node.outputs)) for node in nodes)
-            known = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
-            for node, ended in zip(nodes, last_uses(used, set(map(id, self.outputs))), strict=True):
+            shown = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
+            known = dict(shown)
+            outputs = set(map(id, self.outputs))
+            for node, ended in zip(nodes, last_uses(used), strict=True):
                 arguments, named = node.arguments.fill_in(known)
-                outputs = operation_fn(node.operation)(*arguments, **named)
-                known |= zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=False)
+                given = operation_fn(node.operation)(*arguments, **named)
+                for value, computed in zip(map(id, node.outputs), keras.tree.flatten(given), strict=False):
+                    known[value] = computed
+                    if value in outputs:
+                        shown[value] = computed
+                    if value in self.cut:
+                        known[value] = keras.ops.cast(self.cut[value], computed.dtype)
                 for value in ended:
                     known.pop(value, None)
             return keras.tree.pack_sequence_as(
-                self._outputs_struct, [known[id(value)] for value in self.outputs]
+                self._outputs_struct, [shown[id(value)] for value in self.outputs]
             )
 
     return Frugal
@@ -211,37 +192,42 @@ def usual_size_of(model: Any) -> tuple[int, int] | None:
     return getattr(getattr(model, _RUNNER, None), "usual_size", None)
 
 
-def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back
     as N×C×H×W.
+
+    Args:
+        cut: see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: the model lacks a tap, or the batch does not fit its input.
     """
     runner: Runner = getattr(model, _RUNNER)
-    return runner(batch, tuple(taps))
+    return runner(batch, tuple(taps), cut)
 
 
-def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W;
     maps come back so.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
+        cut: see porter.frameworks.Engine.run_reference.
 
     Raises:
         UsageError: the batch does not fit the model's input.
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
     shown = {path: layer for path, layer in taps.items() if layer in runner.values}
-    results = runner(batch, tuple(dict.fromkeys(shown.values())))
+    names = Counter(map(runner.value_of, shown.values()))
+    shown = {
+        path: layer for path, layer in shown.items() if path not in cut or names[runner.value_of(layer)] == 1
+    }
+    instead = {shown[path]: cut[path] for path in cut if path in shown}
+    results = runner(batch, tuple(dict.fromkeys(shown.values())), instead)
     return {path: results[layer] for path, layer in shown.items()}
-
-
-def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """See porter.frameworks.Engine."""
-    runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
-    return runner.alone(fed)
 
 
 def tap_value(model: Any, tap: str) -> Any:

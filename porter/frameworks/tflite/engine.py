@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
+from porter.frameworks import UNCUT
 from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
-    run_alone as run_alone,
     twin as twin,
 )
 from porter.frameworks.tf import engine as keras
 from porter.frameworks.tflite import FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays, Run
     from porter.data.preprocess import Preprocess
     from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
@@ -52,18 +52,22 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
 
 
-def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see
-    porter.frameworks.tflite.running.
+    porter.frameworks.tflite.running. TensorFlow Lite gives no operator another value than the computed one.
     """
     from porter.frameworks.tflite.running import LiteModel
 
-    return model.values(batch, taps) if isinstance(model, LiteModel) else keras.run(model, batch, taps)
+    if isinstance(model, LiteModel):
+        return model.values(batch, [path for path in taps if path not in cut])
+    return keras.run(model, batch, taps, cut)
 
 
-def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Runs as `run` does: porter knows no other implementation in TensorFlow Lite than its own."""
-    return run(model, batch, list(taps))
+    return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.package import expect_installed, install
 from porter.formats.triton import load_triton
+from porter.frameworks import UNCUT
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Alone, Classifier, LayerNames, Tensors
+    from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -45,11 +46,11 @@ def twin(model: Any, plan: Plan) -> Any:
     return twin_of(model, plan)
 
 
-def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
     from porter.frameworks.torch.running import run_model
 
-    return run_model(model, batch, taps)
+    return run_model(model, batch, taps, cut)
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -65,20 +66,15 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     return build_exported(checkpoint, dtype)
 
 
-def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_reference(
+    model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Runs a reference as `run` does a port: `taps` is path to module name; modules that it lacks are left
     out.
     """
     from porter.frameworks.torch.running import run_stock
 
-    return run_stock(model, batch, taps)
-
-
-def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """See porter.frameworks.torch.running."""
-    from porter.frameworks.torch.running import run_alone
-
-    return run_alone(model, fed)
+    return run_stock(model, batch, taps, cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:

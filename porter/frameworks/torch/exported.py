@@ -17,13 +17,12 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
-from porter.formats.torch_export.aliases import changed_inputs
+from porter.formats.torch_export.aliases import changed_inputs, changed_uses
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, read_program
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.program_sizes import ON_SIZES
 from porter.formats.torch_export.read import taken_by, tap_of
-from porter.frameworks import Alone
 from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
@@ -59,6 +58,9 @@ class ExportedModule(nn.Module):
     """A program that gives its first output; each value that is a tap passes through a submodule of that
     name. It computes in one type, or where that is None in those that the program states.
 
+    Attributes:
+        can_cut: a submodule may give another value, because nothing reads one that is changed later.
+
     A program may be made for one batch. Other batches go through it in parts, all of them node by node.
     """
 
@@ -67,6 +69,7 @@ class ExportedModule(nn.Module):
     ) -> None:
         super().__init__()
         self._file, self._dtype, self._types = checkpoint.graph, dtype, program.types
+        self.can_cut = not changed_uses(program, READERS)
         for tap in taps:
             self.add_module(tap, nn.Identity())
         self._shown: dict[str, list[tuple[str, int]]] = {}
@@ -133,46 +136,17 @@ class ExportedModule(nn.Module):
                 if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
             for tap, index in self._shown.get(node.name, ()):
-                outputs = self._show(tap, [values[node.name][index] for values in known], len(images))
+                whole = _joined([values[node.name][index] for values in known], len(images))
+                outputs = self.get_submodule(tap)(whole)
+                if outputs is not whole:  # a hook gives another value
+                    for values, part in zip(known, torch.split(outputs, size), strict=True):
+                        values[node.name][index] = _filled(part, size)
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]
         for tap, (name, index) in self._given.items():
-            outputs = self._show(tap, [values[name][index] for values in known], len(images))
+            outputs = self.get_submodule(tap)(_joined([values[name][index] for values in known], len(images)))
         return outputs
-
-    def _show(self, tap: str, parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
-        """A value, put together of its parts, as what a submodule gives."""
-        value: torch.Tensor = self.get_submodule(tap)(
-            (parts[0] if len(parts) == 1 else torch.cat([*parts]))[:count]
-        )
-        return value
-
-    def alone(self, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
-        """What the program gives at a tap for the value that is read there; None if it needs another one."""
-        taps = {tap: (name, index) for name, shown in self._shown.items() for tap, index in shown}
-        if layer.reads not in taps or layer.tap not in taps:
-            return None
-        (read, at), (end, index) = taps[layer.reads], taps[layer.tap]
-        nodes = {node.name: node for node, _ in self._nodes if node.name != read}
-        wanted = upstream(
-            [end],
-            lambda name: [source for source, _ in nodes[name].inputs] if name in nodes else (),
-        )
-        if read not in wanted or end == read or not wanted.isdisjoint(self._images):
-            return None
-        known: dict[str, list[Any]] = {name: [self._numbers[name]] for name in wanted & self._numbers.keys()}
-        known |= {name: [self.get_buffer(self._stored[name])] for name in wanted & self._stored.keys()}
-        known[read] = [*[None] * at, value]
-        for node, function in self._nodes:
-            if node.name in wanted and node.name != read:
-                arguments = {
-                    name: self._argument(name, each, known, {}) for name, each in node.arguments.items()
-                }
-                given = _run(node, function, arguments)
-                known[node.name] = list(given) if isinstance(given, list | tuple) else [given]
-        stored: torch.Tensor = known[end][index]
-        return stored
 
     def fed(self, batch: Array) -> list[Array]:
         """What the program is given beside images N×C×H×W, and these."""
@@ -250,6 +224,12 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
 
 def _memory(values: Iterable[Any]) -> set[int]:
     return {value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor)}
+
+
+def _joined(parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+    """A value of so many images, from those of their parts."""
+    whole = parts[0] if len(parts) == 1 else torch.cat([*parts])
+    return whole if len(whole) == count else whole[:count]
 
 
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:

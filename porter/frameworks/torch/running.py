@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import UsageError
-from porter.frameworks import Alone
+from porter.frameworks import UNCUT
 from porter.frameworks.images import as_taken
 from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
 from porter.frameworks.torch.layout import module_name
 
 
-def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run_model(
+    model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
+
+    Args:
+        cut: see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: a tap is not a node of the model.
@@ -31,48 +35,21 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
     missing = [path for path, name in modules.items() if not _has_module(model, name)]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
-    return _capture(model, as_taken(batch, graph_of(model)), modules)
+    return _capture(model, as_taken(batch, graph_of(model)), modules, cut)
 
 
-def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+def run_stock(
+    model: nn.Module, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
     """Runs any module as `run_model` does a port's: `taps` is path to module name, and those that the module
     lacks are left out. RETURNED is the first tensor that the module returns.
     """
-    fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
-    return _capture(model, fed, {path: name for path, name in taps.items() if _has_module(model, name)})
-
-
-def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
-    """See porter.frameworks.Engine."""
-    values = dict[str, Array]()
-    with torch.inference_mode(), _one_thread(), _computing_in(torch.float64, model):
-        for path, layer in fed.items():
-            value = to_tensor(layer.value)
-            run = model.alone if isinstance(model, ExportedModule) else partial(_alone, model)
-            try:
-                given = run(layer, value)
-            except (RuntimeError, TypeError):  # it takes maps of other channels, or further values
-                continue
-            if given is not None:
-                values[path] = to_array(given)
-    return values
-
-
-def _alone(model: nn.Module, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
-    """What a module gives that has no tensors and no parts, or that has the layer before as a part: timm's
-    norms contain the activation behind them. Any other module may compute more than the layer.
-    """
-    if not layer.tap or not _has_module(model, layer.tap):
-        return None
-    module, read = model.get_submodule(layer.tap), layer.reads or ""
-    with ExitStack() as stack:
-        if read.startswith(f"{layer.tap}."):
-            handle = model.get_submodule(read).register_forward_hook(lambda *_: value)
-            stack.callback(handle.remove)
-        elif module.state_dict() or any(module.children()):
-            return None
-        given = module(value.clone())
-    return given if isinstance(given, torch.Tensor) else None
+    fed = [batch]
+    modules = {path: name for path, name in taps.items() if _has_module(model, name)}
+    if isinstance(model, ExportedModule):
+        fed = model.fed(batch)
+        modules = {path: name for path, name in modules.items() if path not in cut or model.can_cut}
+    return _capture(model, fed, modules, {path: cut[path] for path in cut if path in modules})
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
@@ -83,14 +60,20 @@ def _has_module(model: nn.Module, name: str) -> bool:
     return True
 
 
-def _capture(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]) -> dict[str, Array]:
+def _capture(
+    model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays
+) -> dict[str, Array]:
     """The last value of each of `modules`, which are given by path; see `record`."""
-    values = record(model, batches, modules)[1]
+    values = record(model, batches, modules, cut)[1]
+    again = {path for path in cut if len(values.get(path, ())) != 1}
+    if again:  # several values have the name: what reads one of them is not what reads another
+        left = {path: name for path, name in modules.items() if path not in again}
+        return _capture(model, batches, left, {path: cut[path] for path in cut if path not in again})
     return {path: to_array(tensors[-1]) for path, tensors in values.items()}
 
 
 def record(
-    model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]
+    model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> tuple[Any, dict[str, list[torch.Tensor]]]:
     """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each
     call of a module gave.
@@ -98,15 +81,19 @@ def record(
     Args:
         batches: of each input.
         modules: path to module name.
+        cut: by path, what a module gives instead.
     """
     values: dict[str, list[torch.Tensor]] = {}
 
     def keep(path: str) -> Any:
-        def hook(module: nn.Module, _inputs: Any, output: Any) -> None:
+        def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
             shown = next(tensors_in(output), None) if module is model else output
             if isinstance(shown, torch.Tensor):
                 # The stock ReLUs that follow work in place.
                 values.setdefault(path, []).append(shown.clone())
+                if path in cut:
+                    return to_tensor(cut[path]).to(shown).reshape(shown.shape)
+            return None
 
         return hook
 

@@ -121,6 +121,8 @@ class Rearrange(KeepsSign, name="rearrange"):
     result is a map (channels, rows, columns), otherwise it is an array, or features where it has one axis.
     """
 
+    is_linear = True
+
     pattern: Pattern
     map: Flag = False
 
@@ -246,6 +248,8 @@ class OfArray(Op):
     same for each image.
     """
 
+    is_linear = True
+
     sizes: Sizes
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -274,6 +278,8 @@ class Tokens(Op, name="tokens"):
     """Trained tokens before those of an array (tokens, channels), the same for each image, such as a class
     token.
     """
+
+    is_linear = True
 
     count: Count
 

@@ -94,6 +94,8 @@ class AroundAxis(AtEnds):
 class Crop(AtEnds, KeepsSign):
     """A value without some cells of some axes."""
 
+    is_linear = True
+
     step: int = 1
 
     @property
@@ -150,6 +152,8 @@ class CropAxis(AroundAxis, Crop, name="crop_axis"):
 class Pad(AtEnds):
     """A value with cells of `fill` before and after those of some axes."""
 
+    is_linear = True
+
     fill: float = 0.0
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -173,6 +177,8 @@ class ExtendMap(AroundMap, KeepsSign, name="extend_map"):
     `edge` repeats its edge, `reflect` mirrors it at the middle of its edge's cells and `symmetric` behind
     them, and `wrap` goes on at its other side.
     """
+
+    is_linear = True
 
     mode: Mode
 
@@ -219,6 +225,8 @@ class PadAxis(AroundAxis, Pad, name="pad_axis"):
 
 class Concat(AlongAxes, KeepsSign):
     """Values one after the other along an axis."""
+
+    is_linear = True
 
     axis: int
     several = True

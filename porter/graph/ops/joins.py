@@ -23,6 +23,8 @@ class Merge(Op):
 class Add(Merge, KeepsSign, name="add"):
     """The sum."""
 
+    is_linear = True
+
 
 class Multiply(Merge, KeepsSign, name="multiply"):
     """The product of the values in each place."""

@@ -31,6 +31,8 @@ class Dense(Op, name="dense"):
     axes.
     """
 
+    is_linear = True
+
     units: Count
     bias: Flag = True
 
@@ -54,6 +56,8 @@ USUAL_MOMENTUM = 0.1
 @dataclass(frozen=True)
 class BatchNorm(OfChannels, name="batch_norm"):
     """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""
+
+    is_linear = True
 
     epsilon: Share
     momentum: Share
@@ -143,6 +147,8 @@ class LocalResponseNorm(KeepsSign, name="local_response_norm"):
 class ChannelScale(OfChannels, name="channel_scale"):
     """x times one trained number for each channel, plus another one with `bias`."""
 
+    is_linear = True
+
     bias: Flag = False
 
     def tensors(self, channels: int) -> TensorShapes:
@@ -154,6 +160,8 @@ class Affine(Op, name="affine"):
     """x * scale + offset with constants, one for all channels or one each, such as a model's scaling of
     pixels.
     """
+
+    is_linear = True
 
     scale: Constants
     offset: Constants

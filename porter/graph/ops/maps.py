@@ -12,12 +12,16 @@ from porter.graph.ops.op import KeepsSign, Shape, expect_map, expect_rank, shape
 class Identity(KeepsSign, name="identity"):
     """The value itself."""
 
+    is_linear = True
+
 
 @dataclass(frozen=True)
 class Dropout(KeepsSign, name="dropout"):
     """The value itself. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0,
     and the others grow by 1 / (1 - rate).
     """
+
+    is_linear = True
 
     rate: Share
     maps: Flag = False
@@ -31,6 +35,8 @@ class Flatten(KeepsSign, name="flatten"):
     """A map of `rows` x `columns` as features, in the order of its source: channel by channel (CHW) or cell
     by cell (HWC).
     """
+
+    is_linear = True
 
     rows: Count = 1
     columns: Count = 1
@@ -47,6 +53,8 @@ class Flatten(KeepsSign, name="flatten"):
 class AsMap(KeepsSign, name="as_map"):
     """Features as a map of one cell: C to C×1×1."""
 
+    is_linear = True
+
     def shape(self, *inputs: Shape) -> Shape:
         expect_rank(inputs[0], 1)
         return (inputs[0][0], 1, 1)
@@ -55,6 +63,8 @@ class AsMap(KeepsSign, name="as_map"):
 @dataclass(frozen=True)
 class ChannelShuffle(KeepsSign, name="channel_shuffle"):
     """Channels in `groups` groups, taken one of each group at a time: (groups, n) to (n, groups)."""
+
+    is_linear = True
 
     groups: Count
 
@@ -69,6 +79,8 @@ class DepthToSpace(KeepsSign, name="depth_to_space"):
     """Channels as cells of block x block: in TensorFlow's order the cell counts first (DCR), in torch's the
     channel (CRD).
     """
+
+    is_linear = True
 
     block: Count
     order: Blocks = "DCR"
@@ -87,6 +99,8 @@ class DepthToSpace(KeepsSign, name="depth_to_space"):
 class SpaceToDepth(KeepsSign, name="space_to_depth"):
     """Cells of block x block as channels, as `depth_to_space` with these attributes takes them back."""
 
+    is_linear = True
+
     block: Count
     order: Blocks = "DCR"
 
@@ -100,6 +114,8 @@ class SpaceToDepth(KeepsSign, name="space_to_depth"):
 @dataclass(frozen=True)
 class Upsample(KeepsSign, name="upsample"):
     """Every cell repeated `rows` times down and `columns` times across (nearest neighbour)."""
+
+    is_linear = True
 
     rows: Count
     columns: Count

@@ -40,11 +40,13 @@ class Op:
     Attributes:
         name: in recipes and in port.json.
         several: it takes `least` inputs or more, not one.
+        is_linear: each number that it gives is a weighted sum of those that it takes, plus a constant.
     """
 
     name: ClassVar[str]
     several: ClassVar[bool] = False
     least: ClassVar[int] = 2
+    is_linear: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         if name is not None:

@@ -27,6 +27,8 @@ class Resize(Op, name="resize"):
     one.
     """
 
+    is_linear = True
+
     mode: Interpolation
     scale: Scale = ()
     size: Cells = ()
@@ -79,6 +81,8 @@ def _counted(cells: Any, scale: float) -> bool:
 @dataclass(frozen=True)
 class ResizeLike(Op, name="resize_like"):
     """The first value resized, as `resize` does, to the size of the second."""
+
+    is_linear = True
 
     mode: Interpolation
     coordinates: Coordinates = "half_pixel"
@@ -148,6 +152,8 @@ class AsLarge(Op):
     at the `start`, at the `end`, or half of them on `both`, an odd one at the end; on `none` where it keeps
     its own.
     """
+
+    is_linear = True
 
     rows: Side
     columns: Side

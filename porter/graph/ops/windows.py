@@ -16,6 +16,8 @@ from porter.padding import LOWEST, Site, SiteKind, Window, output_size
 class Conv(Op, name="conv"):
     """A convolution; it is depthwise if `groups` equals its input's channels."""
 
+    is_linear = True
+
     filters: Count
     window: Geometry
     convention: Padding
@@ -47,6 +49,8 @@ class ConvTranspose(Op, name="conv_transpose"):
     `cut` is taken from the (size - 1) * stride + extent rows and columns of the sum: top, bottom, left,
     right. A negative number adds cells that only the bias reaches.
     """
+
+    is_linear = True
 
     filters: Count
     window: Geometry
@@ -111,6 +115,8 @@ class MaxPool(Pool, name="max_pool"):
 class AvgPool(Pool, KeepsSign, name="avg_pool"):
     """The mean of each window."""
 
+    is_linear = True
+
     kind = "avg_pool"
 
 
@@ -126,6 +132,8 @@ class GlobalPool(KeepsSign):
 
 class GlobalAvgPool(GlobalPool, name="global_avg_pool"):
     """The mean over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
+
+    is_linear = True
 
 
 class GlobalMaxPool(GlobalPool, name="global_max_pool"):
@@ -157,6 +165,8 @@ class AdaptiveAvgPool(AdaptivePool, name="adaptive_avg_pool"):
     """The mean of each of `rows` x `columns` windows that lie evenly over a map: window i of m over n cells
     has those from floor(i * n / m) up to ceil((i + 1) * n / m).
     """
+
+    is_linear = True
 
     function = "mean"
 

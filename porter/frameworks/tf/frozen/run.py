@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import Alone, LayerNames
+from porter.frameworks import UNCUT, LayerNames
 from porter.frameworks.images import beside, expect_fit, in_parts
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
@@ -69,15 +68,18 @@ class GraphRunner:
         self._dtype = tensorflow.as_dtype(type_of_image).as_numpy_dtype if dtype is None else dtype
         self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
-        self._session = _session(tensorflow, graph)
+        self._graph, self._session = graph, _session(tensorflow, graph)
         self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(
             layers or {}
         )
 
-    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
 
         Where the graph has a fixed number of images, it is run as often as needed.
+
+        Args:
+            cut: by name, what all other ops are given in place of the value.
 
         Raises:
             UsageError: the graph lacks a name, or the batch does not fit its input.
@@ -89,10 +91,24 @@ class GraphRunner:
             return {}
         at_once, rows, columns, channels = self._shape
         expect_fit(batch.shape, channels, rows, columns)
-        given = {self._input: batch, **self._further(batch)}
-        parts = {name: in_parts(self._numbers(array), at_once) for name, array in given.items()}
+        given = {self._input: self._numbers(batch)}
+        given |= {name: self._numbers(array) for name, array in self._further(batch).items()}
+        session = self._session
+        if cut:
+            kinds = {
+                name: self._session.graph.get_tensor_by_name(_output(self.values[name])).dtype for name in cut
+            }
+            graph, holders = cut_graph(self._graph, {name: self.values[name] for name in cut}, kinds)
+            session = _session(import_tensorflow(), graph)
+            given |= {
+                holders[name]: np.asarray(
+                    array if name in self.arrays else channels_last(array), kinds[name].as_numpy_dtype
+                )
+                for name, array in cut.items()
+            }
+        parts = {name: in_parts(array, at_once) for name, array in given.items()}
         runs = [
-            self._run(dict(zip(parts, part, strict=True)), names)
+            self._run(session, dict(zip(parts, part, strict=True)), names)
             for part in zip(*parts.values(), strict=True)
         ]
         whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
@@ -100,45 +116,9 @@ class GraphRunner:
             name: value if name in self.arrays else channels_first(value) for name, value in whole.items()
         }
 
-    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """See porter.frameworks.Engine.run_alone."""
-        shown = {path: layer for path, layer in fed.items() if {layer.reads, layer.tap} <= self.values.keys()}
-        read = {layer.reads for layer in shown.values()}
-        # What is fed cannot be computed in the same run.
-        together = {path: layer for path, layer in shown.items() if layer.tap not in read}
-        values = self._alone(together)
-        for path in shown.keys() - values.keys():
-            values |= self._alone({path: shown[path]})
-        return values
-
-    def _alone(self, layers: Mapping[str, Alone]) -> dict[str, Array]:
-        """The values of layers; none if TensorFlow refuses one."""
-        own = {
-            path: np.asarray(
-                layer.value if layer.reads in self.arrays else channels_last(layer.value), self._dtype
-            )
-            for path, layer in layers.items()
-        }
-        given = {f"{op}:0": array for op, array in self._fed.items()}
-        for path, value in own.items():
-            name = _output(self.values[str(layers[path].reads)])
-            shape = self._session.graph.get_tensor_by_name(name).shape
-            filled = _filling(value, shape.as_list() if shape.rank == value.ndim else value.shape)
-            if filled is None:
-                return {}
-            given[name] = filled
-        wanted = {path: _output(self.values[layer.tap]) for path, layer in layers.items()}
-        try:
-            values: dict[str, Array] = self._session.run(wanted, given)
-        except (import_tensorflow().errors.OpError, ValueError):  # it reads images, or maps of other axes
-            return {}
-        for path in values:
-            if given[_output(self.values[str(layers[path].reads)])].shape != own[path].shape:
-                values[path] = np.resize(values[path], own[path].shape)
-        return {
-            path: value if layers[path].tap in self.arrays else channels_first(value)
-            for path, value in values.items()
-        }
+    def value_of(self, name: str) -> str:
+        """What is equal for two names of one value."""
+        return _output(self.values[name])
 
     def _further(self, batch: Array) -> dict[str, Array]:
         """What the further inputs are fed, by name."""
@@ -152,14 +132,12 @@ class GraphRunner:
         """A map N×H×W×C, or another value, in the graph's number type."""
         return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
-    def _run(self, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
+    def _run(self, session: Any, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
         """The values of these names; ops that have no kernel for the type are refused."""
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
-            values: dict[str, Array] = self._session.run(
-                {name: _output(self.values[name]) for name in names}, fed
-            )
+            values: dict[str, Array] = session.run({name: _output(self.values[name]) for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise CannotRun(
                 f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}"
@@ -173,6 +151,29 @@ class GraphRunner:
 
 def _output(source: str) -> str:
     return f"{op_name(source)}:{output_index(source)}"
+
+
+def cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    """A GraphDef in which all ops that read one of some values read a placeholder, and the placeholders.
+
+    Args:
+        values: by name, `op` or `op:place`.
+        kinds: TensorFlow's number types of the values.
+    """
+    found = type(graph)()
+    found.CopyFrom(graph)
+    taken = {node.name for node in graph.node}
+    holders = {_output(value): f"cut/{count}" for count, value in enumerate(values.values())}
+    while taken.intersection(holders.values()):
+        holders = {value: f"cut/{name}" for value, name in holders.items()}
+    for node in found.node:
+        for place, source in enumerate(node.input):
+            if not source.startswith("^") and _output(source) in holders:
+                node.input[place] = holders[_output(source)]
+    for name, value in values.items():
+        holder = found.node.add(name=holders[_output(value)], op="Placeholder")
+        holder.attr["dtype"].type = kinds[name].as_datatype_enum
+    return found, {name: holders[_output(value)] for name, value in values.items()}
 
 
 def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
@@ -222,15 +223,3 @@ def channels_last(value: Array) -> Array:
 def channels_first(value: Array) -> Array:
     """A map N×H×W×C as N×C×H×W; other values unchanged."""
     return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value
-
-
-def _filling(value: Array, stated: Sequence[int | None]) -> Array | None:
-    """A value in a stated shape, whose open axes are None: a large map is filled with the same numbers again
-    and again, and a small one, as behind a global pool, is as many images as it takes. None where one image
-    does not hold them and their number is stated.
-    """
-    images, *shape = (size or least for least, size in zip(value.shape, stated, strict=True))
-    needed = -(-value.size // max(1, math.prod(shape)))
-    if stated[0] is not None and needed > images:
-        return None
-    return np.resize(value, (max(images, needed), *shape))

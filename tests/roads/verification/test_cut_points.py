@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import porter
+from porter.base.errors import CheckFailed
 from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
@@ -38,7 +39,7 @@ class Activations(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.cap, self.gate = nn.Conv2d(3, 4, 3), nn.Hardtanh(0, 7), nn.Hardsigmoid()
-        self.bent = nn.Sequential(nn.ReLU6(), nn.Hardswish(), nn.LeakyReLU(0.2))
+        self.bent = nn.Sequential(nn.LeakyReLU(0.2), nn.Hardswish(), nn.ReLU6())
         self.conv.weight = nn.Parameter(torch.from_numpy(KERNEL))
         self.conv.bias = nn.Parameter(torch.full((4,), 0.5))
 
@@ -91,8 +92,8 @@ def in_tensorflow(folder: Path) -> Path:
         tf = tensorflow()
         kernel = tf.constant(KERNEL.transpose(2, 3, 1, 0).astype(np.float64))
         value = tf.nn.conv2d(x, kernel, 1, "VALID") + tf.constant(np.full(4, 0.5))
-        capped = tf.nn.relu6(value, name="six")
-        return tf.nn.leaky_relu(tf.nn.relu6(capped + 3.0) * capped / 6.0, 0.2) + variable("last", 4)
+        leaky = tf.nn.leaky_relu(value, 0.2)
+        return tf.nn.relu6(tf.nn.relu6(leaky + 3.0) * leaky / 6.0, name="six") + variable("last", 4)
 
     frozen(folder / "net.pb", made)
     return folder / "net.pb"
@@ -116,7 +117,7 @@ def in_tflite(folder: Path) -> Path:
 
     def compute(x: Any) -> Any:
         six = tf.nn.relu6(tf.nn.conv2d(x, tf.constant(KERNEL.transpose(2, 3, 1, 0)), 1, "VALID") + 0.5)
-        return tf.nn.relu6(tf.nn.leaky_relu(six, 0.2) * 0.5) + six
+        return tf.nn.relu6(tf.nn.leaky_relu(six - 0.1, 0.2) * 0.5) + six
 
     traced = tf.function(compute, [tf.TensorSpec((1, *SIZE, 3), tf.float32)]).get_concrete_function()
     made = tf.lite.TFLiteConverter.from_concrete_functions([traced], tf.Module()).convert()
@@ -171,7 +172,7 @@ def test_another_bound_is_refused_though_no_image_reaches_it(
     right = proved(port, file)
     assert right.ok and right.proof.unreached == ()
     with monkeypatch.context() as patched:
-        patched.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
+        patched.setattr(Check, "_at_cut_points", lambda *_: None)
         hidden = proved(port, file).proof.unreached
         wrong = {path: op for path in hidden if (op := planted(port.graph.by_path[path].op)) is not None}
         assert {type(port.graph.by_path[path].op) for path in wrong} >= {LeakyRelu}
@@ -262,6 +263,42 @@ def test_pads_and_epsilons_that_no_image_shows(
     wrong = with_op(port, "layer", planted(port.graph.by_path["layer"].op))
     found = proved(wrong, file).proof.first_bad
     assert found is not None and found.path == "layer"
-    monkeypatch.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
+    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
     passed = proved(wrong, file)
     assert passed.ok and passed.proof.unreached == ("layer",)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_wire_from_before_an_activation_that_no_image_changes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = in_onnx(tmp_path)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
+    (last,) = (node for node in port.graph.nodes if "p" in node.inputs)
+    wired = tuple(replace(node, inputs=("c",)) if node is last else node for node in port.graph.nodes)
+    graph = replace(port.graph, nodes=wired)
+    wrong = replace(port, graph=graph, plan=make_plan(graph, SIZE, port.destination.CAPABILITIES))
+    found = proved(wrong, file).proof
+    assert not found.ok and found.first_bad is not None and found.first_bad.path == last.path
+    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
+    assert proved(wrong, file).ok
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_network_whose_answer_hardly_depends_on_the_image_is_proved_node_by_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    model: Any = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> net (float[N,3,12,11] x) => (float[N,4,10,9] y) {
+        c = Conv (x, k) t = Tanh (c) s = Mul (t, small) y = Add (s, one) }"""
+    )
+    for name, array in {"k": KERNEL, "small": 1e-9, "one": 1.0}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, np.float32), name))
+    onnx.save(model, tmp_path / "net.onnx")
+    made = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.cut is not None
+    assert made.verdict.proof.cut.inside == ()
+    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
+    with pytest.raises(CheckFailed, match="same for every input"):
+        porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "other")

@@ -1,0 +1,281 @@
+"""Nodes compared from their own inputs: each value that other nodes read is cut off, and all that read it are
+given random numbers in its place, the same in the source and in the port.
+
+If every node gives what its partner gives for the same numbers, the networks are equal, and so is their
+wiring: a wire that comes from somewhere else reads other random numbers. What the network itself hardly
+reaches, such as a bound of an activation, a pad of a pool or an epsilon, is reached by the choice of the
+numbers. docs/proof.md has the argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from porter.base.dtypes import Array, NamedArrays
+from porter.frameworks import UNCUT
+from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes
+from porter.graph.ops import (
+    Affine,
+    Concat,
+    Crop,
+    Identity,
+    Log,
+    Maximum,
+    Minimum,
+    Multiply,
+    Op,
+    Power,
+    Rearrange,
+    Sqrt,
+    Step,
+)
+from porter.verification.bounds import Reached
+from porter.verification.evidence import LEAST, Samples
+from porter.verification.memory import in_parts
+from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, LEAST_WRONG, Norms, moved, norms
+from porter.verification.references import CutSource
+from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
+
+_FARTHEST = 5
+"""A power of ten: the source may have a bound far away that the port lacks."""
+_BEYOND = 1.5
+"""How far numbers go beyond a bound, in parts of it."""
+
+RunCut = Callable[[Array, Sequence[str], NamedArrays], NamedArrays]
+"""Gives values by path for a batch N x C x H x W, with others in place of some."""
+
+
+@dataclass(frozen=True)
+class CutPoints:
+    """What a comparison at cut points shows.
+
+    Attributes:
+        distances: how far apart nodes are, by path: the worst of several draws.
+        alone: nodes all of whose inputs were given, and whose values tell.
+        telling: nodes whose values differ between cells or draws.
+        unreached: see porter.verification.results.Parity.
+    """
+
+    distances: Mapping[str, Norms]
+    alone: frozenset[str]
+    telling: frozenset[str]
+    unreached: frozenset[str]
+
+    def completed(self, parity: Parity, graph: Graph, limit: float) -> Parity:
+        """A comparison in float64 of the whole network with this one. Args: limit: for the distances."""
+        nodes = {node.path: node for node in parity.nodes}
+        for path, distance in self.distances.items():
+            node = NodeDistance(path, distance.rel_l2, distance.max_abs, limit)
+            if not node.ok:  # others would make each record of one port another one
+                nodes[path] = node
+        ordered = tuple(nodes[path] for path in graph.by_path if path in nodes)
+        bad = next((node for node in ordered if not node.ok), None)
+        first_bad = parity.first_bad
+        if first_bad is None and bad is not None:
+            first_bad = FirstBad(bad.path, bad.rel_l2, None, None, None)
+        linear = sum(graph.by_path[path].op.is_linear for path in self.alone)
+        inside = tuple(path for path in graph.by_path if path not in self.alone)
+        return replace(
+            parity,
+            ok=parity.ok and bad is None,
+            first_bad=first_bad,
+            nodes=ordered,
+            unexcited=tuple(path for path in parity.unexcited if path not in self.telling),
+            unreached=tuple(path for path in parity.unreached if path in self.unreached),
+            cut=CutCounts(linear, len(self.alone) - linear, inside),
+        )
+
+
+def compare_at_cut_points(
+    graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator
+) -> CutPoints:
+    """Compares a port with its source at cut points, in float64.
+
+    Args:
+        graph: of the port.
+        images: N x C x H x W; each goes with a draw of its own of all other numbers.
+
+    Returns:
+        With the first node that differs only, if one does.
+    """
+    port_shapes = {
+        path: (len(images), *(size or 1 for size in shape))
+        for path, shape in shapes(graph, (images.shape[2], images.shape[3])).items()
+    }
+    values = source.run_cut(images[:1], [*graph.by_path], UNCUT)
+    source_shapes = {
+        path: (len(images), *value.shape[1:]) for path, value in values.items() if len(value) == 1
+    }
+    del values
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for path in node.inputs:
+            readers.setdefault(path, []).append(node)
+    draws = _Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers)
+    points = {
+        path
+        for path in readers.keys() & source_shapes.keys()
+        if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
+    }
+    sides = _Sides(source, port, images, source_shapes)
+    distances = dict[str, Norms]()
+    telling = set[str]()
+    known = {INPUT, *graph.inputs}
+    reached = Reached()
+    for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(images)):
+        drawn = {path: draws.of(path, port_shapes[path]) for path in _read_by(graph, part, points)}
+        theirs, ours, cut = sides.run(part, drawn)
+        known |= cut.keys()
+        reached.add(graph, {INPUT: images, **ours}, cut)
+        both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
+        telling.update(path for path in both if _tells(theirs[path]))
+        for path in both:
+            distances[path] = _farthest(theirs[path], ours[path])
+            if distances[path].rel_l2 > FLOAT64_LIMIT:
+                own = {read: cut[read] for read in _read_by(graph, [path], points) if read in cut}
+                distances[path] = sides.distance(path, own)
+            if distances[path].rel_l2 > FLOAT64_LIMIT:
+                if not any(map(source.is_moved, own)):
+                    return CutPoints({path: distances[path]}, frozenset(), frozenset(), frozenset())
+                del distances[path]
+    alone = {path for path in distances if known.issuperset(graph.by_path[path].inputs)}
+    return CutPoints(
+        distances, frozenset(alone & telling), frozenset(telling), frozenset(reached.unreached(graph))
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A source and a port.
+
+    Attributes:
+        shapes: of the source's values, as it gives them.
+    """
+
+    source: CutSource
+    port: RunCut
+    images: Array
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def run(
+        self, paths: Collection[str], cut: NamedArrays
+    ) -> tuple[NamedArrays, NamedArrays, dict[str, Array]]:
+        """The source's values and the port's, and the cuts that the source could make."""
+        asked = [*dict.fromkeys((*(path for path in paths if path in self.shapes), *cut))]
+        theirs = self.source.run_cut(self.images, asked, self._shaped(cut))
+        made = {path: value for path, value in cut.items() if path in theirs}
+        return theirs, self.port(self.images, [*dict.fromkeys((*paths, *made))], made), made
+
+    def distance(self, path: str, cut: NamedArrays) -> Norms:
+        """How far a node is apart where nothing else is cut: the source may compute it from values that are
+        those of other nodes, too, as it computes x / (1 + |x|), which is one node of the port, from an |x|
+        that something else reads. A distance that one rounding of all that is given explains is 0.
+        """
+        theirs, ours, _ = self.run([path], cut)
+        apart = _farthest(theirs[path], ours[path])
+        if FLOAT64_LIMIT < apart.rel_l2 <= LEAST_WRONG:
+            near = self._shaped({read: moved(value) for read, value in cut.items()})
+            again = self.source.run_cut(moved(self.images), [path, *cut], near)
+            if apart.rel_l2 <= AMPLIFIED * _farthest(theirs[path], again[path]).rel_l2:
+                return replace(apart, difference=0.0)
+        return apart
+
+    def _shaped(self, cut: NamedArrays) -> dict[str, Array]:
+        """The cuts in the source's shapes: both sides have the numbers in one order."""
+        return {path: value.reshape(self.shapes[path]) for path, value in cut.items()}
+
+
+def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> list[str]:
+    """The points that are read on the way to these values, before any other point."""
+    first = dict[str, None]()
+    left = [*paths]
+    seen = set(left)
+    while left:
+        for path in graph.by_path[left.pop()].inputs:
+            if path in points:
+                first[path] = None
+            elif path in graph.by_path and path not in seen:
+                seen.add(path)
+                left.append(path)
+    return [*first]
+
+
+def _farthest(wanted: Array, got: Array) -> Norms:
+    """The distance in the draw where it is largest: beside large numbers, small ones would not show."""
+    same = wanted.reshape(got.shape)
+    draws = (slice(index, index + 1) for index in range(len(got)))
+    return max((norms(same[draw], got[draw]) for draw in draws), key=lambda one: one.rel_l2)
+
+
+def _tells(value: Array) -> bool:
+    """Whether numbers of a channel differ."""
+    samples = Samples()
+    samples.add(value)
+    return samples.variation >= LEAST
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Random numbers in place of values.
+
+    Attributes:
+        nonnegative: paths of values that are never below 0: a port may rest on it.
+        binary: paths of values that are 0 or 1, such as masks.
+        compared: paths of values that both sides show.
+        readers: what reads each value.
+    """
+
+    rng: Generator
+    nonnegative: Collection[str]
+    binary: Collection[str]
+    compared: Collection[str]
+    readers: Mapping[str, Sequence[Node]]
+
+    def of(self, path: str, shape: Sequence[int]) -> NDArray[np.float64]:
+        """Numbers for a value of N draws. Those of the first lie on both sides of every bound of what reads
+        them, and are small where a norm with an epsilon does, and below 0 where a max pool does. Those of
+        the others are larger: of all sizes where each reader is compared by itself.
+        """
+        if path in self.binary:
+            return self.rng.integers(0, 2, shape).astype(np.float64)
+        ops = [node.op for node in self.readers[path]]
+        numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
+        bounds = [abs(bound) for op in ops for bound in op.bounds if math.isfinite(bound)]
+        scale = max(1.0, _BEYOND * max(bounds, default=0.0))
+        epsilons = [op.epsilon for op in ops if hasattr(op, "epsilon")]
+        if any(isinstance(op, MaxPool) for op in ops):
+            numbers[0] = -np.abs(numbers[0])
+        numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
+        if all(node.path in self.compared and _stays_rounding(node.op) for node in self.readers[path]):
+            numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
+        else:
+            numbers[1:] *= 4 * scale
+        if path in self.nonnegative or any(map(_takes_no_negative, ops)):
+            numbers = np.abs(numbers)
+        return numbers.reshape(shape)
+
+
+def _binary_paths(graph: Graph) -> set[str]:
+    """Paths whose values are provably 0 or 1: steps, and what is chosen, moved or multiplied of these."""
+    binary = set[str]()
+    for node in graph.nodes:
+        keeps = isinstance(node.op, Maximum | Minimum | Multiply | Rearrange | Concat | Crop | Identity)
+        turns = isinstance(node.op, Affine) and (node.op.scale, node.op.offset) == ((-1,), (1,))
+        if isinstance(node.op, Step) or ((keeps or turns) and binary.issuperset(node.inputs)):
+            binary.add(node.path)
+    return binary
+
+
+def _stays_rounding(op: Op) -> bool:
+    """Whether rounding of numbers of all sizes stays rounding in what an op gives."""
+    return op.is_linear or bool(np.isfinite(op.bounds).any())
+
+
+def _takes_no_negative(op: Op) -> bool:
+    return isinstance(op, Sqrt | Log) or (isinstance(op, Power) and not float(op.exponent).is_integer())
