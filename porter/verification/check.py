@@ -165,7 +165,7 @@ class Check:
         if cut is not None:
             limit = self.tolerance or FLOAT64_LIMIT
             parities = tuple(
-                cut.completed(parity, self.port.graph, limit) if parity.dtype == "float64" else parity
+                cut.completed(parity, self.port.plan, limit) if parity.dtype == "float64" else parity
                 for parity in parities
             )
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.frameworks import UNCUT
-from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes
+from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import (
     Affine,
     Concat,
@@ -35,10 +35,12 @@ from porter.graph.ops import (
     Sqrt,
     Step,
 )
+from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
 from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, LEAST_WRONG, Norms, moved, norms
+from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 
@@ -67,8 +69,14 @@ class CutPoints:
     telling: frozenset[str]
     unreached: frozenset[str]
 
-    def completed(self, parity: Parity, graph: Graph, limit: float) -> Parity:
-        """A comparison in float64 of the whole network with this one. Args: limit: for the distances."""
+    def completed(self, parity: Parity, plan: Plan, limit: float) -> Parity:
+        """A comparison in float64 of the whole network with this one.
+
+        Args:
+            plan: of the port.
+            limit: for the distances.
+        """
+        graph = plan.graph
         nodes = {node.path: node for node in parity.nodes}
         for path, distance in self.distances.items():
             node = NodeDistance(path, distance.rel_l2, distance.max_abs, limit)
@@ -78,7 +86,7 @@ class CutPoints:
         bad = next((node for node in ordered if not node.ok), None)
         first_bad = parity.first_bad
         if first_bad is None and bad is not None:
-            first_bad = FirstBad(bad.path, bad.rel_l2, None, None, None)
+            first_bad = _blame(plan, bad)
         linear = sum(graph.by_path[path].op.is_linear for path in self.alone)
         inside = tuple(path for path in graph.by_path if path not in self.alone)
         return replace(
@@ -90,6 +98,15 @@ class CutPoints:
             unreached=tuple(path for path in parity.unreached if path in self.unreached),
             cut=CutCounts(linear, len(self.alone) - linear, inside),
         )
+
+
+def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
+    """A node that differs, with its padding where it has a window of several cells."""
+    site = site_of(plan.graph.by_path[bad.path].op)
+    blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, alone=True)
+    if site is None or site.window.kernel == (1, 1) or bad.rel_l2 <= MOST_ROUNDING:
+        return blamed
+    return replace(blamed, site=bad.path, source=str(site), realised=str(plan.realisations[bad.path]))
 
 
 def compare_at_cut_points(

@@ -77,7 +77,7 @@ class FirstBad:
     `site` is the padding site that it may come from, with its decision: the node itself or the nearest of
     `unseen`, if the window is larger than 1x1. `shapes` are the source's and the port's, where they differ.
     `unseen` are the nodes between this one and the nearest ones before it that the source shows, whose values
-    are equal.
+    are equal. `alone` says that it differs for random inputs of its own (porter.verification.cut_points).
     """
 
     path: str
@@ -87,6 +87,7 @@ class FirstBad:
     realised: str | None
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     unseen: tuple[str, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True)

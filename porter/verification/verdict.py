@@ -203,6 +203,8 @@ class Verdict:
             return f"{what} is not {whose}: {where}{notes}" if given else where
         source = "" if given else f"{bad.source} in the source, "
         difference = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
+        if bad.alone:
+            difference += " for random inputs of its own"
         if bad.shapes is not None:
             theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
             difference = f"{ours} in {what} and {theirs} in {proof.reference}"
