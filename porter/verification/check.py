@@ -200,11 +200,13 @@ class Check:
         """
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
             return None
-        rng, size = np.random.default_rng(), min(sizes.of("float64"), key=math.prod)
+        rng = np.random.default_rng()
+        size = min(sizes.of("float64"), key=math.prod)
         images = self.fed.of(rng.random((_DRAWS, self.port.record.input.channels, *size)))
 
         def run(batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
-            values, output = self._run(models, batch, "float64", paths, cut), self.port.graph.output
+            values = self._run(models, batch, "float64", paths, cut)
+            output = self.port.graph.output
             shown = {output: ending(values[output])} if ending is not None and output in values else {}
             return {**values, **shown}
 

@@ -22,8 +22,11 @@ from porter.frameworks import UNCUT
 from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import (
     Affine,
+    AsMap,
     Concat,
     Crop,
+    Dropout,
+    Flatten,
     Identity,
     Log,
     Maximum,
@@ -48,6 +51,9 @@ _FARTHEST = 5
 """A power of ten: the source may have a bound far away that the port lacks."""
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
+
+_MOVES = Rearrange, Flatten, AsMap, Identity, Dropout, Crop, Concat
+"""Ops that only move numbers. A reader joins several of them into one."""
 
 RunCut = Callable[[Array, Sequence[str], NamedArrays], NamedArrays]
 """Gives values by path for a batch N x C x H x W, with others in place of some."""
@@ -140,7 +146,8 @@ def compare_at_cut_points(
         for path in readers.keys() & source_shapes.keys()
         if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
     }
-    sides = _Sides(source, port, images, source_shapes)
+    computed = {path for path in points if not isinstance(graph.by_path[path].op, _MOVES)}
+    sides = _CutSides(source, port, images, source_shapes)
     distances = dict[str, Norms]()
     telling = set[str]()
     known = {INPUT, *graph.inputs}
@@ -155,7 +162,7 @@ def compare_at_cut_points(
         for path in both:
             distances[path] = _farthest(theirs[path], ours[path])
             if distances[path].rel_l2 > FLOAT64_LIMIT:
-                own = {read: cut[read] for read in _read_by(graph, [path], points) if read in cut}
+                own = {read: draws.of(read, port_shapes[read]) for read in _read_by(graph, [path], computed)}
                 distances[path] = sides.distance(path, own)
             if distances[path].rel_l2 > FLOAT64_LIMIT:
                 if not any(map(source.is_moved, own)):
@@ -168,7 +175,7 @@ def compare_at_cut_points(
 
 
 @dataclass(frozen=True)
-class _Sides:
+class _CutSides:
     """A source and a port.
 
     Attributes:
@@ -190,9 +197,10 @@ class _Sides:
         return theirs, self.port(self.images, [*dict.fromkeys((*paths, *made))], made), made
 
     def distance(self, path: str, cut: NamedArrays) -> Norms:
-        """How far a node is apart where nothing else is cut: the source may compute it from values that are
-        those of other nodes, too, as it computes x / (1 + |x|), which is one node of the port, from an |x|
-        that something else reads. A distance that one rounding of all that is given explains is 0.
+        """How far a node is apart where nothing else is cut, and nothing that only moves numbers: the source
+        may compute it from values that are those of other nodes, too, as it computes x / (1 + |x|), which is
+        one node of the port, from an |x| that something else reads. A distance that one rounding of all that
+        is given explains is 0.
         """
         theirs, ours, _ = self.run([path], cut)
         apart = _farthest(theirs[path], ours[path])

@@ -243,8 +243,8 @@ def _run_cut(
     paths: Collection[str],
     cut: NamedArrays,
 ) -> dict[str, Array]:
-    """As CutSource.run_cut, by a model that calls values as `taps` says. Where two paths are one value of it,
-    what reads one of them cannot be given another.
+    """Runs as CutSource.run_cut does, by a model that calls values as `taps` says. Where two paths are one
+    value of it, what reads one of them cannot be given another.
     """
     calls = Counter(taps.values())
     asked = {

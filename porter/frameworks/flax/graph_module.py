@@ -68,7 +68,8 @@ class Computation:
         Raises:
             UsageError: the inputs are others than those of the plan.
         """
-        values, shown = dict(zip(self.taken, self._checked(inputs), strict=True)), dict[str, Any]()
+        values = dict(zip(self.taken, self._checked(inputs), strict=True))
+        shown = dict[str, Any]()
         ended = last_uses((*step.inputs, step.path) for step in self.steps)
         for step, gone in zip(self.steps, ended, strict=True):
             given = [values[path] for path in step.inputs]

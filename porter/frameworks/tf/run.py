@@ -38,6 +38,7 @@ class Runner:
         arrays: names of values that are no maps, whatever axes they have.
         takes: a graph that says what the model takes, where that is more than a map.
         usual_size: see porter.graph.plan.Plan.
+        moved: names of values that are other values with their axes moved: what reads those is not cut off.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Runner:
         arrays: Collection[str],
         takes: TakesInputs | None,
         usual_size: KnownSize | None,
+        moved: Collection[str],
     ) -> None:
-        self.values, self.usual_size = values, usual_size
+        self.values, self.usual_size, self.moved = values, usual_size, moved
         self._model = model
         self._device = device
         self._any_size = any_size
@@ -182,9 +184,10 @@ def attach_runner(
     arrays: Collection[str] = (),
     takes: TakesInputs | None = None,
     usual_size: KnownSize | None = None,
+    moved: Collection[str] = (),
 ) -> None:
     """Attaches a Runner with these arguments to a model for `run`; it is not saved with the model."""
-    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size))
+    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size, moved))
 
 
 def usual_size_of(model: Any) -> tuple[int, int] | None:
@@ -223,7 +226,9 @@ def run_reference(
     shown = {path: layer for path, layer in taps.items() if layer in runner.values}
     names = Counter(map(runner.value_of, shown.values()))
     shown = {
-        path: layer for path, layer in shown.items() if path not in cut or names[runner.value_of(layer)] == 1
+        path: layer
+        for path, layer in shown.items()
+        if path not in cut or (names[runner.value_of(layer)] == 1 and layer not in runner.moved)
     }
     instead = {shown[path]: cut[path] for path in cut if path in shown}
     results = runner(batch, tuple(dict.fromkeys(shown.values())), instead)

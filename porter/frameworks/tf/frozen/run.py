@@ -27,7 +27,10 @@ class GraphRunner:
     Attributes:
         values: the names of values, to the ops that give them first or `op:place`.
         arrays: names of values that are no maps, whatever axes they have.
+        moved: see porter.frameworks.tf.run.Runner.
     """
+
+    moved: Collection[str] = ()
 
     def __init__(
         self,

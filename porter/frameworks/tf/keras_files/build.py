@@ -144,7 +144,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
                 f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where
             )
         model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
-    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph)
+    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph, moved=builder.moved)
     return model
 
 
@@ -155,6 +155,7 @@ class _Builder:
         source: the image, or the first input.
         further: the other inputs, by name.
         taps: values by name.
+        moved: names of those that are other values with their axes moved.
         refused: why layers were left out.
     """
 
@@ -177,6 +178,7 @@ class _Builder:
             for each in graph.further_inputs
         }
         self.taps: dict[str, Any] = {}
+        self.moved: set[str] = set()
         self.refused: list[str] = []
         self._checkpoint = checkpoint
         self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
@@ -230,7 +232,7 @@ class _Builder:
         """The value of a call, noted under the names by which taps find it."""
         try:
             result = self._result_in_order(named, self._in_type(named.call, inputs))
-            self.taps[before_activation(named)] = self._shown(named.call, result)
+            self._show(before_activation(named), named.call, result)
             if _is_first(named.call):
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
@@ -244,7 +246,7 @@ class _Builder:
                 )
                 return None
             result = self._activated(named.call, result)
-            self.taps[fused_name(named)] = self._shown(named.call, result)
+            self._show(fused_name(named), named.call, result)
             if _is_first(named.call):
                 self.taps[f"{named.name}_{ACTIVATION}"] = result
             return result
@@ -253,11 +255,14 @@ class _Builder:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
             raise CannotRun(message, where=self._checkpoint.path) from None
 
-    def _shown(self, call: LayerCall, found: Any) -> Any:
-        """A call's first value, with its channels last where the reader has them so."""
-        value = found[0] if isinstance(found, list | tuple) else found
+    def _show(self, name: str, call: LayerCall, result: Any) -> None:
+        """Notes a call's first value under a name, with its channels last where the reader has them so."""
+        value = result[0] if isinstance(result, list | tuple) else result
         turned = self._order == "all" and len(value.shape) == 4
-        return _moved(value, 1, -1) if turned or (_is_first(call) and len(value.shape) > 2) else value
+        is_moved = turned or (_is_first(call) and len(value.shape) > 2)
+        self.taps[name] = _moved(value, 1, -1) if is_moved else value
+        if is_moved:
+            self.moved.add(name)
 
     def _in_type(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
         """What a layer computes with that has a type of its own, as Keras casts it."""

@@ -134,7 +134,9 @@ def test_the_proof_refuses_it_and_says_what_is_held(
     unheld = "agrees; not held to TensorFlow Lite's interpreter, which is not installed"
     assert made.port.record.check == unheld and not made.port.record.proved
     printed = [line for line in conversion(made) if line.startswith("  check ")]
-    assert len(printed) == 2 and all(f": {unheld}; " in line for line in printed), printed
+    *types, layers = printed
+    assert len(types) == 2 and all(f": {unheld}; " in line for line in types), printed
+    assert "14 of 14 nodes" in layers
     assert "interpreter, which is not installed" in report(tmp_path / "without").path.read_text()
 
 
