@@ -101,7 +101,7 @@ class GraphRunner:
             kinds = {
                 name: self._session.graph.get_tensor_by_name(_output(self.values[name])).dtype for name in cut
             }
-            graph, holders = cut_graph(self._graph, {name: self.values[name] for name in cut}, kinds)
+            graph, holders = _cut_graph(self._graph, {name: self.values[name] for name in cut}, kinds)
             session = _session(import_tensorflow(), graph)
             given |= {
                 holders[name]: np.asarray(
@@ -156,7 +156,7 @@ def _output(source: str) -> str:
     return f"{op_name(source)}:{output_index(source)}"
 
 
-def cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
     """A GraphDef in which all ops that read one of some values read a placeholder, and the placeholders.
 
     Args:
