@@ -35,9 +35,11 @@ class Reached:
     epsilons: dict[str, float] = field(default_factory=dict)
 
     def add(self, graph: Graph, values: NamedArrays, given: NamedArrays = UNCUT) -> None:
-        """Args:
-        values: by path, the graph's input among them where it is read.
-        given: what is read in place of values.
+        """Adds what values show.
+
+        Args:
+            values: by path, the graph's input among them where it is read.
+            given: what is read in place of values.
         """
         own, values = values, {**values, **given}
         for path in bounded(graph):

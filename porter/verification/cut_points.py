@@ -150,6 +150,7 @@ def compare_at_cut_points(
     sides = _CutSides(source, port, images, source_shapes)
     distances = dict[str, Norms]()
     telling = set[str]()
+    undecided = set[str]()
     known = {INPUT, *graph.inputs}
     reached = Reached()
     for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(images)):
@@ -160,17 +161,22 @@ def compare_at_cut_points(
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
-            distances[path] = _farthest(theirs[path], ours[path])
-            if distances[path].rel_l2 > FLOAT64_LIMIT:
+            distance: Norms | None = _farthest(theirs[path], ours[path])
+            if distance is not None and distance.rel_l2 > FLOAT64_LIMIT:
                 own = {read: draws.of(read, port_shapes[read]) for read in _read_by(graph, [path], computed)}
-                distances[path] = sides.distance(path, own)
-            if distances[path].rel_l2 > FLOAT64_LIMIT:
-                if not any(map(source.is_moved, own)):
-                    return CutPoints({path: distances[path]}, frozenset(), frozenset(), frozenset())
-                del distances[path]
+                distance = sides.distance(path, own)
+                if distance is not None and distance.rel_l2 > FLOAT64_LIMIT:
+                    if not any(map(source.is_moved, own)):
+                        return CutPoints({path: distance}, frozenset(), frozenset(), frozenset(graph.by_path))
+                    distance = None
+            if distance is None:
+                undecided.add(path)
+            else:
+                distances[path] = distance
     alone = {path for path in distances if known.issuperset(graph.by_path[path].inputs)}
+    unreached = undecided.union(reached.unreached(graph))
     return CutPoints(
-        distances, frozenset(alone & telling), frozenset(telling), frozenset(reached.unreached(graph))
+        distances, frozenset(alone & telling), frozenset(telling - undecided), frozenset(unreached)
     )
 
 
@@ -196,11 +202,11 @@ class _CutSides:
         made = {path: value for path, value in cut.items() if path in theirs}
         return theirs, self.port(self.images, [*dict.fromkeys((*paths, *made))], made), made
 
-    def distance(self, path: str, cut: NamedArrays) -> Norms:
+    def distance(self, path: str, cut: NamedArrays) -> Norms | None:
         """How far a node is apart where nothing else is cut, and nothing that only moves numbers: the source
         may compute it from values that are those of other nodes, too, as it computes x / (1 + |x|), which is
-        one node of the port, from an |x| that something else reads. A distance that one rounding of all that
-        is given explains is 0.
+        one node of the port, from an |x| that something else reads. None where one rounding of all that is
+        given explains a distance beyond the limit: nothing is known then.
         """
         theirs, ours, _ = self.run([path], cut)
         apart = _farthest(theirs[path], ours[path])
@@ -208,7 +214,7 @@ class _CutSides:
             near = self._shaped({read: moved(value) for read, value in cut.items()})
             again = self.source.run_cut(moved(self.images), [path, *cut], near)
             if apart.rel_l2 <= AMPLIFIED * _farthest(theirs[path], again[path]).rel_l2:
-                return replace(apart, difference=0.0)
+                return None
         return apart
 
     def _shaped(self, cut: NamedArrays) -> dict[str, Array]:

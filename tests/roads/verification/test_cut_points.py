@@ -302,3 +302,13 @@ def test_a_network_whose_answer_hardly_depends_on_the_image_is_proved_node_by_no
     monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
     with pytest.raises(CheckFailed, match="same for every input"):
         porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "other")
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_what_a_tolerance_lets_pass_at_cut_points_is_not_said_to_be_reached(tmp_path: Path) -> None:
+    file = in_onnx(tmp_path)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
+    wrong = with_op(port, "l", LeakyRelu(0.1))
+    found = check_against(Check(wrong, ("float64",), 0.99), source_of(port, file, None))[0].proof
+    assert found.ok and "l" in found.unreached
+    assert found.cut is not None and "l" in found.cut.inside
