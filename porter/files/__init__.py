@@ -8,6 +8,7 @@ from porter.files.paths import path_of
 from porter.files.published_weights import (
     Digests,
     Fetched,
+    LazyDigests,
     WeightsFile,
     cache_dir,
     digest,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +25,17 @@ _PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.
 _PART_BYTES = 1 << 23
 """Large parts, because a thread that hashes waits for the interpreter after each one, up to 5 ms while
 another thread computes.
+"""
+
+_ALGORITHMS = ("sha256", "md5")
+_BEGINNINGS = {
+    ".h5": re.compile(rb"\x89HDF"),
+    ".npz": re.compile(rb"PK"),
+    ".pth": re.compile(rb"PK|\x80"),
+    ".safetensors": re.compile(rb".{8}\{", re.DOTALL),
+}
+"""What files begin with, by suffix: HDF5's signature, a zip archive's, a zip archive's or a pickle's, and the
+table of tensors behind its length.
 """
 
 Digests = Mapping[Path, Mapping[str, str]]
@@ -130,6 +141,25 @@ def digest(path: Path) -> str:
     return digests(path, {"sha256"})["sha256"]
 
 
+class LazyDigests(Mapping[str, str]):
+    """The digests of a file as `digests` gives them, each computed when it is first read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._computed: dict[str, str] = {}
+
+    def __getitem__(self, algorithm: str) -> str:
+        if algorithm not in self._computed:
+            self._computed |= digests(self.path, {algorithm})
+        return self._computed[algorithm]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ALGORITHMS)
+
+    def __len__(self) -> int:
+        return len(_ALGORITHMS)
+
+
 def digests(path: Path, algorithms: Collection[str]) -> dict[str, str]:
     """The digests of a file in hex, by algorithm: `sha256`, `md5`.
 
@@ -205,18 +235,27 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
         files: those that the weights consist of: their sha256 and, if it was computed, their md5; without one
             that `source` pins, they are taken for other weights.
     """
-    found = sorted(digest["sha256"] for digest in files.values())
     if source.member is not None or not source.published:  # an archive's digest is not its member's
         seen = _read_record(cache_dir() / source.name)
         members = seen.get("members", {}).get(source.member, {})
-        return found == sorted(members.values() if source.member else [seen.get("sha256", "")])
-    if len(files) != 1:
+        fetched = sorted(members.values() if source.member else [seen.get("sha256", "")])
+        return any(fetched) and fetched == sorted(digest["sha256"] for digest in files.values())
+    if len(files) != 1 or not _begins_like(source.name, *files):
         return False
     known = next(iter(files.values()))
     return all(
         known.get(key.removesuffix("_prefix"), "").startswith(expected)
         for key, expected in source.published.items()
     )
+
+
+def _begins_like(name: str, path: Path) -> bool:
+    """Whether a file begins as those of the suffix of `name` do, so that its digests are worth computing."""
+    beginning = _BEGINNINGS.get(PurePath(name).suffix)
+    if beginning is None or not path.is_file():
+        return True
+    with path.open("rb") as file:
+        return beginning.match(file.read(16)) is not None
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from porter.base.options import OUTPUTS, WEIGHTS
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.files import digests
+from porter.files import LazyDigests, digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import FORMATS, READABLE, recognise
@@ -187,7 +187,7 @@ def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) 
 
 def read_weights(
     path: Path,
-    with_md5: bool = True,
+    with_md5: bool | None = True,
     outputs: Sequence[str] = (),
     size: Size | None = None,
     weights: Path | None = None,
@@ -195,7 +195,14 @@ def read_weights(
     """Reads as `read_checkpoint` does, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
+
+    Args:
+        with_md5: None to compute each digest when it is first read.
     """
+    if with_md5 is None:
+        checkpoint = read_checkpoint(path, outputs, size, weights)
+        files = checkpoint.files or (checkpoint.path,)
+        return replace(checkpoint, digests={file: LazyDigests(file) for file in files})
     algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
     with ThreadPoolExecutor(1) as beside:
         whole = beside.submit(digests, path, algorithms) if path.is_file() else None

@@ -157,7 +157,7 @@ def inspect(asked: InspectOptions) -> Inspection:
     if isinstance(place, PortFolder):
         return _of_port(place.port)
     size = None if asked.input_size is None else parse_size(asked.input_size)
-    checkpoint = read(place, size=size)
+    checkpoint = read(place, size=size, md5=None)
     ranked = rank(checkpoint, folder)
     inspected = _of_file(checkpoint, ranked, folder, size)
     return replace(inspected, matches=ranked.matches, left_out=tuple(map(str, ranked.faults)))

@@ -14,7 +14,7 @@ from porter.source.place import File, FilePair
 
 
 def read(
-    place: File | FilePair, outputs: Sequence[str] = (), size: Size | None = None, md5: bool = True
+    place: File | FilePair, outputs: Sequence[str] = (), size: Size | None = None, md5: bool | None = True
 ) -> Checkpoint:
     """Reads as porter.formats.reading.read_weights does, with what lies beside the file."""
     file, weights = (place, None) if isinstance(place, File) else (place.graph, place.weights)

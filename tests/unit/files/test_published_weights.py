@@ -17,7 +17,17 @@ from urllib.request import Request
 import pytest
 
 from porter.base.errors import ChecksumError, DownloadError, FileError, RecipeError
-from porter.files import WeightsFile, cache_dir, digest, download, fetch
+from porter.files import (
+    LazyDigests,
+    WeightsFile,
+    cache_dir,
+    digest,
+    digests,
+    download,
+    fetch,
+    is_published,
+    published_weights,
+)
 from tests.support.files.contents import CONTENT, MD5, OTHER, SHA256, left_over
 
 
@@ -437,3 +447,29 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert {"numpy", "PIL", "tqdm", "urllib.request", "ssl", "tarfile", "zipfile", "ctypes"}.isdisjoint(
         modules
     )
+
+
+def test_only_the_digests_that_decide_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, computed = published_weights._digest, list[tuple[str, str]]()
+
+    def noted(path: Path, algorithm: str) -> str:
+        computed.append((path.name, algorithm))
+        return own(path, algorithm)
+
+    monkeypatch.setattr(published_weights, "_digest", noted)
+    content = b"\x89HDF" + CONTENT
+    for name, given in (("own.h5", content), ("other.h5", content + b"."), ("zipped.h5", b"PK" + content)):
+        (tmp_path / name).write_bytes(given)
+    paths = {name: tmp_path / name for name in ("own.h5", "other.h5", "zipped.h5")}
+    known = {name: {path: LazyDigests(path)} for name, path in paths.items()}
+    weights = WeightsFile("weights.h5", md5=hashlib.md5(content).hexdigest())
+    assert [is_published(weights, each) for each in (*known.values(), *known.values())] == [
+        *(True, False, False),
+        *(True, False, False),
+    ]
+    assert computed == [("own.h5", "md5"), ("other.h5", "md5")]
+    # Nothing was fetched, so nothing can be the same as what was.
+    assert not is_published(WeightsFile("never.h5"), known["own.h5"])
+    assert not is_published(WeightsFile("never.zip", member="own.h5"), known["own.h5"])
+    assert computed[2:] == []
+    assert dict(known["own.h5"][paths["own.h5"]]) == digests(paths["own.h5"], ("sha256", "md5"))
