@@ -15,7 +15,7 @@ from porter.base.commands import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
 from porter.base.errors import RecipeError, UsageError, some
 from porter.base.options import RECIPES
 from porter.recipe.declared import Declared, declared
-from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
+from porter.recipe.fingerprints import Fingerprint, LayersByName, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.recipe import Member, Recipe
 from porter.recipe.source import Mark, read_text
@@ -276,13 +276,14 @@ class KnownVariant:
 
     Attributes:
         files: the recipe's, and those of the recipes that it extends.
-        fingerprint: None for a recipe that has none.
+        fingerprint: None for a recipe that has none; so are `names`, its layers by their names.
     """
 
     files: tuple[Path, ...]
     variant: str
     zoo: str
     fingerprint: Fingerprint | None
+    names: LayersByName | None = None
 
     def load(self) -> Member:
         """The variant.
@@ -313,10 +314,11 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
                 raise declaring.fault
             recipe = None if own else load_recipe(*declaring.files)
             for variant in declaring.variants:
-                zoos = own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant))
+                zoos = (
+                    own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant), (None, None))
+                )
                 known += [
-                    KnownVariant(declaring.files, variant, zoo, fingerprint)
-                    for zoo, fingerprint in zoos.items()
+                    KnownVariant(declaring.files, variant, zoo, *recorded) for zoo, recorded in zoos.items()
                 ]
         except RecipeError as error:
             faults.append(error)

@@ -8,20 +8,27 @@ beside it, it is not used: every variant is expanded.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
-from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, head_of, tensor_shapes
-from porter.graph.walks import upstream
+from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Merge, head_of, ops, tensor_shapes
+from porter.graph.walks import downstream, upstream
 from porter.recipe.load import recipes_folder
+from porter.recipe.recipe import NodeNames
 from porter.recipe.zoos import ZOOS
 
 FILE = "fingerprints.json"
+_NUMBER = re.compile(r"\d+")
+_COUNTED = re.compile(r"(?:_\d+)+(?=/|$)")
+_PASSED = ops.Identity | ops.Flatten | BatchNorm | ops.ChannelScale | ops.Affine
+"""A file may lack them, or have them in place of another."""
 T = TypeVar("T")
 
 
@@ -39,6 +46,8 @@ class Fingerprint:
         free: the number of tensors that a file may have in another size: the head's, and those of transposed
             convolutions.
         norms: the number of batch norms.
+        beginnings: by the digest of how the network begins, see `beginnings_of`: the number of nodes that a
+            file's graph which does not begin so can have.
     """
 
     nodes: int
@@ -48,12 +57,48 @@ class Fingerprint:
     sizes: Mapping[str, int]
     free: int
     norms: int
+    beginnings: Mapping[str, int]
 
 
 def kind_of(op: Conv) -> str:
     """What two convolutions have in common if one can stand for the other."""
     rows, columns = op.window.kernel
     return f"{rows}x{columns}x{op.filters}/{op.groups}"
+
+
+def beginnings_of(
+    nodes: Iterable[tuple[str, object, tuple[str, ...]]], inputs: Mapping[str, str]
+) -> dict[str, str]:
+    """By node, a digest of all that leads to it. A layer of a file can be a recipe's node only if both have
+    the same one (porter.source.fitting.alignment.align): what a file may lack or fold does not change it.
+
+    Where a layer can be nodes of several kinds, and behind that, there is none: behind dense layers, and
+    concats, of which a file may have fewer.
+
+    Args:
+        nodes: name, op and inputs of each, in order.
+        inputs: the digests of the graph's inputs, by name.
+    """
+    digests = dict(inputs)
+    for name, op, read in nodes:
+        before = [digests[each] for each in read if each in digests]
+        if len(before) < len(read) or not read or isinstance(op, Dense | ops.ConcatChannels):
+            continue
+        if isinstance(op, _PASSED):
+            digests[name] = before[0]
+            continue
+        match op:
+            case Conv():
+                kind = kind_of(op)
+            case ops.AvgPool() | ops.GlobalAvgPool():
+                kind = "average"
+            case ops.Relu() | ops.Relu6():
+                kind = "relu"
+            case _:
+                kind = type(op).__name__
+        of = sorted(before) if isinstance(op, Merge) else before
+        digests[name] = f"{crc32(f'{kind} {of}'.encode()):08x}"
+    return digests
 
 
 def fingerprint_of(graph: Graph) -> Fingerprint:
@@ -72,6 +117,7 @@ def fingerprint_of(graph: Graph) -> Fingerprint:
         sizes={str(size): sizes[size] for size in sorted(sizes)},
         free=sum(len(shapes[path]) for path in free),
         norms=sum(isinstance(node.op, BatchNorm) for node in graph.nodes),
+        beginnings=_beginnings(graph),
     )
 
 
@@ -103,7 +149,55 @@ def _reached(graph: Graph, kind: str) -> tuple[int, ...]:
     return tuple(sum(counts[less] for less in range(most + 1)) for most in range(max(counts)))
 
 
-Fingerprints = Mapping[str, Mapping[str, Mapping[str, Fingerprint]]]
+def _beginnings(graph: Graph) -> dict[str, int]:
+    """See `Fingerprint.beginnings`: of every eighth node that has a digest of its own, and the last one."""
+    head = head_of(graph)
+    inputs = {path: str(index) for index, path in enumerate(graph.inputs)}
+    before_head = [(node.path, node.op, node.inputs) for node in graph.nodes if node is not head]
+    digests = beginnings_of(before_head, inputs)
+    own = [digest for digest in dict.fromkeys(digests.values()) if digest not in inputs.values()]
+    chosen = dict.fromkeys((*own[7::8], *own[-1:]))
+    read = {node.path: node.inputs for node in graph.nodes}
+
+    def without(digest: str) -> int:
+        begun = (path for path, each in digests.items() if each == digest)
+        return len(graph.nodes) - len(downstream(read, read.__getitem__, begun))
+
+    return {digest: without(digest) for digest in chosen}
+
+
+LayersByName = Mapping[str, int]
+"""How many convolutions and dense layers of a variant have a name such as this (`unnumbered`), or one of
+several such as these, with `|` between them: those of older code.
+"""
+
+
+def unnumbered(text: str) -> str:
+    """A name of a layer, or a text in which it may stand, with each number as 0 and without those that are
+    counted on at the end of a part: exporters write other ones.
+    """
+    return _NUMBER.sub("0", _COUNTED.sub("", text.replace(".", "/")))
+
+
+def layers_by_name(graph: Graph, tables: Iterable[NodeNames]) -> Counter[str]:
+    """The number of layers by their names, see `LayersByName`.
+
+    Args:
+        tables: the zoo's names by path, and those of its older code.
+    """
+    names = [{path: unnumbered(layer.name) for path, layer in table.items()} for table in tables]
+    weighted = (node.path for node in graph.nodes if isinstance(node.op, Conv | Dense))
+    return Counter("|".join(sorted({each[path] for each in names})) for path in weighted)
+
+
+class Recorded(NamedTuple):
+    """What fingerprints.json holds of a variant in a zoo."""
+
+    fingerprint: Fingerprint
+    names: LayersByName
+
+
+Fingerprints = Mapping[str, Mapping[str, Mapping[str, Recorded]]]
 """Fingerprints by the name of the recipe's file, by variant and by zoo."""
 
 
@@ -136,9 +230,11 @@ def _read(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any
 
 def _parsed(content: Mapping[str, Any]) -> Fingerprints:
     listed = [_fingerprint(values) for values in content["fingerprints"]]
+    names = content["names"]
     return {
         name: {
-            variant: {zoo: listed[place] for zoo, place in zoos.items()} for variant, zoos in variants.items()
+            variant: {zoo: Recorded(listed[one], names[other]) for zoo, (one, other) in zoos.items()}
+            for variant, zoos in variants.items()
         }
         for name, variants in content["recipes"].items()
     }

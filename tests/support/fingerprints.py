@@ -5,8 +5,15 @@ recipes/.
 import json
 from dataclasses import asdict
 
-from porter.recipe import Member, expand, recipes_folder
-from porter.recipe.fingerprints import FILE, Fingerprints, digest, fingerprint_of
+from porter.recipe import Member, expand, layer_names, recipes_folder
+from porter.recipe.fingerprints import (
+    FILE,
+    Fingerprints,
+    Recorded,
+    digest,
+    fingerprint_of,
+    layers_by_name,
+)
 from tests.support.recipe.recipes import all_recipes
 
 
@@ -14,8 +21,7 @@ def text() -> str:
     found = {
         recipe.path.name: {
             variant: {
-                zoo.name: fingerprint_of(expand(Member(recipe, variant, zoo)))
-                for zoo in recipe.zoos_of(variant).values()
+                zoo.name: recorded(Member(recipe, variant, zoo)) for zoo in recipe.zoos_of(variant).values()
             }
             for variant in recipe.variants
         }
@@ -24,21 +30,35 @@ def text() -> str:
     return written(found, digest(recipes_folder()))
 
 
+def recorded(member: Member) -> Recorded:
+    graph = expand(member)
+    tables = (layer_names(member, graph, label) for label in (None, *member.zoo.generations))
+    return Recorded(fingerprint_of(graph), layers_by_name(graph, tables))
+
+
 def written(found: Fingerprints, texts: str) -> str:
     """The content of fingerprints.json. Zoos mostly have the same graph, which stands there once."""
-    listed: dict[str, int] = {}
+    graphs: dict[str, int] = {}
+    names: dict[str, int] = {}
+
+    def index(listed: dict[str, int], value: object) -> int:
+        return listed.setdefault(json.dumps(value, separators=(",", ":")), len(listed))
+
     recipes = {
         name: {
             variant: {
-                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed))
+                zoo: (index(graphs, asdict(one.fingerprint)), index(names, one.names))
                 for zoo, one in zoos.items()
             }
             for variant, zoos in variants.items()
         }
         for name, variants in found.items()
     }
-    rows = ",\n".join(listed)
-    return f'{{"sha256": "{texts}",\n"recipes": {json.dumps(recipes)},\n"fingerprints": [\n{rows}\n]}}\n'
+    rows, other_rows = (",\n".join(listed) for listed in (graphs, names))
+    return (
+        f'{{"sha256": "{texts}",\n"recipes": {json.dumps(recipes)},\n'
+        f'"fingerprints": [\n{rows}\n],\n"names": [\n{other_rows}\n]}}\n'
+    )
 
 
 if __name__ == "__main__":

@@ -182,10 +182,7 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
         raise MappingError(
             f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where
         ) from None
-    candidates: dict[str, tuple[str, ...]] = {
-        path: (name,) for path, name in zip(graph.inputs, file.inputs, strict=True)
-    }
-    candidates[INPUT] = _prepared_inputs(file)
+    candidates: dict[str, tuple[str, ...]] = dict(zip(graph.inputs, inputs_of(file), strict=True))
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
     folded = set(only_readers(graph).values())
     head = head_of(graph)
@@ -327,16 +324,16 @@ def describe(op: Op | Foreign) -> str:
             return type(op).__name__
 
 
-def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
-    """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op
-    for them.
+def inputs_of(file: FileGraph) -> tuple[tuple[str, ...], ...]:
+    """For each input of the file, the layers that can be a graph's input: itself, and for the first one the
+    layers that only prepare it, which scale it by constants, or porter has no op for them.
     """
     prepared = [INPUT]
     for layer in file.nodes:
         prepares = isinstance(layer.op, ops.Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
         if prepares and layer.inputs and set(layer.inputs) <= set(prepared):
             prepared.append(layer.name)
-    return tuple(prepared)
+    return (tuple(prepared), *((name,) for name in file.inputs[1:]))
 
 
 def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:

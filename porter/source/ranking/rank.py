@@ -111,7 +111,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     limit = limits(checkpoint)
     compare = _comparison(checkpoint)
     faults = Faults()
-    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in variants]
+    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint, one.names) for one in variants]
     could_be = [best.score >= min(least, best.opened) for best in most]
     matches: dict[int, Match] = {}
     is_one, best = False, 0.0

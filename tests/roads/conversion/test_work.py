@@ -83,8 +83,9 @@ def test_a_file_with_its_graph_is_recognised_and_opened_once(
 ) -> None:
     path = weights_file(VARIANT, ZOO, ".whole.h5")
     for make, likely in (
-        (lambda: porter.inspect(path), 3),  # the zoo's, slim's and TensorNets' variant have its shapes
-        (lambda: porter.convert(path, out=tmp_path / "own", check=False), 3),
+        # slim's and TensorNets' variant have its shapes, and other names
+        (lambda: porter.inspect(path), 1),
+        (lambda: porter.convert(path, out=tmp_path / "own", check=False), 1),
         (lambda: porter.convert(VARIANT, ZOO, weights=path, out=tmp_path / "asked", check=False), 1),
     ):
         _forget(counted)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from porter.recipe import Member, expand, find_recipes, fingerprints, known_variants, recipes_folder
-from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints
+from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints, unnumbered
 from tests.support.fingerprints import text
 from tests.support.recipe.recipes import all_recipes
 
@@ -64,3 +64,9 @@ def test_after_a_change_the_recipes_are_read(
         for zoo in recipe.zoos_of(variant)
     ]
     assert [(one.variant, one.zoo) for one in known] == listed
+
+
+def test_names_are_alike_whatever_number_an_exporter_gives_them() -> None:
+    for name in ("model/conv2d_12/kernel", "model.conv2d.kernel", "model/conv2d_3_1/kernel"):
+        assert unnumbered(name) == "model/conv0d/kernel"
+    assert unnumbered("layer1.0.conv2") == "layer0/0/conv0"
