@@ -69,11 +69,12 @@ def kind_of(op: Conv) -> str:
 def beginnings_of(
     nodes: Iterable[tuple[str, object, tuple[str, ...]]], inputs: Mapping[str, str]
 ) -> dict[str, str]:
-    """By node, a digest of all that leads to it. A layer of a file can be a recipe's node only if both have
-    the same one (porter.source.fitting.alignment.align): what a file may lack or fold does not change it.
+    """A digest for each node of all that leads to it. A layer of a file can be a recipe's node only if both
+    have the same one (porter.source.fitting.alignment.align): what a file may lack or fold does not change
+    it.
 
-    Where a layer can be nodes of several kinds, and behind that, there is none: behind dense layers, and
-    concats, of which a file may have fewer.
+    Dense layers, concats (of which a file may have fewer) and all that is behind them have none: a layer may
+    be nodes of several kinds there.
 
     Args:
         nodes: name, op and inputs of each, in order.
