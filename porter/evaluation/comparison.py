@@ -26,7 +26,7 @@ over the head.
 
 
 @dataclass
-class Comparison:
+class PhotoDistances:
     """Watches a pass over `photos` photos (porter.evaluation.scoring.Watch).
 
     Attributes:
@@ -58,9 +58,9 @@ class Comparison:
                 )
 
 
-def merged(parts: Sequence[Comparison]) -> Comparison:
+def merged(parts: Sequence[PhotoDistances]) -> PhotoDistances:
     """Joins the parts of several processes over the same photos."""
-    whole = Comparison(parts[0].photos)
+    whole = PhotoDistances(parts[0].photos)
     for part in parts:
         whole.max_abs, whole.rel_l2 = np.fmax(whole.max_abs, part.max_abs), np.fmax(whole.rel_l2, part.rel_l2)
         whole.pairs |= part.pairs
@@ -74,7 +74,7 @@ def differing_positions(scored: Scored) -> list[int]:
 
 
 def agreement(
-    reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: Comparison
+    reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: PhotoDistances
 ) -> Agreement:
     """The result of the comparison; `accuracy` is the source's."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]

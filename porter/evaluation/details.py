@@ -21,7 +21,7 @@ from porter.evaluation.comparison import (
     PAIRS_PER_PHOTO,
     PORT,
     SOURCE,
-    Comparison,
+    PhotoDistances,
     differing_positions,
     spread,
 )
@@ -73,7 +73,7 @@ class Details:
 
 
 def write_details(
-    port: StoredPort, photos: tuple[Photo, ...], scored: Scored, seen: Comparison | None
+    port: StoredPort, photos: tuple[Photo, ...], scored: Scored, seen: PhotoDistances | None
 ) -> None:
     """Writes `evaluation.json` into the port's folder: Details.
 

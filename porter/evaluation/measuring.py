@@ -20,7 +20,7 @@ from porter.data.photos import Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
-from porter.evaluation.comparison import PLAIN, PORT, SOURCE, Comparison
+from porter.evaluation.comparison import PLAIN, PORT, SOURCE, PhotoDistances
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
@@ -158,7 +158,7 @@ class Measured:
     """
 
     scored: Scored
-    compared: Comparison | None = None
+    compared: PhotoDistances | None = None
     reference: str = ""
     warnings: tuple[str, ...] = ()
     earlier: int = 0
@@ -249,7 +249,7 @@ class _ReadyEntrant:
     run: Run
     tried: tuple[Tried, ...]
     models: dict[str, Classifier]
-    pair: Comparison | None = None
+    pair: PhotoDistances | None = None
     reference: str = ""
     warnings: tuple[str, ...] = ()
     network: float | None = None
@@ -278,7 +278,7 @@ def _ready(entrant: Entrant, options: Options, device: str, photo_count: int) ->
         ready.reference, ready.models[SOURCE], ready.warnings = source_classifier(
             entrant.port, entrant.opened, entrant.protocol, device
         )
-        ready.pair = Comparison(photo_count)
+        ready.pair = PhotoDistances(photo_count)
     return ready
 
 

@@ -19,7 +19,7 @@ from porter.base.errors import FileError
 from porter.base.package import __version__, version_of
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.store import identity
-from porter.evaluation.comparison import Comparison
+from porter.evaluation.comparison import PhotoDistances
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured, Options
 from porter.evaluation.scoring import Scored, Scores, unscored
@@ -120,7 +120,7 @@ def _restored(stored: dict[str, Any], photos: int) -> Measured:
     scored = Scored(models, reached, _failed(stored["failed"]), False, *map(float, stored["seconds"]))
     if stored["compared"] is None:
         return Measured(scored)
-    seen = Comparison(photos)
+    seen = PhotoDistances(photos)
     seen.max_abs[at], seen.rel_l2[at] = stored["compared"]["max_abs"], stored["compared"]["rel_l2"]
     seen.pairs = {position: np.array(pairs, np.float64) for position, pairs in stored["compared"]["pairs"]}
     return Measured(scored, seen)

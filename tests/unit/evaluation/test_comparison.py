@@ -7,7 +7,7 @@ from porter.data.photos import Bytes, Photo
 from porter.evaluation.comparison import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,
-    Comparison,
+    PhotoDistances,
     agreement,
     differing_positions,
     merged,
@@ -27,8 +27,8 @@ def logits() -> tuple[Array, Array]:
     return source, source + rng.normal(scale=1e-3, size=source.shape).astype(np.float32)
 
 
-def seen(source: Array, port: Array, positions: range) -> Comparison:
-    found = Comparison(PHOTOS)
+def seen(source: Array, port: Array, positions: range) -> PhotoDistances:
+    found = PhotoDistances(PHOTOS)
     found.watch(positions, {"source": source[positions], "port": port[positions]})
     return found
 
@@ -72,7 +72,7 @@ def test_agreement_counts_photos_that_both_saw() -> None:
     scored = Scored(
         {"source": scores([1, 2, 3, -1]), "port": scores([1, 5, -1, 4])}, np.ones(4, np.bool_), {}, True, 1.0
     )
-    compared = Comparison(4)
+    compared = PhotoDistances(4)
     compared.max_abs[:2], compared.rel_l2[:2] = (0.5, 0.25), (0.1, 0.2)
     found = agreement("keras", Accuracy(4, 0.0, 0.0, (0.0, 1.0)), photos, scored, compared)
     assert (found.compared, found.agreeing, found.max_abs, found.rel_l2) == (2, 1, 0.5, 0.2)
