@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.base.commands import ConvertOptions, takes
+from porter.base.dtypes import Dtype
 from porter.base.errors import (
     CannotRun,
     CheckFailed,
@@ -168,9 +169,16 @@ def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold
     return write_stock(folder, opened, target, stock if isinstance(stock, str) else None)
 
 
-def write_trial(folder: Path, opened: Opened) -> StoredPort:
-    """Writes the model of a plain port of a source to its own framework, for a comparison only."""
-    target = Target(get_destination(opened.framework), opened.sizes.built)
+def write_trial(
+    folder: Path, opened: Opened, to: str | None = None, size: Size | None = None, dtype: Dtype = "float32"
+) -> StoredPort:
+    """Writes the model of a plain port of a source, for a comparison only.
+
+    Args:
+        to: the framework; None for the source's own.
+        size: rows and columns of the input; None for the source's own.
+    """
+    target = Target(get_destination(to or opened.framework), size or opened.sizes.built, dtype)
     written = write_plain(folder, opened, target)
     return _port(folder, _record(opened, written, target, NONE, None), written.plan, target.framework)
 

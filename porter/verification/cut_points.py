@@ -140,7 +140,7 @@ def compare_at_cut_points(
     for node in graph.nodes:
         for path in node.inputs:
             readers.setdefault(path, []).append(node)
-    draws = _Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers)
+    draws = Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers)
     points = {
         path
         for path in readers.keys() & source_shapes.keys()
@@ -252,7 +252,7 @@ def _tells(value: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class _Draws:
+class Draws:
     """Random numbers in place of values.
 
     Attributes:

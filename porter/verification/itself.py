@@ -39,7 +39,7 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testim
             types round.
         UsageError: the model raises an exception.
     """
-    read, itself, worst = _Read(checkpoint, _fed(batch, saved)), f"the model {saved.name} itself", 0.0
+    read, itself, worst = ReadGraph(checkpoint, _fed(batch, saved)), f"the model {saved.name} itself", 0.0
     own = read.of_model(saved)
     if len(own) != len(read.taps):
         raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
@@ -73,7 +73,7 @@ def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> s
     graph = checkpoint.graph
     if graph is None or not graph.halves:
         return None
-    read = _Read(checkpoint, _fed(batch, saved))
+    read = ReadGraph(checkpoint, _fed(batch, saved))
     what = "the file" if saved is None else f"the model {saved.name}"
     said = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
     try:
@@ -95,7 +95,7 @@ def _fed(batch: Array, saved: Saved | None) -> Array:
     return (np.rint(batch) if saved is not None and saved.whole else batch).astype(np.float32)
 
 
-class _Read:
+class ReadGraph:
     """A graph as porter reads it, run by its engine.
 
     Attributes:
