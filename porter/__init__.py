@@ -14,6 +14,7 @@ from porter.base.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from porter.api.entry_points import (
+        compare as compare,
         convert as convert,
         evaluate as evaluate,
         evaluate_several as evaluate_several,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "compare": "porter.api.entry_points",
     **dict.fromkeys(
         ("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"),
         "porter.api.entry_points",
@@ -78,6 +80,7 @@ __all__ = [
     "PorterError",
     "RecipeError",
     "UsageError",
+    "compare",
     "convert",
     "evaluate",
     "evaluate_several",

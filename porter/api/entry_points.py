@@ -15,6 +15,7 @@ from porter.api.port import Ported, open_port
 from porter.api.speaking import public
 from porter.base.commands import ListModelsOptions, takes
 from porter.base.errors import UsageError
+from porter.comparison import compare as comparing
 from porter.conversion import convert as conversion
 from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
@@ -57,6 +58,7 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
 
 convert = public(_ported(conversion.convert))
 verify = public(reverify.verify)
+compare = public(comparing.compare)
 predict = public(prediction.predict)
 evaluate = public(evaluation.evaluate)
 evaluate_several = public(evaluation.evaluate_several)

@@ -97,6 +97,29 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True)
+class CompareOptions:
+    """The options of `porter compare`."""
+
+    a: Annotated["str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.A]
+    b: Annotated["str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.B]
+    _: KW_ONLY
+    input_size: InputSize = None
+    example: Annotated[
+        "torch.Tensor | jax.Array | NDArray[np.generic] "
+        "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
+        None,
+    ] = None
+    tolerance: Annotated[
+        float | None,
+        replace(
+            opt.TOLERANCE,
+            help="how far apart weights may be, relative; default: 1e-12, and 1e-6 where norms may be folded",
+        ),
+    ] = None
+    recipes: Recipes = None
+
+
+@dataclass(frozen=True)
 class PredictOptions:
     """The options of `porter predict`."""
 
@@ -384,6 +407,14 @@ VERIFY = Command(
     VerifyOptions,
     "verify",
     (opt.LAYERS,),
+)
+COMPARE = Command(
+    "compare",
+    "Say whether two models are the same function. All that differs is listed. Exit status 1 if they "
+    "differ, or nothing decides.",
+    CompareOptions,
+    "compare",
+    (opt.LAYERS, opt.JUNIT),
 )
 PREDICT = Command("predict", "Print the five likeliest classes of photos.", PredictOptions, "predict")
 EVALUATE = Command(

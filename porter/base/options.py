@@ -305,6 +305,11 @@ SITE = _option(
 PORT = _option("port", "DIR", "write the study into this port's record", Path)
 FROM_MODEL = _option("model", "FILE", "a file that carries its own graph", Path, flag="--from-model")
 ZOO = _option("zoo", "ZOO", "the name of the recipe's zoo; default: own")
+A = _argument(
+    "a", "A", "a file with its graph, a folder of the Hub, a port, or FILE.py:CALLABLE, which is RUN", str
+)
+B = _argument("b", "B", "another one, in any framework", str)
+JUNIT = _option("junit", "FILE", "write the verdict and each difference as a JUnit XML file too", Path)
 OTHER = Option("other", None, "OTHER", "a second port, to show both side by side", Path)
 SOURCE = _switch("source", "run the source in its own framework beside the port")
 JSON = _switch("as_json", "print one JSON object and nothing else", "--json")

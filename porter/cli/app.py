@@ -73,6 +73,21 @@ def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
+@command(app, commands.COMPARE)
+def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bool) -> None:
+    if junit is not None:
+        expect_folder(junit)
+    from porter.comparison.compare import compare
+    from porter.comparison.junit import write_junit
+
+    found = compare(**given)
+    if junit is not None:
+        write_junit(junit, found)
+    show(found.record() if as_json else printing.comparison(found, layers))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
 @command(app, commands.PREDICT)
 def predict(given: GivenArguments, as_json: bool) -> None:
     from porter.evaluation.prediction import predict

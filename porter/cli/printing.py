@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import WeightsTrial
     from porter.base.left_out import LeftOut
+    from porter.comparison.compare import Comparison
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
@@ -232,6 +233,28 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         lines.append(
             f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}"
         )
+    return lines
+
+
+def comparison(found: Comparison, layers: bool) -> list[str]:
+    """The lines of `porter compare`."""
+    lines = found.lines()
+    if found.parity is not None:
+        top = {None: "", True: ", argmax equal", False: ", argmax differs"}[found.parity.argmax_equal]
+        lines.append(f"outputs: relative L2 {found.parity.rel_l2:.1e} at {found.size}{top}")
+    paired = sum(None not in (each.a, each.b) for each in found.layers)
+    if found.layers:
+        alone = f", {len(found.only_a)} only in A, {len(found.only_b)} only in B"
+        lines.append(f"layers: {paired} paired{alone if found.only_a or found.only_b else ''}")
+    named = zip(("A", "B"), (found.a, found.b), found.proofs, strict=False)
+    lines += [f"{side}: {name}: {proof.words}" for side, name, proof in named]
+    lines += [f"note: {note}" for note in found.notes]
+    if layers:
+        rows = [
+            (each.a or "-", each.b or "-", each.kind, "" if each.apart is None else f"{each.apart:.1e}")
+            for each in found.layers
+        ]
+        lines += ["", *table(("A", "B", "kind", "apart for the same numbers"), rows)]
     return lines
 
 

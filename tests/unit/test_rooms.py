@@ -26,10 +26,12 @@ ROOMS = (
     "source",
     "verification",
     "conversion",
+    "comparison",
     "authoring",
     "evaluation",
     "reporting",
     "api",
+    "testing",
     "cli",
 )
 """From the lowest to the highest."""

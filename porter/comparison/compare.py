@@ -1,0 +1,395 @@
+"""Compares two models: the same function, or what differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from porter.base.commands import CompareOptions, takes
+from porter.base.errors import (
+    CannotRun,
+    GraphError,
+    MappingError,
+    NotInstalled,
+    PaddingError,
+    PorterError,
+    UsageError,
+)
+from porter.base.options import INPUT_SIZE
+from porter.comparison.aligning import Pairing, align
+from porter.comparison.differing import ROUNDED, Differences, FoundDifference
+from porter.comparison.normal_form import normal_form
+from porter.comparison.outputs_only import outputs_only
+from porter.comparison.running import builds, on_the_same, outputs_apart
+from porter.comparison.sides import Side, SideProof, side_of
+from porter.files import path_of
+from porter.padding import ANY, KnownSize, Size
+from porter.padding.sizes import parse_size, size_text
+from porter.source.opened import Opened
+from porter.source.place import InMemory
+from porter.verification.numbers import FLOAT64_LIMIT
+from porter.verification.results import Distance
+
+Judged: TypeAlias = Literal["same", "differs", "undecided"]
+_SAME_OUTPUTS, _WRONG_OUTPUTS = 1e-9, 1e-3
+"""Outputs in float64 no further apart show no difference; outputs in float32 further apart are no rounding.
+"""
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """A pair of layers, or one that only one model has, and how far apart their values are."""
+
+    a: str | None
+    b: str | None
+    kind: str
+    apart: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `porter.compare` finds.
+
+    Attributes:
+        verdict: `same`, `differs` or `undecided`.
+        differences: all that were found, in the order of the first model's computation.
+        parity: of the outputs of the graphs that were read, in float64; None where they were not run.
+        layers: pairs of layers, and those that only one model has.
+        size: rows and columns that were compared, `any` where pads are compared for every size.
+        proofs: of each model's graph.
+        notes: what a reader has to know.
+        undecided: why nothing is decided.
+    """
+
+    a: str
+    b: str
+    verdict: Judged
+    differences: tuple[FoundDifference, ...]
+    parity: Distance | None
+    layers: tuple[LayerPair, ...] = ()
+    size: str = ""
+    proofs: tuple[SideProof, ...] = ()
+    notes: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether both models are the same function."""
+        return self.verdict == "same"
+
+    @property
+    def only_a(self) -> tuple[str, ...]:
+        return tuple(each.a for each in self.layers if each.a is not None and each.b is None)
+
+    @property
+    def only_b(self) -> tuple[str, ...]:
+        return tuple(each.b for each in self.layers if each.b is not None and each.a is None)
+
+    @property
+    def summary(self) -> str:
+        """The verdict in one line."""
+        if self.verdict == "same":
+            return f"A and B are the same function at {self.size}"
+        layers = len({each.pair for each in self.differences})
+        if self.verdict == "undecided":
+            return "undecided: " + "; ".join(self.undecided)
+        if self.differences and all(each.kind in ("weights", "bias") for each in self.differences):
+            return f"A and B differ: the same graph, other weights at {layers} layer{'s' * (layers > 1)}"
+        count = len(self.differences)
+        return (
+            f"A and B differ: {count} difference{'s' * (count > 1)}"
+            if count
+            else "A and B differ: the outputs do"
+        )
+
+    def lines(self) -> list[str]:
+        """The verdict, and each difference, in lines."""
+        return [self.summary, *(f"  {each.kind:<13} {each.text}" for each in self.differences)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def record(self) -> dict[str, Any]:
+        """The record that `porter compare --json` prints."""
+        parity = None if self.parity is None else _finite(asdict(self.parity))
+        return {
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "differences": [each.record() for each in self.differences],
+            "nodes": {
+                "paired": sum(None not in (each.a, each.b) for each in self.layers),
+                "only_a": [*self.only_a],
+                "only_b": [*self.only_b],
+            },
+            "parity": parity,
+            "size": self.size,
+            "proofs": [asdict(each) for each in self.proofs],
+            "notes": [*self.notes],
+            "undecided": [*self.undecided],
+        }
+
+
+def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in record.items()
+    }
+
+
+@takes(CompareOptions)
+def compare(asked: CompareOptions) -> Comparison:
+    """Whether two models are the same function, and what differs if they are not.
+
+    Each is opened as `convert` opens it, and its graph is proved against the model itself. Both graphs are
+    brought to one normal form, aligned by structure and values, and compared layer by layer; pairs of layers
+    are also run on the same numbers.
+
+    Args:
+        a, b: a file that carries its graph, a folder of the Hub, a port, `FILE.py:CALLABLE`, whose code is
+            run, or a model in memory, each with its own weights.
+        input_size: rows and columns at which they are compared: `224`, `(225, 201)`, or `any` to compare pads
+            for every size. None for the size that one of them states.
+        example: what modules of torch and Flax are exported with: a batch, or one for each input; None for
+            zeros of the input size.
+        tolerance: how far apart tensors may be, the largest difference in a filter over its largest number.
+            None for 1e-12, which is rounding of float64, and 1e-6 where norms may have been folded before
+            the weights were stored in float32.
+        recipes: as `convert`.
+
+    Raises:
+        UsageError: an argument is wrong, or no size is known.
+        FileError: a file is damaged.
+    """
+    size = None if asked.input_size is None else parse_size(asked.input_size)
+    sides = side_of(asked.a, asked.example, "a"), side_of(asked.b, asked.example, "b")
+    return _Comparing(sides, size, asked.tolerance, path_of(asked.recipes)).done()
+
+
+@dataclass
+class _Comparing:
+    sides: tuple[Side, Side]
+    size: Size | None
+    tolerance: float | None
+    recipes: Path | None
+    unread: dict[int, str] = field(default_factory=dict)
+
+    def done(self) -> Comparison:
+        one, other = self._opened()
+        if one is None or other is None:
+            return self._at_outputs((one, other))
+        size = self._common(one, other)
+        proofs = tuple(side.prove(each, size) for side, each in zip(self.sides, (one, other), strict=True))
+        names = self.sides[0].name, self.sides[1].name
+        return judged(names, (one, other), proofs, size, self.size == ANY, self.tolerance)
+
+    def _opened(self) -> tuple[Opened | None, Opened | None]:
+        """Both models, opened: first what states its own size."""
+        opened: list[Opened | None] = [None, None]
+        size = None if self.size == ANY else self.size
+        for place in sorted((0, 1), key=lambda place: self.sides[place].needs_size):
+            side = self.sides[place]
+            if side.needs_size and size is None:
+                size = next((each.sizes.built for each in opened if each is not None), None)
+            if side.needs_size and size is None:
+                raise UsageError(
+                    f"{side.name} does not say the size of its input",
+                    where=str(INPUT_SIZE),
+                    next=f"add {INPUT_SIZE.placeholder}",
+                )
+            try:
+                opened[place] = side.open(size, self.recipes)
+            except (MappingError, UsageError, CannotRun) as error:
+                if not (isinstance(error, MappingError) or isinstance(side.place, InMemory)):
+                    raise
+                self.unread[place] = f"{'AB'[place]} cannot be read: {error}"
+        return opened[0], opened[1]
+
+    def _at_outputs(self, opened: tuple[Opened | None, Opened | None]) -> Comparison:
+        """What the outputs alone show, of a model that cannot be read."""
+        names, unread = (self.sides[0].name, self.sides[1].name), tuple(self.unread.values())
+        asked = self.size if self.size != ANY else None
+        rows, columns = asked or next((each.sizes.built for each in opened if each is not None), (None, None))
+        if rows is None or columns is None:
+            return Comparison(
+                *names, "undecided", (), None, undecided=(*unread, f"add {INPUT_SIZE.placeholder}")
+            )
+        parity, why = outputs_only(self.sides, opened, (rows, columns))
+        size = size_text((rows, columns))
+        if parity is not None and not parity.rel_l2 <= _WRONG_OUTPUTS:
+            text = f"the outputs are {parity.rel_l2:.1e} apart (relative L2)"
+            found = FoundDifference("operator", None, None, text, parity.rel_l2)
+            return Comparison(*names, "differs", (found,), parity, size=size, notes=unread)
+        near = () if parity is None else (f"the outputs are {parity.rel_l2:.1e} apart",)
+        return Comparison(
+            *names, "undecided", (), parity, size=size, undecided=(*unread, *([why] if why else near))
+        )
+
+    def _common(self, one: Opened, other: Opened) -> KnownSize:
+        """The size at which both are compared.
+
+        Raises:
+            UsageError: there is none that both take.
+        """
+        asked = None if self.size in (None, ANY) else self.size
+        wanted = (
+            [asked]
+            if asked
+            else [
+                *filter(None, (one.sizes.only, other.sizes.only, one.built_size, other.built_size)),
+                one.sizes.built,
+            ]
+        )
+        rows, columns = wanted[0]
+        assert rows is not None and columns is not None
+        for each in (one, other):
+            each.sizes.expect((rows, columns))
+        return rows, columns
+
+
+def judged(
+    names: tuple[str, str],
+    opened: tuple[Opened, Opened],
+    proofs: tuple[SideProof, ...],
+    size: KnownSize,
+    every: bool = False,
+    tolerance: float | None = None,
+) -> Comparison:
+    """The comparison of two models whose graphs were read.
+
+    Args:
+        proofs: of each graph.
+        size: rows and columns of the input.
+        every: pads are compared for every size.
+    """
+    notes = tuple(_notes(*opened))
+    open_ = list[str]()
+    for name, proof in zip("AB", proofs, strict=True):
+        open_ += [] if proof.holds else [f"{name} is not proved: {proof.words}"]
+    found, sizes = list[Differences](), (size, (size[0] + 33, size[1] + 18))[: 1 + every]
+    try:
+        for each in sizes:
+            one, other = (normal_form(side.graph, side.tensors, each) for side in opened)
+            found.append(Differences(align(one, other), ANY if every else size, tolerance))
+    except (GraphError, MappingError) as error:
+        return Comparison(*names, "undecided", (), None, proofs=proofs, notes=notes, undecided=(str(error),))
+    differing = found[0]
+    pairing, differences = differing.pairing, differing.all()
+    for more in found[1:]:
+        seen = {(each.kind, each.pair) for each in differences}
+        differences += [each for each in more.all() if (each.kind, each.pair) not in seen]
+    differences += _labels(*opened)
+    if rounded := differing.rounded():
+        said = (
+            f"{len(rounded)} layer{'s are' if len(rounded) > 1 else ' is'} equal to rounding to float32 only"
+        )
+        notes += (f"{said}, at most {max(rounded.values()):.1e} apart: norms may be folded there",)
+    try:
+        layers, parity = _run(pairing, size, differences)
+    except (NotInstalled, CannotRun, GraphError, PaddingError) as error:
+        layers, parity = {}, None
+        open_.append(f"the layers were not run: {error}")
+    differences = [_confirmed(each, layers) for each in differences]
+    differences += _unexplained(differing, differences, layers)
+    verdict, why = _judge(differences, parity, open_)
+    said = (
+        f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
+        if every
+        else size_text(size)
+    )
+    shown = _layers(pairing, layers)
+    return Comparison(*names, verdict, tuple(differences), parity, shown, said, proofs, notes, why)
+
+
+def _run(
+    pairing: Pairing, size: KnownSize, differences: list[FoundDifference]
+) -> tuple[dict[tuple[str, str], float], Distance | None]:
+    """How far apart pairs are on the same numbers, and the outputs on images."""
+    pairs = [*pairing.pairs.items()]
+    pairs += [(a, b) for each in differences for a, b in [each.pair] if a and b and (a, b) not in pairs]
+    models = builds(pairing)
+    return on_the_same(pairing, models, size, pairs), outputs_apart(pairing, models, size)
+
+
+def _notes(one: Opened, other: Opened) -> Iterator[str]:
+    """What two models say of photos and of probabilities, which is no part of the function."""
+    activations = [each.facts.activation for each in (one, other)]
+    if activations[0] != activations[1]:
+        said = [activation or "no activation" for activation in activations]
+        yield f"A ends in {said[0]}, B in {said[1]}: what comes before it is compared"
+    photos = [each.facts.preprocess for each in (one, other)]
+    if None not in photos and photos[0] != photos[1]:
+        yield "A and B state other preprocessing of photos, which is not in their graphs"
+
+
+def _labels(one: Opened, other: Opened) -> list[FoundDifference]:
+    """Names of classes that differ, where both models state them."""
+    names = [each.facts.class_names for each in (one, other)]
+    if not all(names) or names[0] == names[1]:
+        return []
+    place = next(
+        (at for at, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]), min(map(len, names))
+    )
+    said = [each[place] if place < len(each) else "nothing" for each in names]
+    text = f"class {place} is {said[0]!r} in A, {said[1]!r} in B"
+    return [FoundDifference("labels", None, None, text)]
+
+
+def _confirmed(found: FoundDifference, layers: Mapping[tuple[str, str], float]) -> FoundDifference:
+    """A difference with the distance of its layers on the same numbers."""
+    a, b = found.pair
+    return replace(found, apart=layers.get((a, b))) if a is not None and b is not None else found
+
+
+def _unexplained(
+    differing: Differences, differences: list[FoundDifference], layers: Mapping[tuple[str, str], float]
+) -> list[FoundDifference]:
+    """Pairs in which nothing was found and which give other values for the same numbers."""
+    known, pairing = {each.pair for each in differences}, differing.pairing
+    limit = max(FLOAT64_LIMIT, 10 * (ROUNDED if differing.tolerance is None else differing.tolerance))
+    found = []
+    for pair, apart in layers.items():
+        mine, its = pairing.one.units[pair[0]], pairing.other.units[pair[1]]
+        if pair not in known and not apart <= limit and not (known and differing.is_split(mine, its)):
+            text = f"{mine.name}: A and B give other values for the same numbers ({apart:.1e} apart)"
+            found.append(FoundDifference("operator", mine.name, its.name, text, apart, pair))
+    return found
+
+
+def _judge(
+    differences: list[FoundDifference], parity: Distance | None, open_: list[str]
+) -> tuple[Judged, tuple[str, ...]]:
+    """The verdict, and why it is undecided."""
+    apart = parity is not None and not parity.rel_l2 <= _SAME_OUTPUTS
+    named = any(each.kind == "labels" for each in differences)
+    if not differences:
+        if parity is not None and not parity.rel_l2 <= 100 * ROUNDED:
+            return "undecided", (
+                *open_,
+                f"the graphs are equal, and their outputs are {parity.rel_l2:.1e} apart",
+            )
+        if parity is None and not open_:
+            open_ = ["the outputs were not run"]
+        return ("undecided", tuple(open_)) if open_ else ("same", ())
+    if apart or named or parity is None:
+        return "differs", ()
+    return "undecided", (*open_, "the layers differ, and the outputs do not on any image that was tried")
+
+
+def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
+    """Pairs in the first model's order, then what only one model has."""
+    one, other = pairing.one.units, pairing.other.units
+    pairs = [
+        LayerPair(one[mine].name, other[its].name, one[mine].kind, layers.get((mine, its)))
+        for mine, its in pairing.pairs.items()
+    ]
+    return (
+        *pairs,
+        *(LayerPair(one[path].name, None, one[path].kind, None) for path in pairing.only_one),
+        *(LayerPair(None, other[path].name, other[path].kind, None) for path in pairing.only_other),
+    )
+
+
+__all__ = ["Comparison", "LayerPair", "PorterError", "compare"]

@@ -1,0 +1,527 @@
+"""The normal form of a source: units of few kinds, in which what can be written in several ways is written in
+one. Norms and scales are in the layers before them, pads in the layers behind them, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.base.errors import MappingError
+from porter.frameworks import Tensors
+from porter.graph import Graph, Node, ops, shapes, site_of
+from porter.graph.ops import Axes, Shape, channels_in, is_map
+from porter.graph.ops.kinds import attributes
+from porter.graph.walks import in_order
+from porter.padding import Convention, KnownSize
+
+Numbers: TypeAlias = NDArray[np.float64]
+LINEAR = ("conv", "conv_transpose", "dense")
+NORMS = ("layer_norm", "rms_norm", "group_norm")
+COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
+_SAID_BY_TENSORS = {"bias", "scale", "center", "keep"}
+"""Flags of ops that change nothing, or that the tensors say."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A step of a normal form.
+
+    Attributes:
+        path: of the value that it gives, in the graph; a part of it where `rows` says so.
+        kind: the name of an op, or `scale`: a number for each channel, times x, plus another one.
+        says: the attributes that make the function.
+        tensors: by role: `kernel` and `bias`, `gamma` and `beta`, `alpha`, `value`.
+        nodes: of the graph, which it is made of, in their order.
+        rows: the channels of the value; None for all.
+    """
+
+    path: str
+    kind: str
+    says: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    tensors: Mapping[str, Numbers]
+    nodes: tuple[Node, ...]
+    rows: slice | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its first layer with tensors, otherwise its last step."""
+        trained = (node.path for node in self.nodes if node.op.tensors(1))
+        return next(trained, self.nodes[-1].path)
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """Units in topological order.
+
+    Attributes:
+        units: by path.
+        graph: that it is the form of, with its `tensors`.
+        shapes: of the graph's values.
+    """
+
+    units: Mapping[str, Unit]
+    outputs: tuple[str, ...]
+    graph: Graph
+    tensors: Tensors
+    shapes: Mapping[str, Shape]
+
+    def name_of(self, path: str) -> str:
+        """What messages call a value."""
+        return self.units[path].name if path in self.units else path
+
+
+_Units: TypeAlias = dict[str, Unit]
+
+
+def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
+    """The normal form of a graph with canonical tensors.
+
+    Args:
+        size: rows and columns of the input, at which what only moves numbers is read.
+
+    Raises:
+        MappingError: a norm's variance plus epsilon is not above 0.
+    """
+    known = shapes(graph, size)
+    units, same = dict[str, Unit](), dict[str, str]()
+    for node in graph.nodes:
+        unit = _unit(node, tuple(same.get(path, path) for path in node.inputs), tensors, known)
+        if _moves_nothing(node, known):
+            same[node.path] = unit.inputs[0]
+        else:
+            units[unit.path] = unit
+    outputs = tuple(same.get(path, path) for path in graph.outputs)
+    for step in (
+        _with_pads,
+        _as_dense,
+        _products,
+        _with_scales,
+        _before_layers,
+        _together,
+        _apart,
+        _positions,
+        _sums,
+    ):
+        units = step(units, outputs, known)
+    order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
+    used = {path: units[path] for path in order if path in units}
+    return NormalForm(used, outputs, graph, tensors, known)
+
+
+def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[str, Shape]) -> Unit:
+    """A node as a unit, in the words in which several ops are one."""
+    op, shape = node.op, known[node.source]
+    own = {role: value.astype(np.float64) for role, value in tensors.get(node.holder, {}).items()}
+    own.pop("batches", None)
+    kind, channels = op.name, channels_in(shape)
+    says = _said(op)
+    if (scale := _scale_of(node, own, shape)) is not None:
+        kind, says, own = "scale", {}, {"gamma": np.ones(channels), "beta": np.zeros(channels)} | scale
+    elif isinstance(op, ops.PRelu) and (own["alpha"] == own["alpha"][0]).all():
+        kind, says, own = "leaky_relu", {"slope": float(own["alpha"][0])}, {}
+    elif isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap | ops.ChannelShuffle):
+        kind, says = "move", {"cells": moved(op, shape), "shape": tuple(known[node.path])}
+    elif (renamed := _renamed(op, shape)) is not None:
+        kind, says = renamed
+    if kind in NORMS:
+        centred = {} if kind == "rms_norm" else {"beta": np.zeros(channels)}
+        own = {"gamma": np.ones(channels), **centred, **own}
+    if kind in LINEAR:
+        count = int(says["filters"]) if kind == "conv_transpose" else len(own["kernel"])
+        own = {"bias": np.zeros(count)} | own
+    return Unit(node.path, kind, says, inputs, own, (node,))
+
+
+def _said(op: ops.Op) -> dict[str, Any]:
+    """The attributes of an op that make its function, beside its tensors."""
+    said = {name: getattr(op, name) for name in attributes(type(op))}
+    return {
+        name: value
+        for name, value in said.items()
+        if not (name in _SAID_BY_TENSORS and isinstance(value, bool))
+    }
+
+
+def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str, Numbers] | None:
+    """The tensors of a scale that an op is, for each channel; None where it is none."""
+    op = node.op
+    match op:
+        case ops.BatchNorm():
+            return _of_norm(node, op, own)
+        case ops.ChannelScale():
+            return dict(own)
+        case ops.Affine():
+            channels = channels_in(shape)
+            return {"gamma": _full(op.scale, channels), "beta": _full(op.offset, channels)}
+        case ops.AddArray() | ops.MultiplyArray() if _of_channels(op.sizes, shape):
+            return {"beta" if isinstance(op, ops.AddArray) else "gamma": own["value"].reshape(-1)}
+    return None
+
+
+def _renamed(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | None:
+    """The kind of an op that is a case of another one, and what it says."""
+    rectified = {"low": 0.0, "high": math.inf}
+    match op:
+        case ops.Relu() | ops.LeakyRelu(slope=0) | ops.ThresholdedRelu(threshold=0):
+            return "clip", rectified
+        case ops.Relu6() | ops.Clip():
+            return "clip", dict(zip(("low", "high"), op.bounds, strict=True))
+        case ops.Celu(alpha=1):
+            return "elu", {"alpha": 1.0}
+        case ops.AdaptiveAvgPool(rows=1, columns=1) | ops.AvgPool() | ops.GlobalAvgPool() if _is_whole(
+            op, shape
+        ):
+            return "global_avg_pool", {}
+        case ops.AdaptiveMaxPool(rows=1, columns=1) | ops.MaxPool() | ops.GlobalMaxPool() if _is_whole(
+            op, shape
+        ):
+            return "global_max_pool", {}
+    return None
+
+
+def _full(values: Iterable[float], channels: int) -> Numbers:
+    return np.broadcast_to(np.array(tuple(values), np.float64), (channels,)).copy()
+
+
+def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """A batch norm as a scale of each channel."""
+    spread = own["variance"] + op.epsilon
+    if not np.all(spread > 0):
+        raise MappingError(
+            f"expected a variance above -{op.epsilon:g}, got {np.min(own['variance']):g}",
+            where=f"{node.path}:variance",
+        )
+    gamma = own.get("gamma", np.ones(1)) / np.sqrt(spread)
+    return {"gamma": gamma, "beta": own.get("beta", np.zeros(1)) - own["mean"] * gamma}
+
+
+def _of_channels(sizes: tuple[int, ...], shape: Shape) -> bool:
+    """Whether an array of these sizes has a number for each channel of a value, and nothing more."""
+    axis = len(shape) - 1 if isinstance(shape, Axes) else 0
+    return all(
+        size == (own if place == axis else 1)
+        for place, (size, own) in enumerate(zip(sizes, shape, strict=True))
+    )
+
+
+def _is_whole(op: ops.Op, shape: Shape) -> bool:
+    """Whether a pool takes the whole map at once."""
+    site = site_of(op)
+    return site is None or (site.window.kernel == tuple(shape[1:]) and site.convention.rule == "valid")
+
+
+def moved(op: ops.Op, shape: Shape) -> bytes:
+    """Which cell of a value of a known shape each cell of the result is, of an op that only moves them."""
+    cells: NDArray[np.int64] = np.arange(math.prod(size or 1 for size in shape)).reshape(
+        [size or 1 for size in shape]
+    )
+    match op:
+        case ops.Rearrange():
+            for reshapes, numbers in op.steps(shape, is_map(shape)):
+                cells = cells.reshape(numbers) if reshapes else cells.transpose(numbers)
+        case ops.Flatten(order="HWC"):
+            cells = cells.transpose(1, 2, 0)
+        case ops.ChannelShuffle():
+            cells = cells.reshape(op.groups, -1, *cells.shape[1:]).swapaxes(0, 1)
+    return cells.astype(np.int32).tobytes()
+
+
+def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
+    """Whether a node gives the numbers that it takes, in their order along axes of several cells."""
+    op = node.op
+    if isinstance(op, ops.Identity | ops.Dropout):
+        return True
+    if not isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap):
+        return False
+    before, after = ([size for size in known[path] if size != 1] for path in (node.source, node.path))
+    still = np.arange(math.prod(size or 1 for size in known[node.source]), dtype=np.int32).tobytes()
+    return before == after and moved(op, known[node.source]) == still
+
+
+def _readers(units: _Units, outputs: Iterable[str]) -> Counter[str]:
+    """How often each value is read, or given."""
+    counts = Counter(path for unit in units.values() for path in unit.inputs)
+    counts.update(outputs)
+    return counts
+
+
+def _joined(first: Unit, second: Unit, **changes: Any) -> Unit:
+    """Two units as one, which gives the value of the second."""
+    return replace(second, inputs=first.inputs, nodes=(*first.nodes, *second.nodes), **changes)
+
+
+def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], Unit | None]) -> _Units:
+    """Units with each joined to the one that is its first input's only reader, where `join` says how."""
+    counts = _readers(units, outputs)
+    done: _Units = {}
+    for path, unit in units.items():
+        first = done.get(unit.inputs[0])
+        both = (
+            join(first, unit)
+            if first is not None and len(unit.inputs) == 1 and counts[first.path] == 1
+            else None
+        )
+        if both is not None and first is not None:
+            del done[first.path]
+        done[path] = both or unit
+    return done
+
+
+def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Pads of a fill that the next layer sees in its own pads are that layer's."""
+
+    def join(pad: Unit, unit: Unit) -> Unit | None:
+        own = unit.says.get("convention")
+        if pad.kind != "pad_map" or not isinstance(own, Convention) or own.rule not in ("valid", "explicit"):
+            return None
+        fill = pad.says["fill"]
+        if unit.kind == "avg_pool" or (
+            own.rule == "explicit" and unit.kind == "max_pool" and own.fill != fill
+        ):
+            return None
+        if unit.kind == "conv" and fill:
+            return None
+        top, bottom, left, right = (
+            one + other for one, other in zip(own.pads, pad.says["pads"], strict=True)
+        )
+        padded = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
+        return _joined(pad, unit, says={**unit.says, "convention": padded})
+
+    return _chains(units, outputs, join)
+
+
+def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """A convolution whose only window is the whole map is a dense layer of its numbers, as one behind a
+    flatten is.
+    """
+
+    def alone(unit: Unit) -> Unit:
+        shape, op = known[unit.nodes[0].source], unit.nodes[-1].op
+        if not isinstance(op, ops.Conv) or op.groups != 1 or not _is_whole(op, shape) or len(unit.nodes) > 1:
+            return unit
+        kernel = unit.tensors["kernel"]
+        return replace(
+            unit,
+            kind="dense",
+            says={"units": len(kernel)},
+            tensors={**unit.tensors, "kernel": kernel.reshape(len(kernel), -1)},
+        )
+
+    def join(move: Unit, unit: Unit) -> Unit | None:
+        if move.kind != "move" or unit.kind != "dense" or len(known[move.path]) != 1:
+            return None
+        cells = np.frombuffer(move.says["cells"], np.int32)
+        kernel = np.empty_like(unit.tensors["kernel"])
+        kernel[:, cells] = unit.tensors["kernel"]
+        return _joined(move, unit, tensors={**unit.tensors, "kernel": kernel})
+
+    return _chains({path: alone(unit) for path, unit in units.items()}, outputs, join)
+
+
+def _products(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """x times a sigmoid of x is a swish, and times a hard sigmoid a hard swish."""
+    counts = _readers(units, outputs)
+    named = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
+    done: _Units = dict(units)
+    for path, unit in units.items():
+        if unit.kind != "multiply" or len(unit.inputs) != 2:
+            continue
+        for value, share in (unit.inputs, unit.inputs[::-1]):
+            gate = done.get(share)
+            whole = gate is not None and (gate.kind == "sigmoid" or _of_sixths(gate))
+            if gate is not None and whole and gate.inputs == (value,) and counts[share] == 1:
+                del done[share]
+                done[path] = replace(
+                    unit, kind=named[gate.kind], inputs=(value,), nodes=(*gate.nodes, *unit.nodes)
+                )
+    return done
+
+
+def _of_sixths(unit: Unit) -> bool:
+    return unit.kind == "hard_sigmoid" and np.allclose(
+        [unit.says["slope"], unit.says["offset"]], [1 / 6, 0.5], 1e-6
+    )
+
+
+def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """A scale that is the only reader of a layer, a norm or another scale is in that one's tensors."""
+
+    def join(layer: Unit, scale: Unit) -> Unit | None:
+        if scale.kind != "scale" or layer.kind not in (*LINEAR, *NORMS, "scale"):
+            return None
+        gamma, beta = scale.tensors["gamma"], scale.tensors["beta"]
+        if layer.kind == "rms_norm" and beta.any():
+            return None
+        times, plus = ("kernel", "bias") if layer.kind in LINEAR else ("gamma", "beta")
+        own = dict(layer.tensors)
+        own[times] = _scaled(layer, own[times], gamma)
+        if plus in own:
+            own[plus] = own[plus] * gamma + beta
+        return _joined(layer, scale, kind=layer.kind, says=layer.says, tensors=own)
+
+    return _chains(units, outputs, join)
+
+
+def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
+    """A layer's kernel with a number for each filter times it."""
+    if layer.kind != "conv_transpose":
+        return array * gamma.reshape(-1, *[1] * (array.ndim - 1))
+    groups = int(layer.says["groups"])
+    parts = array.reshape(groups, -1, *array.shape[1:]) * gamma.reshape(groups, 1, -1, 1, 1)
+    return parts.reshape(array.shape)
+
+
+def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """A scale that only a convolution or a dense layer reads is in its kernel; what it adds, where the layer
+    pads nothing.
+    """
+
+    def join(scale: Unit, layer: Unit) -> Unit | None:
+        if scale.kind != "scale" or layer.kind not in ("conv", "dense"):
+            return None
+        kernel, gamma, beta = layer.tensors["kernel"], scale.tensors["gamma"], scale.tensors["beta"]
+        convention = layer.says.get("convention")
+        if beta.any() and isinstance(convention, Convention) and convention.rule != "valid":
+            return None
+        if layer.kind == "dense" and kernel.shape[1] != len(gamma):  # of a map's cells
+            gamma, beta = (np.repeat(each, kernel.shape[1] // len(gamma)) for each in (gamma, beta))
+        groups = int(layer.says.get("groups", 1))
+        shape = (groups, 1, -1, *[1] * (kernel.ndim - 2))
+        apart = kernel.reshape(groups, -1, *kernel.shape[1:])
+        bias = (
+            layer.tensors["bias"]
+            + (apart * beta.reshape(shape)).sum(axis=tuple(range(2, apart.ndim))).ravel()
+        )
+        own = {**layer.tensors, "kernel": (apart * gamma.reshape(shape)).reshape(kernel.shape), "bias": bias}
+        return _joined(scale, layer, tensors=own)
+
+    return _chains(units, outputs, join)
+
+
+def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Queries, keys and values of one dense layer are three, as each part of a layer's channels that is cut
+    out is a layer of its own.
+    """
+    counts = _readers(units, outputs)
+    done: _Units = {}
+    for path, unit in units.items():
+        layer = units.get(unit.inputs[0])
+        if layer is None or layer.kind not in ("dense", "conv") or layer.says.get("groups", 1) != 1:
+            done[path] = unit
+            continue
+        if unit.kind == "attention" and len(unit.inputs) == 1 and counts[layer.path] == 1:
+            third = len(layer.tensors["bias"]) // 3
+            parts = [
+                _part(layer, slice(place * third, (place + 1) * third), f"{layer.path}#{place}")
+                for place in range(3)
+            ]
+            done.pop(layer.path, None)
+            done |= {f"{layer.path}#{place}": part for place, part in enumerate(parts)}
+            done[path] = replace(unit, inputs=tuple(f"{layer.path}#{place}" for place in range(3)))
+        elif (rows := _cut(unit, known[unit.nodes[0].source])) is not None:
+            done[path] = replace(_part(layer, rows, unit.path), rows=None, nodes=(*layer.nodes, *unit.nodes))
+        else:
+            done[path] = unit
+    return done
+
+
+def _part(layer: Unit, rows: slice, path: str) -> Unit:
+    """A layer of some of another's units or filters."""
+    own = {role: array[rows] for role, array in layer.tensors.items()}
+    count = {name: len(own["bias"]) for name in ("units", "filters") if name in layer.says}
+    return replace(layer, path=path, says={**layer.says, **count}, tensors=own, rows=rows)
+
+
+def _cut(unit: Unit, shape: Shape) -> slice | None:
+    """The channels that a unit keeps, if it does nothing else."""
+    op = unit.nodes[0].op
+    if not isinstance(op, ops.SliceChannels | ops.CropAxis) or len(unit.nodes) > 1:
+        return None
+    last = len(shape) - 1 if isinstance(shape, Axes) else 0
+    return op.cuts[last] if [*op.cuts] == [last] else None
+
+
+def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Layers of one value whose channels are joined are one layer."""
+    counts = _readers(units, outputs)
+    done: _Units = {}
+    for path, unit in units.items():
+        parts = [done.get(read) for read in unit.inputs]
+        whole = _whole([part for part in parts if part is not None]) if unit.kind == "concat" else None
+        if whole is None or None in parts or any(counts[read] > 1 for read in unit.inputs):
+            done[path] = unit
+            continue
+        for read in unit.inputs:
+            del done[read]
+        done[path] = replace(whole, path=path, nodes=(*whole.nodes, *unit.nodes))
+    return done
+
+
+def _whole(parts: Sequence[Unit]) -> Unit | None:
+    """The layer whose filters those of several layers are; None where they are not of one value."""
+    first = parts[0] if parts else None
+    if first is None or first.kind not in ("dense", "conv") or first.says.get("groups", 1) != 1:
+        return None
+    count = next(name for name in ("units", "filters") if name in first.says)
+    alike = all(
+        (part.kind, part.inputs, {**part.says, count: 0})
+        == (first.kind, first.inputs, {**first.says, count: 0})
+        for part in parts
+    )
+    if not alike:
+        return None
+    own = {role: np.concatenate([part.tensors[role] for part in parts]) for role in first.tensors}
+    nodes = tuple(node for part in parts for node in part.nodes)
+    return replace(first, says={**first.says, count: len(own["bias"])}, tensors=own, nodes=nodes)
+
+
+def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Trained tokens before those of an array to which positions are added: both are added to zeros."""
+
+    def join(tokens: Unit, unit: Unit) -> Unit | None:
+        value = unit.tensors.get("value")
+        if tokens.kind not in ("tokens", "pad_axis") or unit.kind != "add_array" or value is None:
+            return None
+        says, sum_ = {"axis": 0, "before": 0, "after": 0, "fill": 0.0, **tokens.says}, value.copy()
+        if tokens.kind == "tokens":
+            before = tokens.tensors["value"]
+            if value.shape[0] == 1:
+                return None
+            sum_[: len(before)] += before
+            says = {"axis": 0, "before": len(before), "after": 0, "fill": 0.0}
+        if says["fill"]:
+            return None
+        return _joined(tokens, unit, kind="tokens", says=says, tensors={"value": sum_})
+
+    return _chains(units, outputs, join)
+
+
+def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Sums of sums are one sum, and so are products."""
+    counts = _readers(units, outputs)
+    done: _Units = {}
+    for path, unit in units.items():
+        inputs, nodes = list[str](), list[Node]()
+        for read in unit.inputs:
+            inner = done.get(read)
+            if (
+                unit.kind in COMMUTATIVE
+                and inner is not None
+                and inner.kind == unit.kind
+                and counts[read] == 1
+            ):
+                inputs += inner.inputs
+                nodes += inner.nodes
+                del done[read]
+            else:
+                inputs.append(read)
+        done[path] = replace(unit, inputs=tuple(inputs), nodes=(*nodes, *unit.nodes))
+    return done

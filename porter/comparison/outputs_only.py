@@ -1,0 +1,77 @@
+"""Two models of which one cannot be read, compared at their outputs only, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
+from porter.comparison.sides import IN, Side
+from porter.frameworks import get_destination
+from porter.frameworks.in_memory import Held
+from porter.frameworks.reference_models import framework_of, given_models
+from porter.padding import KnownSize
+from porter.source.opened import Opened
+from porter.source.place import File, FilePair, InMemory
+from porter.source.reading import read
+from porter.verification.inputs import FALLBACKS, make_images
+from porter.verification.itself import ReadGraph
+from porter.verification.numbers import distance
+from porter.verification.references import OwnBuild
+from porter.verification.results import Distance
+from porter.verification.user_code import running_model
+
+_IMAGES = 2
+Outputs: TypeAlias = Callable[[Array], Sequence[Array]]
+
+
+def outputs_only(
+    sides: Sequence[Side], opened: Sequence[Opened | None], size: KnownSize
+) -> tuple[Distance | None, str | None]:
+    """How far apart the outputs of two models are, the worst of several ranges of images; or why that is not
+    known.
+    """
+    channels = next((each.graph.channels for each in opened if each is not None), 3)
+    worst: Distance | None = None
+    try:
+        runs = [_outputs(side, each) for side, each in zip(sides, opened, strict=True)]
+        for taken in FALLBACKS:
+            images = make_images(size, _IMAGES, channels, taken)
+            one, other = (run(images.astype(np.float32)) for run in runs)
+            if [value.size for value in one] != [value.size for value in other]:
+                said = [
+                    ", ".join("x".join(map(str, value.shape)) for value in values) for values in (one, other)
+                ]
+                return None, f"A gives {said[0]}, B {said[1]}"
+            for mine, its in zip(one, other, strict=True):
+                apart = distance(mine, its.reshape(mine.shape))
+                worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
+    except PorterError as error:
+        return None, f"the outputs were not compared: {error}"
+    return worst, None
+
+
+def _outputs(side: Side, opened: Opened | None) -> Outputs:
+    """What gives a model's outputs for images N x C x H x W."""
+    if opened is not None:
+        build = OwnBuild(get_destination(IN), opened.graph, opened.tensors)
+        paths = opened.graph.outputs
+        return lambda batch: [build.run(batch, "float32", paths)[path] for path in paths]
+    match side.place:
+        case InMemory(model):
+            return partial(_of_model, model.model if isinstance(model, Held) else model, side.name)
+        case File() | FilePair() as place:
+            return lambda batch: ReadGraph(read(place), batch).outputs("float32")
+    raise PorterError("what it was made from is not at hand", where=side.name)
+
+
+def _of_model(model: Any, name: str, batch: Array) -> Sequence[Array]:
+    framework = given_models(str(framework_of(model)))
+    with running_model(name):
+        made, _ = framework.prepare(lambda: deepcopy(model), batch, None, "float32", "float32")
+        return framework.show(made, [batch], {}, ()).outputs

@@ -1,0 +1,213 @@
+"""Two models run beside each other: each pair of layers on the same numbers, and both as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.comparison.aligning import Pairing
+from porter.comparison.normal_form import COMMUTATIVE, NormalForm, Unit
+from porter.comparison.sides import IN
+from porter.frameworks import get_destination
+from porter.graph import INPUT, Node, nonnegative_paths
+from porter.padding import KnownSize
+from porter.verification.cut_points import Draws
+from porter.verification.inputs import FALLBACKS, make_images
+from porter.verification.memory import in_parts
+from porter.verification.numbers import Norms, norms
+from porter.verification.references import OwnBuild
+from porter.verification.results import Distance
+
+_DRAWS, _IMAGES = 2, 2
+
+
+@dataclass(frozen=True)
+class _Wire:
+    """A value that a pair reads: its path in each form."""
+
+    mine: str
+    its: str
+
+
+def builds(pairing: Pairing) -> tuple[OwnBuild, OwnBuild]:
+    """The graphs of two forms, as models that are run."""
+    destination = get_destination(IN)
+    one, other = (OwnBuild(destination, form.graph, form.tensors) for form in (pairing.one, pairing.other))
+    return one, other
+
+
+def on_the_same(
+    pairing: Pairing, models: tuple[OwnBuild, OwnBuild], size: KnownSize, pairs: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], float]:
+    """How far apart the values of units are that are given the same random numbers (relative L2, the worst of
+    several draws), by the paths of the two; without those that cannot be given the same.
+    """
+    rng = np.random.default_rng()
+    left = {pair: wires for pair in pairs if (wires := _wires(pairing, *pair)) is not None}
+    found = dict[tuple[str, str], float]()
+    while left:
+        given = dict[str, str]()
+        now = list[tuple[str, str]]()
+        for pair, wires in left.items():
+            wanted = {wire.its: wire.mine for wire in wires}
+            if all(given.get(its, mine) == mine for its, mine in wanted.items()):
+                given |= wanted
+                now.append(pair)
+        found |= _run(pairing, models, size, now, given, rng)
+        left = {pair: wires for pair, wires in left.items() if pair not in now}
+    return found
+
+
+def _wires(pairing: Pairing, mine: str, its: str) -> tuple[_Wire, ...] | None:
+    """The values that two units read, one for the other; None where they are of other sizes."""
+    one, other = pairing.one.units[mine], pairing.other.units[its]
+    read = [*other.inputs]
+    if len(one.inputs) != len(read):
+        return None
+    if one.kind in COMMUTATIVE:
+        read = _as_in(one, read, {**pairing.inputs, **pairing.pairs})
+    wires = tuple(_Wire(*each) for each in zip(one.inputs, read, strict=True))
+    fits = all(_count(pairing.one, wire.mine) == _count(pairing.other, wire.its) for wire in wires)
+    return wires if fits and _count(pairing.one, mine) == _count(pairing.other, its) else None
+
+
+def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:
+    """The values that are read in any order, in the order of their pairs."""
+    left = [*read]
+    placed: list[str | None] = []
+    for path in one.inputs:
+        wanted = pairs.get(path, path)
+        placed.append(wanted if wanted in left else None)
+        if wanted in left:
+            left.remove(wanted)
+    return [each if each is not None else left.pop(0) for each in placed]
+
+
+def _count(form: NormalForm, path: str) -> int:
+    """How many numbers a value has."""
+    unit = form.units.get(path)
+    shape = form.shapes[_value(form, path)]
+    if unit is None or unit.rows is None:
+        return math.prod(size or 1 for size in shape)
+    rows = unit.rows
+    return (
+        math.prod(size or 1 for size in shape) // (shape[-1] or 1) * len(range(*rows.indices(shape[-1] or 1)))
+    )
+
+
+def _value(form: NormalForm, path: str) -> str:
+    """The value of the graph that a unit's path stands for."""
+    unit = form.units.get(path)
+    return path if unit is None or unit.rows is None else unit.nodes[-1].path
+
+
+def _run(
+    pairing: Pairing,
+    models: tuple[OwnBuild, OwnBuild],
+    size: KnownSize,
+    pairs: list[tuple[str, str]],
+    given: Mapping[str, str],
+    rng: np.random.Generator,
+) -> dict[tuple[str, str], float]:
+    """The distances of pairs of which each value of the second form is given one draw."""
+    one, other = pairing.one, pairing.other
+    readers: dict[str, list[Node]] = {}
+    for its, mine in given.items():
+        found = [unit.nodes[0] for unit in one.units.values() if mine in unit.inputs]
+        readers.setdefault(mine, []).extend(
+            found + [unit.nodes[0] for unit in other.units.values() if its in unit.inputs]
+        )
+    shared = nonnegative_paths(one.graph)
+    theirs = nonnegative_paths(other.graph)
+    nonnegative = {mine for its, mine in given.items() if mine in shared and its in theirs}
+    draws = Draws(rng, nonnegative, (), {node.path for nodes in readers.values() for node in nodes}, readers)
+    drawn = dict[str, Array]()
+    for mine in dict.fromkeys(given.values()):
+        shape = (_DRAWS, *(each or 1 for each in one.shapes[_value(one, mine)]))
+        drawn[mine] = draws.of(
+            mine, (_DRAWS, _count(one, mine)) if _count(one, mine) * _DRAWS != math.prod(shape) else shape
+        )
+    distances = dict[tuple[str, str], float]()
+    shapes = {path: tuple(each or 1 for each in shape) for path, shape in one.shapes.items()}
+    for part in in_parts(one.graph, shapes, 2 * _DRAWS):
+        now = [pair for pair in pairs if _value(one, pair[0]) in part]
+        if not now:
+            continue
+        whole = {path: path for path in drawn}
+        firsts = _side(one, models[0], size, [pair[0] for pair in now], whole, drawn, rng)
+        seconds = _side(other, models[1], size, [pair[1] for pair in now], given, drawn, rng)
+        distances |= {pair: _farthest(firsts[pair[0]], seconds[pair[1]]) for pair in now}
+    return distances
+
+
+def _side(
+    form: NormalForm,
+    model: OwnBuild,
+    size: KnownSize,
+    paths: list[str],
+    given: Mapping[str, str],
+    drawn: Mapping[str, Array],
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """The values of units of one form, N x numbers, where others are given draws.
+
+    Args:
+        given: the draw that each path is given.
+    """
+    batch: Array = rng.uniform(-1, 1, (_DRAWS, form.graph.channels, *size))
+    cut = dict[str, Array]()
+    for path, draw in given.items():
+        numbers = drawn[draw]
+        if path in form.graph.inputs:
+            batch = numbers.reshape(batch.shape) if path == INPUT and numbers.size == batch.size else batch
+            continue
+        value = _value(form, path)
+        shape = (_DRAWS, *(each or 1 for each in form.shapes[value]))
+        rows = form.units[path].rows
+        if rows is None:
+            cut[value] = numbers.reshape(shape)
+        else:
+            cut.setdefault(value, np.zeros(shape))[..., rows] = numbers.reshape(*shape[:-1], -1)
+    taps = [*dict.fromkeys((*(_value(form, path) for path in paths), *cut))]
+    values = model.run_cut(batch, taps, cut)
+    found = dict[str, Array]()
+    for path in paths:
+        shown = values[_value(form, path)]
+        part = form.units[path].rows
+        found[path] = (shown if part is None else shown[..., part]).reshape(len(shown), -1)
+    return found
+
+
+def _farthest(first: Array, second: Array) -> float:
+    """The distance in the draw where it is largest."""
+    return max(_norms(one, other).rel_l2 for one, other in zip(first, second, strict=True))
+
+
+def _norms(one: Array, other: Array) -> Norms:
+    return norms(one[None], other[None])
+
+
+def outputs_apart(pairing: Pairing, models: tuple[OwnBuild, OwnBuild], size: KnownSize) -> Distance | None:
+    """How far apart the outputs of both models are on images, the worst of several ranges; None where they
+    give others.
+    """
+    from porter.verification.numbers import distance
+
+    one, other = pairing.one, pairing.other
+    if one.graph.channels != other.graph.channels or len(one.outputs) != len(other.outputs):
+        return None
+    worst: Distance | None = None
+    for taken in FALLBACKS:
+        images = make_images(size, _IMAGES, one.graph.channels, taken)
+        values = [model.run(images, "float64", model.graph.outputs) for model in models]
+        for mine, its in zip(one.graph.outputs, other.graph.outputs, strict=True):
+            first, second = values[0][mine], values[1][its]
+            if first.size != second.size:
+                return None
+            apart = distance(first, second.reshape(first.shape))
+            worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
+    return worst

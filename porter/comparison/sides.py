@@ -1,0 +1,134 @@
+"""One of two models that are compared: opened, and its graph proved against the model itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from porter.base.errors import CannotRun, NotInstalled, PorterError, UsageError
+from porter.conversion.convert import write_trial
+from porter.formats.recognition import is_there
+from porter.frameworks.in_memory import ExampleInputs, Model, expect_subject
+from porter.frameworks.reference_models import framework_of
+from porter.padding import Size
+from porter.recipe.spelling import hint
+from porter.source.hub_download import repository_of
+from porter.source.open import open_source
+from porter.source.opened import Opened
+from porter.source.place import InMemory, Place, PortFolder, find
+from porter.source.wishes import Wishes
+
+_CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
+IN = "torch"
+"""What graphs are built in to be run: it has every op."""
+
+
+@dataclass(frozen=True)
+class SideProof:
+    """Whether a graph is the function of the model that it was read from, and by what, in words."""
+
+    holds: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model that is compared.
+
+    Attributes:
+        name: what the user calls it.
+        place: where it is.
+    """
+
+    name: str
+    place: Place
+
+    @property
+    def needs_size(self) -> bool:
+        """Whether the size of its input has to be given: a module of torch or of Flax says none."""
+        place = self.place
+        return (
+            isinstance(place, InMemory)
+            and place.example is None
+            and framework_of(place.model) in ("torch", "flax")
+        )
+
+    def open(self, size: Size | None, recipes: Path | None) -> Opened:
+        """Opens it. Raises as porter.source.open.open_source."""
+        return open_source(self.place, Wishes(size=size), recipes=recipes)
+
+    def prove(self, opened: Opened, size: Size) -> SideProof:
+        """Compares the graph that was read with the model itself, node by node in float64.
+
+        Args:
+            size: rows and columns of the input.
+        """
+        from porter.verification.check import Check
+        from porter.verification.reverify import check_against
+
+        if isinstance(self.place, PortFolder):
+            record = self.place.port.record
+            if record.parity is None or not record.parity.get("ok"):
+                return SideProof(False, f"its check was {record.check}")
+            return SideProof(
+                True, f"port.json has its graph, which was compared with {record.parity['reference']}"
+            )
+        try:
+            with TemporaryDirectory(prefix="porter-") as folder:
+                port = write_trial(Path(folder), opened, IN, size, "float64")
+                verdict, _ = check_against(Check(port, ("float64",)), opened, size=size)
+        except (NotInstalled, CannotRun) as error:
+            return SideProof(False, str(error))
+        except PorterError as error:
+            return SideProof(False, error.message)
+        if not verdict.ok:
+            return SideProof(False, verdict.failure())
+        proof = verdict.proof
+        worst = f"the worst of {len(proof.nodes)} nodes {proof.worst.rel_l2:.1e}"
+        return SideProof(proof.proves, f"{proof.outcome} in float64, {worst}")
+
+
+def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
+    """What a user gives to be compared: a path, code as `FILE.py:CALLABLE`, which is run, or a model.
+
+    Raises:
+        UsageError: it is none of these, there is no such file, or the code raises an exception.
+    """
+    subject = expect_subject(given, "a file, a port or FILE.py:CALLABLE", where)
+    if not isinstance(subject, str | PathLike):
+        return Side(type(subject).__name__, InMemory(subject, example))
+    text = fspath(subject)
+    code = _CODE.fullmatch(text)
+    if code is not None:
+        return Side(text, InMemory(_made(Path(code["file"]), code["name"]), example))
+    path = Path(text)
+    if repository_of(path) is None and not is_there(path):
+        near = hint(path.name, [each.name for each in path.parent.glob("*")])
+        raise UsageError("there is no such file", where=text, next=near)
+    if path.suffix == ".py":
+        raise UsageError(
+            "code needs the name of what makes its model", where=text, next=f"write {text}:CALLABLE"
+        )
+    return Side(text, find(path))
+
+
+def _made(file: Path, name: str) -> Any:
+    """The model that a user's code makes."""
+    from porter.verification.user_code import maker, running_code
+
+    if not file.exists():
+        raise UsageError("there is no such file", where=file, next="check the path")
+    make = maker(file, name)
+    with running_code(file):
+        model = make()
+    if framework_of(model) is None:
+        expected = "a torch.nn.Module, a keras.Model or an nnx.Module"
+        message = f"{name}() gives a {type(model).__name__}, expected {expected}"
+        raise UsageError(message, where=file, next="let it return the model with its weights")
+    if framework_of(model) == "torch":
+        model.eval()
+    return model
