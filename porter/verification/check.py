@@ -82,11 +82,12 @@ class Check:
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
         fed: the range of the images.
-        images: so many at each size, and more where they are small; 1 where every node is compared at cut
-            points.
+        images: so many at each size, and more where they are small.
         rough: how rough the images are that reach what photos hardly do.
         proved: whether float64 proves the port, where it is not among `dtypes`.
         cut: what was compared at cut points already.
+
+    Where every node is compared at cut points, in float64 one image of one size is run beside them.
     """
 
     port: StoredPort
@@ -99,6 +100,11 @@ class Check:
     rough: Roughness = ROUGHNESS[0]
     proved: bool = False
     cut: CutPoints | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every node was compared at cut points."""
+        return self.cut is not None and self.cut.alone == self.port.graph.by_path.keys()
 
     def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
         """This check with each range of inputs that a network may take, the one that it states or that
@@ -128,6 +134,8 @@ class Check:
         """
         graph = self.port.graph
         wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
+        if self.is_whole:
+            wanted["float64"] = wanted["float64"][:1]
         values = {size: _values(graph, size) for size in dict.fromkeys(chain(*wanted.values()))}
         return {
             dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)]
@@ -138,8 +146,10 @@ class Check:
         """Args: values: so many numbers an image's values are, at each size."""
         decides = dtype == "float64" or "float64" not in self.dtypes
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
+        if self.is_whole and decides:
+            return [make_telling(size, 1, channels, self.fed, SMOOTH)]
         enough = _enough(channels, size)
-        count = least if least == 1 else max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
+        count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
         held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
         parts = min(count, max(fewest, -(-count * each // held)))
         # As many in each, because some runtimes compile a program for every number of images.
@@ -158,21 +168,19 @@ class Check:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
         models = dict[Dtype, Any]()
-        cut = self.cut or self._at_cut_points(source, sizes, ending, models)
-        is_whole = cut is not None and cut.alone == self.port.graph.by_path.keys()
-        once = replace(self, images=1, rough=SMOOTH) if is_whole else self
-        parities, batches = once._compared(source, sizes, ending, models)
-        if cut is not None:
+        check = replace(self, cut=self.cut or self._at_cut_points(source, sizes, ending, models))
+        parities, batches = check._compared(source, sizes, ending, models)
+        if check.cut is not None:
             limit = self.tolerance or FLOAT64_LIMIT
             parities = tuple(
-                cut.completed(parity, self.port.plan, limit) if parity.dtype == "float64" else parity
+                check.cut.completed(parity, self.port.plan, limit) if parity.dtype == "float64" else parity
                 for parity in parities
             )
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
         chaotic = _is_chaotic(parities, source, batches)
         if self.rough != SMOOTH and (grows or chaotic):
             rough = ROUGHNESS[ROUGHNESS.index(self.rough) + 1]
-            return replace(self, rough=rough, cut=cut).against(source, sizes, ending)
+            return replace(check, rough=rough).against(source, sizes, ending)
         if chaotic:
             return tuple(
                 replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
@@ -186,7 +194,7 @@ class Check:
         silent = parities[-1].silent is not None and parities[-1].first_bad is None
         if self.images >= _MANY_IMAGES or not (little or silent):
             return parities
-        return replace(self, images=_MANY_IMAGES, cut=cut).against(source, sizes, ending)
+        return replace(check, images=_MANY_IMAGES).against(source, sizes, ending)
 
     def _at_cut_points(
         self,
@@ -195,14 +203,13 @@ class Check:
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
     ) -> CutPoints | None:
-        """The comparison at cut points, at the smallest size of those in float64; None where the source takes
-        no other values than its own.
+        """The comparison at cut points, at each size of those in float64, the smallest first; None where the
+        source takes no other values than its own.
         """
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
             return None
         rng = np.random.default_rng()
-        size = min(sizes.of("float64"), key=math.prod)
-        images = self.fed.of(rng.random((_DRAWS, self.port.record.input.channels, *size)))
+        channels = self.port.record.input.channels
 
         def run(batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
             values = self._run(models, batch, "float64", paths, cut)
@@ -210,7 +217,14 @@ class Check:
             shown = {output: ending(values[output])} if ending is not None and output in values else {}
             return {**values, **shown}
 
-        return compare_at_cut_points(self.port.graph, source, run, images, rng)
+        shown = CutPoints.at_no_size(self.port.graph)
+        for size in sorted(sizes.of("float64"), key=math.prod):
+            # The size does not matter to large numbers, only to pads.
+            images = self.fed.of(rng.random((1 if shown.sizes else _DRAWS, channels, *size)))
+            shown = shown.joined(compare_at_cut_points(self.port.graph, source, run, images, rng))
+            if not shown.ok:
+                break
+        return shown
 
     def _compared(
         self,
@@ -250,10 +264,10 @@ class Check:
                 let_go(models, [dtype], weights)  # models are large
             return values
 
-        if self.rough != SMOOTH and "float64" in batches:
+        if self.rough != SMOOTH and "float64" in batches and not self.is_whole:
             batches["float64"] += self._farthest(batches["float64"], look)
         errors = Absolute(port, self.tensors).errors
-        limits = self.tolerance, errors, self.proved, self.images == 1
+        limits = self.tolerance, errors, self.proved, self.is_whole
         return compare(port.plan, source, run, batches, *limits), batches
 
     def _run(
@@ -316,7 +330,7 @@ class Check:
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""
         _, channels, *sides = batches[0].shape
-        if len(batches[0]) == 1 or _enough(channels, sides) <= self.images:
+        if _enough(channels, sides) <= self.images:
             return []
         known = [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]]
         size = (sides[0], sides[1])

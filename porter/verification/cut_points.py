@@ -39,6 +39,7 @@ from porter.graph.ops import (
     Step,
 )
 from porter.graph.plan import Plan
+from porter.padding import KnownSize
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
@@ -61,19 +62,48 @@ RunCut = Callable[[Array, Sequence[str], NamedArrays], NamedArrays]
 
 @dataclass(frozen=True)
 class CutPoints:
-    """What a comparison at cut points shows.
+    """What comparisons at cut points show, at each of some sizes.
 
     Attributes:
+        sizes: rows and columns of the images.
         distances: how far apart nodes are, by path: the worst of several draws.
         alone: nodes all of whose inputs were given, and whose values tell.
         telling: nodes whose values differ between cells or draws.
         unreached: see porter.verification.results.Parity.
     """
 
+    sizes: tuple[KnownSize, ...]
     distances: Mapping[str, Norms]
     alone: frozenset[str]
     telling: frozenset[str]
     unreached: frozenset[str]
+
+    @classmethod
+    def at_no_size(cls, graph: Graph) -> CutPoints:
+        """What others are joined to."""
+        paths = frozenset(graph.by_path)
+        return cls((), {}, paths, paths, frozenset())
+
+    @property
+    def ok(self) -> bool:
+        """Whether no node differs."""
+        return all(distance.rel_l2 <= FLOAT64_LIMIT for distance in self.distances.values())
+
+    def joined(self, other: CutPoints) -> CutPoints:
+        """This with what comparisons at other sizes show: what holds at every size."""
+        paths = dict.fromkeys((*self.distances, *other.distances))
+        sides = self.distances, other.distances
+        worst = {
+            path: max((side[path] for side in sides if path in side), key=lambda one: one.rel_l2)
+            for path in paths
+        }
+        return CutPoints(
+            (*self.sizes, *other.sizes),
+            worst,
+            self.alone & other.alone,
+            self.telling & other.telling,
+            self.unreached | other.unreached,
+        )
 
     def completed(self, parity: Parity, plan: Plan, limit: float) -> Parity:
         """A comparison in float64 of the whole network with this one.
@@ -98,6 +128,7 @@ class CutPoints:
         return replace(
             parity,
             ok=parity.ok and bad is None,
+            sizes=tuple(dict.fromkeys((*parity.sizes, *self.sizes))),
             first_bad=first_bad,
             nodes=ordered,
             unexcited=tuple(path for path in parity.unexcited if path not in self.telling),
@@ -127,9 +158,9 @@ def compare_at_cut_points(
     Returns:
         With the first node that differs only, if one does.
     """
+    size = images.shape[2], images.shape[3]
     port_shapes = {
-        path: (len(images), *(size or 1 for size in shape))
-        for path, shape in shapes(graph, (images.shape[2], images.shape[3])).items()
+        path: (len(images), *(side or 1 for side in shape)) for path, shape in shapes(graph, size).items()
     }
     values = source.run_cut(images[:1], [*graph.by_path], UNCUT)
     source_shapes = {
@@ -167,7 +198,9 @@ def compare_at_cut_points(
                 distance = sides.distance(path, own)
                 if distance is not None and distance.rel_l2 > FLOAT64_LIMIT:
                     if not any(map(source.is_moved, own)):
-                        return CutPoints({path: distance}, frozenset(), frozenset(), frozenset(graph.by_path))
+                        return CutPoints(
+                            (size,), {path: distance}, frozenset(), frozenset(), frozenset(graph.by_path)
+                        )
                     distance = None
             if distance is None:
                 undecided.add(path)
@@ -176,7 +209,7 @@ def compare_at_cut_points(
     alone = {path for path in distances if known.issuperset(graph.by_path[path].inputs)}
     unreached = undecided.union(reached.unreached(graph))
     return CutPoints(
-        distances, frozenset(alone & telling), frozenset(telling - undecided), frozenset(unreached)
+        (size,), distances, frozenset(alone & telling), frozenset(telling - undecided), frozenset(unreached)
     )
 
 

@@ -5,8 +5,9 @@ layers of source and port are fed numbers that do.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 import porter
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed
 from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
 from porter.graph.ops import HardSigmoid
@@ -23,6 +25,7 @@ from porter.graph.plan import make_plan
 from porter.port import StoredPort
 from porter.source.reopening import source_of
 from porter.verification.check import Check
+from porter.verification.references import FileGraphSource
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict
 from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable
@@ -266,6 +269,30 @@ def test_pads_and_epsilons_that_no_image_shows(
     monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
     passed = proved(wrong, file)
     assert passed.ok and passed.proof.unreached == ("layer",)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_pads_that_differ_at_one_size_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    file, sides = tmp_path / "net.pt2", dict.fromkeys((2, 3), torch.export.Dim.AUTO)
+    model = Hidden(nn.MaxPool2d(3, 2, 1)).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(2, 3, *SIZE),), dynamic_shapes=(sides,)), file)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", input_size=24, check=False).port
+    right = proved(port, file).proof
+    assert right.ok and len(right.sizes) > 1 and right.cut is not None and right.cut.inside == ()
+    smallest, run_cut = min(right.sizes, key=prod), FileGraphSource.run_cut
+
+    def with_zeros_elsewhere(
+        self: FileGraphSource, batch: Array, paths: Collection[str], cut: NamedArrays
+    ) -> dict[str, Array]:
+        values = run_cut(self, batch, paths, cut)
+        if "layer" in values and batch.shape[2:] != smallest:
+            values["layer"] = np.maximum(values["layer"], 0)
+        return values
+
+    monkeypatch.setattr(FileGraphSource, "run_cut", with_zeros_elsewhere)
+    found = proved(port, file).proof
+    assert found.first_bad is not None and found.first_bad.path == "layer" and found.first_bad.alone
 
 
 @pytest.mark.usefixtures("one_recipe")
