@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled
-from porter.frameworks import UNCUT, Tensors
+from porter.frameworks import CONVERTED, UNCUT, Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
@@ -33,7 +34,7 @@ from porter.verification.inputs import (
     ranges,
 )
 from porter.verification.memory import in_parts, let_go, weights_in
-from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, LEAST_WRONG, moved, norms
+from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import compare
 from porter.verification.references import CutSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
@@ -85,7 +86,7 @@ class Check:
         images: so many at each size, and more where they are small.
         rough: how rough the images are that reach what photos hardly do.
         proved: whether float64 proves the port, where it is not among `dtypes`.
-        cut: what was compared at cut points already.
+        cuts: what was compared at cut points already, by number type.
 
     Where every node is compared at cut points, in float64 one image of one size is run beside them.
     """
@@ -99,12 +100,13 @@ class Check:
     images: int = 2
     rough: Roughness = ROUGHNESS[0]
     proved: bool = False
-    cut: CutPoints | None = None
+    cuts: Mapping[Dtype, CutPoints] | None = None
 
     @property
     def is_whole(self) -> bool:
-        """Whether every node was compared at cut points."""
-        return self.cut is not None and self.cut.alone == self.port.graph.by_path.keys()
+        """Whether every node was compared at cut points in float64."""
+        cut = (self.cuts or {}).get("float64")
+        return cut is not None and cut.alone == self.port.graph.by_path.keys()
 
     def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
         """This check with each range of inputs that a network may take, the one that it states or that
@@ -168,14 +170,15 @@ class Check:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
         models = dict[Dtype, Any]()
-        check = replace(self, cut=self.cut or self._at_cut_points(source, sizes, ending, models))
+        cuts = self._at_cut_points(source, sizes, ending, models) if self.cuts is None else self.cuts
+        check = replace(self, cuts=cuts)
         parities, batches = check._compared(source, sizes, ending, models)
-        if check.cut is not None:
-            limit = self.tolerance or FLOAT64_LIMIT
-            parities = tuple(
-                check.cut.completed(parity, self.port.plan, limit) if parity.dtype == "float64" else parity
-                for parity in parities
-            )
+        parities = tuple(
+            cuts[parity.dtype].completed(parity, self.port.plan, self.tolerance)
+            if parity.dtype in cuts
+            else parity
+            for parity in parities
+        )
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
         chaotic = _is_chaotic(parities, source, batches)
         if self.rough != SMOOTH and (grows or chaotic):
@@ -202,29 +205,36 @@ class Check:
         sizes: Sizes,
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
-    ) -> CutPoints | None:
-        """The comparison at cut points, at each size of those in float64, the smallest first; None where the
-        source takes no other values than its own.
+    ) -> dict[Dtype, CutPoints]:
+        """The comparisons at cut points, at each size of those in float64, the smallest first; none where the
+        source takes no other values than its own. A file that a converter made of a float64 model is compared
+        in its own number type too.
         """
+        own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in CONVERTED else ()
+        dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
-            return None
-        rng = np.random.default_rng()
-        channels = self.port.record.input.channels
+            return {}
+        rng, graph, channels = np.random.default_rng(), self.port.graph, self.port.record.input.channels
 
-        def run(batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
-            values = self._run(models, batch, "float64", paths, cut)
-            output = self.port.graph.output
-            shown = {output: ending(values[output])} if ending is not None and output in values else {}
-            return {**values, **shown}
+        def run(dtype: Dtype, batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
+            values = self._run(models, batch, dtype, paths, cut)
+            if ending is None or graph.output not in values:
+                return values
+            return {**values, graph.output: ending(values[graph.output])}
 
-        shown = CutPoints.at_no_size(self.port.graph)
-        for size in sorted(sizes.of("float64"), key=math.prod):
-            # The size does not matter to large numbers, only to pads.
-            images = self.fed.of(rng.random((1 if shown.sizes else _DRAWS, channels, *size)))
-            shown = shown.joined(compare_at_cut_points(self.port.graph, source, run, images, rng))
-            if not shown.ok:
-                break
-        return shown
+        cuts = dict[Dtype, CutPoints]()
+        for dtype in dtypes:
+            cut = CutPoints.at_no_size(graph, dtype)
+            for size in sorted(sizes.of("float64"), key=math.prod):
+                # The size does not matter to large numbers, only to pads.
+                images = self.fed.of(rng.random((1 if cut.sizes else _DRAWS, channels, *size)))
+                cut = cut.joined_to(
+                    compare_at_cut_points(graph, source, partial(run, dtype), images, rng, dtype)
+                )
+                cuts[dtype] = cut
+                if not cut.ok:
+                    return cuts
+        return cuts
 
     def _compared(
         self,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array, NamedArrays
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.frameworks import UNCUT
 from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import (
@@ -27,7 +27,9 @@ from porter.graph.ops import (
     Crop,
     Dropout,
     Flatten,
+    GroupNorm,
     Identity,
+    LayerNorm,
     Log,
     Maximum,
     Minimum,
@@ -35,6 +37,7 @@ from porter.graph.ops import (
     Op,
     Power,
     Rearrange,
+    RmsNorm,
     Sqrt,
     Step,
 )
@@ -43,11 +46,15 @@ from porter.padding import KnownSize
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
-from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, LEAST_WRONG, Norms, moved, norms
-from porter.verification.parity import MOST_ROUNDING
+from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, moved, norms
+from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 
+LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
+"""Of a node's distance, by the port's number type."""
+_EXPLAINED = 1e3
+"""A distance of so many times the limit is no rounding, whatever a node reads."""
 _FARTHEST = 5
 """A power of ten: the source may have a bound far away that the port lacks."""
 _BEYOND = 1.5
@@ -65,31 +72,46 @@ class CutPoints:
     """What comparisons at cut points show, at each of some sizes.
 
     Attributes:
+        dtype: in which the port ran; the source ran in float64.
         sizes: rows and columns of the images.
         distances: how far apart nodes are, by path: the worst of several draws.
-        alone: nodes all of whose inputs were given, and whose values tell.
+        given: nodes all of whose inputs were given.
+        joined: other nodes that were compared together with those that they read, or with those that read
+            them, of which one at most is not linear.
         telling: nodes whose values differ between cells or draws.
         unreached: see porter.verification.results.Parity.
     """
 
+    dtype: Dtype
     sizes: tuple[KnownSize, ...]
     distances: Mapping[str, Norms]
-    alone: frozenset[str]
+    given: frozenset[str]
+    joined: frozenset[str]
     telling: frozenset[str]
     unreached: frozenset[str]
 
     @classmethod
-    def at_no_size(cls, graph: Graph) -> CutPoints:
+    def at_no_size(cls, graph: Graph, dtype: Dtype) -> CutPoints:
         """What others are joined to."""
         paths = frozenset(graph.by_path)
-        return cls((), {}, paths, paths, frozenset())
+        return cls(dtype, (), {}, paths, paths, frozenset(), frozenset())
 
     @property
     def ok(self) -> bool:
         """Whether no node differs."""
-        return all(distance.rel_l2 <= FLOAT64_LIMIT for distance in self.distances.values())
+        return all(distance.rel_l2 <= LIMITS[self.dtype] for distance in self.distances.values())
 
-    def joined(self, other: CutPoints) -> CutPoints:
+    @property
+    def alone(self) -> frozenset[str]:
+        """The nodes that were compared by themselves, whose values tell."""
+        return self.given & self.telling
+
+    @property
+    def together(self) -> frozenset[str]:
+        """Other nodes that were compared together with those beside them."""
+        return self.joined - self.alone
+
+    def joined_to(self, other: CutPoints) -> CutPoints:
         """This with what comparisons at other sizes show: what holds at every size."""
         paths = dict.fromkeys((*self.distances, *other.distances))
         sides = self.distances, other.distances
@@ -98,21 +120,23 @@ class CutPoints:
             for path in paths
         }
         return CutPoints(
+            self.dtype,
             (*self.sizes, *other.sizes),
             worst,
-            self.alone & other.alone,
-            self.telling & other.telling,
+            self.given & other.given,
+            self.joined & other.joined,
+            self.telling | other.telling,
             self.unreached | other.unreached,
         )
 
-    def completed(self, parity: Parity, plan: Plan, limit: float) -> Parity:
-        """A comparison in float64 of the whole network with this one.
+    def completed(self, parity: Parity, plan: Plan, tolerance: float | None) -> Parity:
+        """A comparison of the whole network in this number type with this one.
 
         Args:
             plan: of the port.
-            limit: for the distances.
+            tolerance: the limit for the distances, in place of that of the number type.
         """
-        graph = plan.graph
+        graph, limit = plan.graph, tolerance or LIMITS[self.dtype]
         nodes = {node.path: node for node in parity.nodes}
         for path, distance in self.distances.items():
             node = NodeDistance(path, distance.rel_l2, distance.max_abs, limit)
@@ -124,7 +148,7 @@ class CutPoints:
         if first_bad is None and bad is not None:
             first_bad = _blame(plan, bad)
         linear = sum(graph.by_path[path].op.is_linear for path in self.alone)
-        inside = tuple(path for path in graph.by_path if path not in self.alone)
+        inside = tuple(path for path in graph.by_path if path not in self.alone | self.together)
         return replace(
             parity,
             ok=parity.ok and bad is None,
@@ -133,7 +157,7 @@ class CutPoints:
             nodes=ordered,
             unexcited=tuple(path for path in parity.unexcited if path not in self.telling),
             unreached=tuple(path for path in parity.unreached if path in self.unreached),
-            cut=CutCounts(linear, len(self.alone) - linear, inside),
+            cut=CutCounts(linear, len(self.alone) - linear, inside, len(self.together)),
         )
 
 
@@ -147,45 +171,51 @@ def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
 
 
 def compare_at_cut_points(
-    graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator
+    graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator, dtype: Dtype
 ) -> CutPoints:
-    """Compares a port with its source at cut points, in float64.
+    """Compares a port with its source at cut points.
 
     Args:
         graph: of the port.
         images: N x C x H x W; each goes with a draw of its own of all other numbers.
+        dtype: in which the port runs. In float64 it shows every value.
 
     Returns:
         With the first node that differs only, if one does.
     """
-    size = images.shape[2], images.shape[3]
+    size, limit, images = (images.shape[2], images.shape[3]), LIMITS[dtype], images.astype(dtype)
     port_shapes = {
         path: (len(images), *(side or 1 for side in shape)) for path, shape in shapes(graph, size).items()
     }
-    values = source.run_cut(images[:1], [*graph.by_path], UNCUT)
+    shown = [*graph.by_path] if dtype == "float64" else [*port(images[:1], [*graph.by_path], UNCUT)]
+    values = source.run_cut(images[:1], shown, UNCUT)
     source_shapes = {
         path: (len(images), *value.shape[1:]) for path, value in values.items() if len(value) == 1
     }
     del values
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for path in node.inputs:
-            readers.setdefault(path, []).append(node)
-    draws = Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers)
+    draws = Draws(
+        rng,
+        dtype,
+        nonnegative_paths(graph),
+        _binary_paths(graph),
+        source_shapes.keys(),
+        _readers(graph, source_shapes.keys()),
+    )
+    images[1:] = np.multiply(images[1:], draws.scale(INPUT))
     points = {
         path
-        for path in readers.keys() & source_shapes.keys()
+        for path in draws.readers.keys() & source_shapes.keys()
         if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
     }
     computed = {path for path in points if not isinstance(graph.by_path[path].op, _MOVES)}
-    sides = _CutSides(source, port, images, source_shapes)
+    sides = _CutSides(source, port, images, source_shapes, limit)
     distances = dict[str, Norms]()
     telling = set[str]()
     undecided = set[str]()
     known = {INPUT, *graph.inputs}
     reached = Reached()
     for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(images)):
-        drawn = {path: draws.of(path, port_shapes[path]) for path in _read_by(graph, part, points)}
+        drawn = {path: draws.of(path, port_shapes[path]) for path in _read_by(graph, part, points)[0]}
         theirs, ours, cut = sides.run(part, drawn)
         known |= cut.keys()
         reached.add(graph, {INPUT: images, **ours}, cut)
@@ -193,23 +223,33 @@ def compare_at_cut_points(
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
             distance: Norms | None = _farthest(theirs[path], ours[path])
-            if distance is not None and distance.rel_l2 > FLOAT64_LIMIT:
-                own = {read: draws.of(read, port_shapes[read]) for read in _read_by(graph, [path], computed)}
+            if distance is not None and distance.rel_l2 > limit:
+                first = _read_by(graph, [path], computed)[0]
+                own = {read: draws.of(read, port_shapes[read]) for read in first}
                 distance = sides.distance(path, own)
-                if distance is not None and distance.rel_l2 > FLOAT64_LIMIT:
+                if distance is not None and distance.rel_l2 > limit:
                     if not any(map(source.is_moved, own)):
-                        return CutPoints(
-                            (size,), {path: distance}, frozenset(), frozenset(), frozenset(graph.by_path)
-                        )
+                        none, every = frozenset[str](), frozenset(graph.by_path)
+                        return CutPoints(dtype, (size,), {path: distance}, none, none, none, every)
                     distance = None
             if distance is None:
                 undecided.add(path)
             else:
                 distances[path] = distance
-    alone = {path for path in distances if known.issuperset(graph.by_path[path].inputs)}
-    unreached = undecided.union(reached.unreached(graph))
+    between = {path: _read_by(graph, [path], known)[1] for path in distances}
+    simple = (
+        nodes
+        for path, nodes in between.items()
+        if path in telling and sum(not graph.by_path[node].op.is_linear for node in nodes) <= 1
+    )
     return CutPoints(
-        (size,), distances, frozenset(alone & telling), frozenset(telling - undecided), frozenset(unreached)
+        dtype,
+        (size,),
+        distances,
+        frozenset(path for path, nodes in between.items() if len(nodes) == 1),
+        frozenset().union(*simple),
+        frozenset(telling - undecided),
+        frozenset(undecided.union(reached.unreached(graph))),
     )
 
 
@@ -219,12 +259,14 @@ class _CutSides:
 
     Attributes:
         shapes: of the source's values, as it gives them.
+        limit: of the port's number type.
     """
 
     source: CutSource
     port: RunCut
     images: Array
     shapes: Mapping[str, tuple[int, ...]]
+    limit: float
 
     def run(
         self, paths: Collection[str], cut: NamedArrays
@@ -243,7 +285,7 @@ class _CutSides:
         """
         theirs, ours, _ = self.run([path], cut)
         apart = _farthest(theirs[path], ours[path])
-        if FLOAT64_LIMIT < apart.rel_l2 <= LEAST_WRONG:
+        if self.limit < apart.rel_l2 <= _EXPLAINED * self.limit:
             near = self._shaped({read: moved(value) for read, value in cut.items()})
             again = self.source.run_cut(moved(self.images), [path, *cut], near)
             if apart.rel_l2 <= AMPLIFIED * _farthest(theirs[path], again[path]).rel_l2:
@@ -255,8 +297,22 @@ class _CutSides:
         return {path: value.reshape(self.shapes[path]) for path, value in cut.items()}
 
 
-def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> list[str]:
-    """The points that are read on the way to these values, before any other point."""
+def _readers(graph: Graph, shown: Collection[str]) -> dict[str, list[Node]]:
+    """What reads each value: the nodes that do, and those behind one that is not shown. A fused layer shows
+    only what its activation gives.
+    """
+    readers: dict[str, list[Node]] = {}
+    for node in reversed(graph.nodes):
+        behind = [] if node.path in shown else readers.get(node.path, [])
+        for path in node.inputs:
+            readers.setdefault(path, []).extend([node, *behind])
+    return readers
+
+
+def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> tuple[list[str], frozenset[str]]:
+    """The points that are read on the way to these values, before any other point; and the nodes on the way,
+    with these.
+    """
     first = dict[str, None]()
     left = [*paths]
     seen = set(left)
@@ -267,7 +323,7 @@ def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> lis
             elif path in graph.by_path and path not in seen:
                 seen.add(path)
                 left.append(path)
-    return [*first]
+    return [*first], frozenset(seen)
 
 
 def _farthest(wanted: Array, got: Array) -> Norms:
@@ -292,27 +348,27 @@ class Draws:
         nonnegative: paths of values that are never below 0: a port may rest on it.
         binary: paths of values that are 0 or 1, such as masks.
         compared: paths of values that both sides show.
-        readers: what reads each value.
+        readers: see `_readers`.
     """
 
     rng: Generator
+    dtype: Dtype
     nonnegative: Collection[str]
     binary: Collection[str]
     compared: Collection[str]
     readers: Mapping[str, Sequence[Node]]
 
-    def of(self, path: str, shape: Sequence[int]) -> NDArray[np.float64]:
+    def of(self, path: str, shape: Sequence[int]) -> Array:
         """Numbers for a value of N draws. Those of the first lie on both sides of every bound of what reads
         them, and are small where a norm with an epsilon does, and below 0 where a max pool does. Those of
         the others are larger: of all sizes where each reader is compared by itself.
         """
         if path in self.binary:
-            return self.rng.integers(0, 2, shape).astype(np.float64)
+            return self.rng.integers(0, 2, shape).astype(self.dtype)
         ops = [node.op for node in self.readers[path]]
         numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
-        bounds = [abs(bound) for op in ops for bound in op.bounds if math.isfinite(bound)]
-        scale = max(1.0, _BEYOND * max(bounds, default=0.0))
-        epsilons = [op.epsilon for op in ops if hasattr(op, "epsilon")]
+        scale = self.scale(path)
+        epsilons = [op.epsilon for op in ops if isinstance(op, LayerNorm | RmsNorm | GroupNorm)]
         if any(isinstance(op, MaxPool) for op in ops):
             numbers[0] = -np.abs(numbers[0])
         numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
@@ -322,7 +378,12 @@ class Draws:
             numbers[1:] *= 4 * scale
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
-        return numbers.reshape(shape)
+        return numbers.reshape(shape).astype(self.dtype)
+
+    def scale(self, path: str) -> float:
+        """How large numbers are that lie on both sides of every bound of what reads them; at least 1."""
+        every = (bound for node in self.readers.get(path, ()) for bound in node.op.bounds)
+        return max(1.0, _BEYOND * max((abs(bound) for bound in every if math.isfinite(bound)), default=0.0))
 
 
 def _binary_paths(graph: Graph) -> set[str]:

@@ -98,11 +98,14 @@ class CutCounts:
         linear: linear ones, each from random numbers for all that it reads.
         others: other ones, likewise.
         inside: the paths of those that were compared inside the network only.
+        joined: those that were compared together with what they read, or with what reads them, because one
+            side does not show what lies between.
     """
 
     linear: int
     others: int
     inside: tuple[str, ...] = ()
+    joined: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,8 @@ class Parity:
             the reference rest on, and why (porter.verification.witnesses).
         faint: compared nodes whose values are smaller than what float32 computes them from, whose distances
             are over what it may be off by (porter.verification.scales).
-        cut: what was compared at cut points, in float64; None where the reference takes no other values than
-            its own.
+        cut: what was compared at cut points, in float64, and where a converter made the port's file in its
+            number type; None where the reference takes no other values than its own.
     """
 
     ok: bool

@@ -54,12 +54,12 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
     """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see
-    porter.frameworks.tflite.running. TensorFlow Lite gives no operator another value than the computed one.
+    porter.frameworks.tflite.running.
     """
     from porter.frameworks.tflite.running import LiteModel
 
     if isinstance(model, LiteModel):
-        return model.values(batch, [path for path in taps if path not in cut])
+        return model.values(batch, taps, cut)
     return keras.run(model, batch, taps, cut)
 
 

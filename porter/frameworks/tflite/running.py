@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed, FileError, UsageError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
-from porter.frameworks import Tensors
+from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.images import as_taken, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
 from porter.frameworks.tflite import FILE, WHOLE
@@ -27,6 +28,7 @@ from porter.frameworks.tflite.conversion import (
     is_rounded,
     output_names,
 )
+from porter.frameworks.tflite.cutting import with_cuts
 from porter.graph import INPUT, Node, Op, ops
 from porter.graph.ops import Axes, is_map
 from porter.graph.plan import Plan, taken_shapes
@@ -81,9 +83,12 @@ class LiteModel:
         outputs = self._outputs(arrays)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
+    def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as
         N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
+
+        Args:
+            cut: see porter.frameworks.PortEngine.run; of values that the file does not keep, nothing is cut.
 
         Raises:
             UsageError: the batch does not fit.
@@ -91,21 +96,41 @@ class LiteModel:
         graph = self.plan.lowered
         expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
         given = as_taken(batch, graph, channels_last=True)
-        known: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
-        if any(path not in known for path in paths):
-            _run(self._keeping, input_names(graph), given)
-            known = {path: self._keeping.get_tensor(index) for path, index in self._kept.items()} | known
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
+        if cut:
+            known = self._values_cut(
+                given, {path: np.moveaxis(cut[path], 1, -1) if path in maps else cut[path] for path in cut}
+            )
+        else:
+            known = dict(zip(graph.outputs, self._outputs(given), strict=True))
+            if any(path not in known for path in paths):
+                _run(self._keeping, input_names(graph), given)
+                known = {path: self._keeping.get_tensor(index) for path, index in self._kept.items()} | known
         return {
             path: np.moveaxis(value, -1, 1) if path in maps else value
             for path in paths
             if (value := known.get(path)) is not None
         }
 
+    def _values_cut(self, batches: Sequence[Array], cut: NamedArrays) -> dict[str, Array]:
+        """All values that the file keeps, where some are cut off; each as the file has it."""
+        given = {self._kept[path]: value for path, value in cut.items() if path in self._kept}
+        content, inputs = with_cuts(self.content, given, self._kept.values())
+        interpreter = _interpreter(content, self.delegated, keeping=False)
+        instead = {inputs[index]: value for index, value in given.items()}
+        _run(interpreter, input_names(self.plan.lowered), batches, instead)
+        shown = {**self._kept, **dict(zip(self.plan.lowered.outputs, self._output_places, strict=True))}
+        return {path: interpreter.get_tensor(index) for path, index in shown.items()}
+
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
         _run(self._plain, input_names(self.plan.lowered), batches)
+        return [self._plain.get_tensor(index) for index in self._output_places]
+
+    @cached_property
+    def _output_places(self) -> list[int]:
+        """The tensors that are the outputs, in the graph's order."""
         details = self._plain.get_signature_runner().get_output_details()
-        return [self._plain.get_tensor(details[name]["index"]) for name in output_names(self.plan.lowered)]
+        return [details[name]["index"] for name in output_names(self.plan.lowered)]
 
     @cached_property
     def _plain(self) -> Any:
@@ -187,12 +212,16 @@ def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
             ) from None
 
 
-def _run(interpreter: Any, names: Sequence[str], batches: Sequence[Array]) -> None:
-    """Runs it for batches of its inputs, whose sizes it takes over."""
+def _run(
+    interpreter: Any,
+    names: Sequence[str],
+    batches: Sequence[Array],
+    others: Mapping[int, Array] = MappingProxyType({}),
+) -> None:
+    """Runs it for batches of its inputs, whose sizes it takes over. Args: others: inputs by their tensors."""
     places = interpreter.get_signature_runner().get_input_details()
-    arrays = {
-        places[name]["index"]: batch.astype(np.float32) for name, batch in zip(names, batches, strict=True)
-    }
+    named = {places[name]["index"]: batch for name, batch in zip(names, batches, strict=True)}
+    arrays = {index: batch.astype(np.float32) for index, batch in {**named, **others}.items()}
     try:
         for index, array in arrays.items():
             interpreter.resize_tensor_input(index, array.shape)

@@ -554,7 +554,7 @@ def test_bounds_that_no_image_reaches_are_those_of_the_zoo_s_own_layers(
     else:
         with pytest.raises(CheckFailed, match="head/relu is the first node that differs"):
             porter.convert(*arguments, weights=held, out=tmp_path / "port")
-        monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
+        monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
         made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
         assert made.verdict is not None and made.verdict.ok
         assert "head/relu" in made.verdict.proof.unreached
@@ -567,7 +567,7 @@ def test_bounds_that_no_value_reaches_are_named(
     """A convolution of 27 numbers below 3 gives no 1000; a port without that bound would be proved too, where
     the source's layers cannot be run by themselves.
     """
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
+    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
     nodes = "c = Conv (x, k) one = Clip (c, zero, far) two = Clip (c, zero, near) y = Add (one, two)"
     model: Any = onnx.parser.parse_model(HEAD.replace("16,16", "64,64", 1) % ("4,62,62", nodes))
     for name, array in {
@@ -599,7 +599,7 @@ def test_images_in_which_bounds_were_sought_are_run_once(
         return run(model, batch, taps, cut)
 
     monkeypatch.setattr(engine, "run", counted)
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: None)
+    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
     nodes = "c = Conv (x, k) y = Relu (c)"
     porter.convert(
         written(HEAD % ("4,14,14", nodes), tmp_path / "net.onnx"), to="torch", out=tmp_path / "port"

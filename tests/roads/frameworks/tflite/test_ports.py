@@ -43,6 +43,32 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("one_recipe")
+def test_a_cap_that_the_converter_loses_is_refused_though_no_image_reaches_it(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    right = porter.convert(weights, to="tflite", out=tmp_path / "right", input_size=SIZE).verdict
+    assert right is not None
+    counts = {parity.dtype: parity.cut for parity in right.parities}
+    assert counts["float32"] is not None and counts["float32"].inside == ()
+    assert counts["float32"].joined  # the norm and the cap are inside the convolution
+
+    def without_caps(*given: Any) -> bytes:
+        model = flatbuffer_utils.convert_bytearray_to_object(bytearray(convert(*given)))
+        for operator in model.subgraphs[0].operators:
+            if getattr(operator.builtinOptions, "fusedActivationFunction", 0) == 3:  # RELU6
+                operator.builtinOptions.fusedActivationFunction = 1
+        return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+
+    monkeypatch.setattr(port_files, "convert", without_caps)
+    with pytest.raises(CheckFailed, match="random inputs of its own") as refused:
+        porter.convert(weights, to="tflite", out=tmp_path / "wrong", input_size=SIZE)
+    assert "re_lu" in str(refused.value)
+
+
+
 @pytest.fixture(scope="module")
 def made(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return porter.convert(weights, to="tflite", out=tmp_path_factory.mktemp("made") / "port")

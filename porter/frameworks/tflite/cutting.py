@@ -1,0 +1,35 @@
+"""A file whose values are cut off: what reads one of them reads an input of the file instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import copy
+from importlib import import_module
+
+from porter.formats.tensorflow import import_tensorflow
+
+
+def with_cuts(content: bytes, cut: Collection[int], shown: Collection[int]) -> tuple[bytes, dict[int, int]]:
+    """A file with the operators of `content`, in its order, and the tensor that is read in place of each that
+    is cut: an input, which is in none of the file's signatures.
+
+    Args:
+        content: of a file with one subgraph.
+        cut: the indices of tensors.
+        shown: the indices of tensors that are outputs too: a delegate keeps no others.
+    """
+    import_tensorflow()
+    flatbuffer = import_module("tensorflow.lite.tools.flatbuffer_utils")
+    model = flatbuffer.convert_bytearray_to_object(bytearray(content))
+    (graph,) = model.subgraphs
+    instead = dict[int, int]()
+    for index in cut:
+        instead[index] = len(graph.tensors)
+        given = copy(graph.tensors[index])
+        given.name, given.buffer = f"cut/{index}".encode(), 0  # buffer 0 is the empty one
+        graph.tensors.append(given)
+    for operator in graph.operators:
+        operator.inputs = [instead.get(index, index) for index in operator.inputs]
+    graph.inputs = [*graph.inputs, *instead.values()]
+    graph.outputs = [*dict.fromkeys((*graph.outputs, *shown))]
+    return bytes(flatbuffer.convert_object_to_bytearray(model)), instead
