@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from porter.recipe.declared import Declared
     from porter.reporting.write_page import Report
     from porter.source.inspection import Inspection
-    from porter.verification.results import CutCounts, Parity
+    from porter.verification.results import Parity
     from porter.verification.verdict import Verdict
 
 
@@ -173,23 +173,15 @@ def _parity_line(parity: Parity) -> str:
     )
 
 
-def _cut_line(parity: Parity, cut: CutCounts) -> str:
-    """Which nodes were compared by themselves (porter.verification.cut_points)."""
-    alone, inside = cut.linear + cut.others, len(cut.inside)
-    joined = f"; {cut.joined} together with those beside them" if cut.joined else ""
-    only = f"; {inside} inside the network only" if inside else ""
-    where = "layers" if parity.dtype == "float64" else f"layers in {parity.dtype}"
-    return (
-        f"{where}: {alone} of {alone + cut.joined + inside} nodes equal for random inputs of their own, "
-        f"{cut.linear} of them linear{joined}{only}"
-    )
-
-
 def _check_lines(result: Verdict) -> list[str]:
     """The lines of a check, without its verdict."""
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
-    lines += [_cut_line(parity, parity.cut) for parity in result.parities if parity.cut is not None]
+    lines += [
+        f"layers{'' if parity.dtype == 'float64' else f' in {parity.dtype}'}: {parity.cut}"
+        for parity in result.parities
+        if parity.cut is not None
+    ]
     if count := len(result.proof.unreached):
         said = "1 bound, pad or epsilon was" if count == 1 else f"{count} bounds, pads or epsilons were"
         lines.append(

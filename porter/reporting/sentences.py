@@ -88,11 +88,12 @@ def _figures(verdict: VerdictRecord) -> str:
     worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
     run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
+    layers = "" if verdict.cut is None else f" At cut points: {verdict.cut}."
     witnesses = "".join(f" {each[0].upper()}{each[1:]}." for each in verdict.held)
     return (
         f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}{run}: "
         f"{len(verdict.nodes)} nodes, {nodes}; "
-        f"the logits at {written(verdict.logits.rel_l2)}{top}.{witnesses}"
+        f"the logits at {written(verdict.logits.rel_l2)}{top}.{layers}{witnesses}"
     )
 
 

@@ -107,6 +107,15 @@ class CutCounts:
     inside: tuple[str, ...] = ()
     joined: int = 0
 
+    def __str__(self) -> str:
+        alone, inside = self.linear + self.others, len(self.inside)
+        joined = f"; {self.joined} together with those beside them" if self.joined else ""
+        only = f"; {inside} inside the network only" if inside else ""
+        return (
+            f"{alone} of {alone + self.joined + inside} nodes equal for random inputs of their own, "
+            f"{self.linear} of them linear{joined}{only}"
+        )
+
 
 @dataclass(frozen=True)
 class Parity:

@@ -88,6 +88,15 @@ def test_a_report_says_of_the_argmax_what_the_command_says(
         assert f", argmax {words}" in said if words else "argmax" not in said
 
 
+def test_a_report_says_what_was_compared_at_cut_points(tmp_path: Path) -> None:
+    stated = parity(1e-15, cut={"linear": 3, "others": 2, "inside": ["block1/pool"], "joined": 4})
+    said = conclude(contents_of(tmp_path / "port", parity=stated, check="passed")).sentence
+    assert (
+        "At cut points: 5 of 10 nodes equal for random inputs of their own, 3 of them linear; "
+        "4 together with those beside them; 1 inside the network only." in said
+    )
+
+
 def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> None:
     said = conclude(contents_of(tmp_path / "port", parity=parity(0.0, 0.0), check="passed"))
     assert "2 nodes, all equal bit for bit" in said.sentence and "worst" not in said.sentence

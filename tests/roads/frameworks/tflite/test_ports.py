@@ -68,7 +68,6 @@ def test_a_cap_that_the_converter_loses_is_refused_though_no_image_reaches_it(
     assert "re_lu" in str(refused.value)
 
 
-
 @pytest.fixture(scope="module")
 def made(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return porter.convert(weights, to="tflite", out=tmp_path_factory.mktemp("made") / "port")
