@@ -52,7 +52,7 @@ from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
-"""Of a node's distance, by the port's number type."""
+"""The largest distance of a node that is equal, by the port's number type."""
 _EXPLAINED = 1e3
 """A distance of so many times the limit is no rounding, whatever a node reads."""
 _FARTHEST = 5
@@ -183,7 +183,9 @@ def compare_at_cut_points(
     Returns:
         With the first node that differs only, if one does.
     """
-    size, limit, images = (images.shape[2], images.shape[3]), LIMITS[dtype], images.astype(dtype)
+    size = images.shape[2], images.shape[3]
+    limit = LIMITS[dtype]
+    images = images.astype(dtype)
     port_shapes = {
         path: (len(images), *(side or 1 for side in shape)) for path, shape in shapes(graph, size).items()
     }
@@ -229,7 +231,8 @@ def compare_at_cut_points(
                 distance = sides.distance(path, own)
                 if distance is not None and distance.rel_l2 > limit:
                     if not any(map(source.is_moved, own)):
-                        none, every = frozenset[str](), frozenset(graph.by_path)
+                        none = frozenset[str]()
+                        every = frozenset(graph.by_path)
                         return CutPoints(dtype, (size,), {path: distance}, none, none, none, every)
                     distance = None
             if distance is None:
