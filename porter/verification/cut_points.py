@@ -197,11 +197,11 @@ def compare_at_cut_points(
     del values
     draws = Draws(
         rng,
-        dtype,
         nonnegative_paths(graph),
         _binary_paths(graph),
         source_shapes.keys(),
         _readers(graph, source_shapes.keys()),
+        dtype,
     )
     images[1:] = np.multiply(images[1:], draws.scale(INPUT))
     points = {
@@ -352,14 +352,15 @@ class Draws:
         binary: paths of values that are 0 or 1, such as masks.
         compared: paths of values that both sides show.
         readers: see `_readers`.
+        dtype: of the numbers.
     """
 
     rng: Generator
-    dtype: Dtype
     nonnegative: Collection[str]
     binary: Collection[str]
     compared: Collection[str]
     readers: Mapping[str, Sequence[Node]]
+    dtype: Dtype = "float64"
 
     def of(self, path: str, shape: Sequence[int]) -> Array:
         """Numbers for a value of N draws. Those of the first lie on both sides of every bound of what reads
