@@ -321,7 +321,7 @@ def _passes(
     passes = _Passes()
     for (classes, *_), places in groups.items():
         members, photos = [entrants[index] for index in places], sets[classes].photos
-        file = unfinished.place_of(members, photos, options, process)
+        file = unfinished.position_of(members, photos, options, process)
         try:
             earlier = None if afresh else unfinished.read_kept(file, len(photos))
             group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))

@@ -31,7 +31,7 @@ _MOST = 8
 _BY_PHOTO = ("ranks", "centre", "losses", "top", "shares")
 
 
-def place_of(
+def position_of(
     entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process
 ) -> Path:
     """Where this process's part of a pass is kept. The name is a digest of everything that decides the

@@ -200,21 +200,21 @@ def _opposite(kind: str, array: Numbers) -> Numbers:
     """The array that gives a Sub when it is added, or a Div when it is multiplied."""
     wide = np.asarray(array, np.float64)
     with np.errstate(divide="ignore"):
-        found = -wide if kind == "Sub" else 1 / wide
-    if not np.isfinite(found).all():
+        opposite = -wide if kind == "Sub" else 1 / wide
+    if not np.isfinite(opposite).all():
         raise Unsupported("by an array that has zeros or numbers that are not finite")
-    return found
+    return opposite
 
 
 def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
     """An operator of several values, whose axes must be the same or stretch to each other."""
     sources = _unstretched(walk, sources)
-    found = walk.together(sources)
-    if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
+    together = walk.together(sources)
+    if together is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
         return _merge(walk, node, _OF_VALUES.get(kind), sources)
-    if found is None:
+    if together is None:
         raise Unsupported("of values of different axes")
-    values, tensor = found
+    values, tensor = together
     if kind in _OF_ONE and len(values) == 1:
         return tensor(values[0])
     if kind == "Sub" and len(values) == 2:
@@ -237,7 +237,7 @@ def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequen
     if not all(view.axes for view in whole):
         raise Unsupported("of values of different axes")
     wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in whole]
-    views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(unrepeated(wide))]
+    views = [walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(unrepeated(wide))]
     if len({len(view.value.shape or ()) for view in views}) > 1:
         raise Unsupported("of values of different axes")
     values = [view.value for view in views]
@@ -254,8 +254,10 @@ def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     1 themselves.
     """
     whole = {walk.view(source).sizes for source in sources if source not in walk.repeated}
-    found = [(source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources]
-    return [each.before if each is not None and each.sizes in whole else source for source, each in found]
+    repeats = [
+        (source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources
+    ]
+    return [each.before if each is not None and each.sizes in whole else source for source, each in repeats]
 
 
 def _fits(walk: Walk, view: View, source: Source) -> bool:
@@ -263,7 +265,7 @@ def _fits(walk: Walk, view: View, source: Source) -> bool:
     shape = walk.constant_shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
         return False
-    wide = [place for place, size in enumerate(shape, -len(shape)) if size != 1]
+    wide = [axis for axis, size in enumerate(shape, -len(shape)) if size != 1]
     by_channels = len(wide) == 1 and walk.views.has_channels(view, wide[0])
     return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
 
@@ -418,8 +420,8 @@ def _of_each_image(
     if apart is None or not walk.views.has_channels(apart, 1):
         return None
     vectors = {role: _of_one_image(walk, source, images, channels) for role, source in tensors.items()}
-    found = {role: source for role, source in vectors.items() if source is not None}
-    return (apart, found) if len(found) == len(vectors) else None
+    biases = {role: source for role, source in vectors.items() if source is not None}
+    return (apart, biases) if len(biases) == len(vectors) else None
 
 
 def _of_one_image(walk: Walk, source: Reference, images: Dim, channels: int) -> Reference | None:
@@ -446,52 +448,56 @@ def response_norm(
             them.
         size_of: over how many channels that does, from its node and x; None where it takes others.
     """
-    found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
-    if found is None:
+    parts = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
+    if parts is None:
         return None
-    value = walk.value(found["x"])
+    value = walk.value(parts["x"])
     before = node
     while before.op != pool:
         live = [name for name, _ in before.inputs if name in walk.flow.live]
         before = walk.flow.nodes[live[-1] if before is node else live[0]]
     size = size_of(before, value)
-    op = ops.LocalResponseNorm(size or 1, found["$alpha"] / (size or 1), found["$beta"], found["$bias"])
+    op = ops.LocalResponseNorm(size or 1, parts["$alpha"] / (size or 1), parts["$beta"], parts["$bias"])
     return None if size is None else walk.builder.add(node.name, op, value)
 
 
 def norm_of_cells(
-    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
+    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
     """A norm over the last axes, whose tensors have these axes: over the channels, which others become
     first.
     """
-    view = walk.by_cell(source) if len(places) == 1 else None
-    if view is None or not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
-        return _norm_of_axes(walk, node, source, norm, places)
+    view = walk.by_cell(source) if len(positions) == 1 else None
+    if (
+        view is None
+        or not walk.views.has_channels(view, -1)
+        or view.positions(positions) != view.positions([-1])
+    ):
+        return _norm_of_axes(walk, node, source, norm, positions)
     return _each_cell(walk, node, view, norm.op, _vectors(walk, view, norm.tensors))
 
 
 def _norm_of_axes(
-    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, places: Collection[int]
+    walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
     """A norm over the last axes, whose sizes are known."""
     view = walk.view(source)
-    rank = view.rank - len(places)
+    rank = view.rank - len(positions)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
-    is_last = view.places(places) == {*range(rank, rank + len(sizes))} and (rank or walk.views.whole)
+    is_last = view.positions(positions) == {*range(rank, rank + len(sizes))} and (rank or walk.views.whole)
     if not is_last or isinstance(width := product(sizes), Open):
         raise Unsupported("over other axes than known ones behind the batch")
     stored = {role: walk.flow.tensor(each) for role, each in norm.tensors.items()}
-    held = {
-        role: Stored(each.name, "O" * len(places))
+    tensors = {
+        role: Stored(each.name, "O" * len(positions))
         for role, each in stored.items()
         if each is not None and each.shape == sizes
     }
-    if len(held) < len(stored):
+    if len(tensors) < len(stored):
         raise Unsupported("by tensors of other axes")
     joined = walk.as_array(f"{node.name}:joined", view.reshaped([*lead, width]))
     normed = walk.views.like(
-        joined, walk.builder.add(node.name, _by_roles(norm.op, held), joined.value, tensors=held)
+        joined, walk.builder.add(node.name, _by_roles(norm.op, tensors), joined.value, tensors=tensors)
     )
     return walk.views.as_held(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
 
@@ -532,10 +538,10 @@ def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[s
     Raises:
         Unsupported: one of them is something else.
     """
-    found = {role: walk.weights(source) for role, source in tensors.items()}
+    names = {role: walk.weights(source) for role, source in tensors.items()}
     fitting = {
         role: tensor.name
-        for role, tensor in found.items()
+        for role, tensor in names.items()
         if tensor and is_vector(tensor, view.value.channels)
     }
     if len(fitting) < len(tensors):

@@ -72,15 +72,15 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
     inside, ends, axis = _until_together(walk, node)
     source: Source = node.source
-    stated = [stated_by(walk, each) for each in (node, *ends)]
+    steps = [stated_by(walk, each) for each in (node, *ends)]
     if axis is not None:
         source = walk.view(source).with_axes([axis])
-        stated = [_of_map(*each, axis) for each in stated]
+        steps = [_of_map(*each, axis) for each in steps]
     value = walk.value(source)
     sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)
-    block, pads, crops = _numbers(stated, ends[0].op)
+    block, pads, crops = _numbers(steps, ends[0].op)
     for index, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
         around, cut = pads[2 * index : 2 * index + 2], crops[2 * index : 2 * index + 2]
         if not _has_open(around) and not divides(step, size + sum(around)):
@@ -96,12 +96,12 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     return apart if axis is None else walk.views.of(apart).without([axis])
 
 
-def _numbers(stated: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
+def _numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
     """The block and the pads of the first node, and the crops of the others, whose op is `end`."""
-    (block, pads), (_, crops) = stated[:2]
+    (block, pads), (_, crops) = steps[:2]
     if block is None or pads is None or len(block) != 2 or len(pads) != 4:
         raise Unsupported(_OF_OTHERS)
-    if crops is None or any(each != (block, crops) for each in stated[1:]):
+    if crops is None or any(each != (block, crops) for each in steps[1:]):
         raise Unsupported(
             f"whose {end} is by another block, or by numbers that the model computes as it runs"
         )

@@ -46,43 +46,43 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
     Args:
         shapes: of the values, by node, where they are known.
     """
-    known = graph.by_name
+    nodes = graph.by_name
     readers = Counter(name for node in graph.nodes for name in node.inputs) + Counter(graph.outputs)
-    found = {
+    attentions = {
         node.name: steps
         for node in graph.nodes
         if isinstance(node.op, Rearrange)
         and readers[node.inputs[0]] == 1
-        and (steps := _attention(node, known, shapes))
+        and (steps := _attention(node, nodes, shapes))
     }
-    if not found:
+    if not attentions:
         return graph
     merged = replace(
-        graph, nodes=tuple(step for node in graph.nodes for step in found.get(node.name, (node,)))
+        graph, nodes=tuple(step for node in graph.nodes for step in attentions.get(node.name, (node,)))
     )
     leading = merged.leading_to(merged.outputs)
     return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in leading))
 
 
 def _attention(
-    node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]
+    node: FileNode, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
     """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it
     is none.
     """
-    mixed = _before(node, known, MatMul)
+    mixed = _before(node, nodes, MatMul)
     if mixed is None or mixed.op != MatMul():
         return ()
-    shares = _before(mixed, known, Softmax)
+    shares = _before(mixed, nodes, Softmax)
     numbers = _numbers(shapes.get(mixed.name))
     if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
-    products, factor = _unscaled(known.get(shares.inputs[0]), known)
+    products, factor = _unscaled(nodes.get(shares.inputs[0]), nodes)
     if products is None or not isinstance(products.op, MatMul):
         return ()
     turned = (False, not products.op.transpose, False)
     operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
-    heads = [part for name, turn in operands if (part := _heads(name, turn, known, shapes)) is not None]
+    heads = [part for name, turn in operands if (part := _heads(name, turn, nodes, shapes)) is not None]
     count = numbers.shape[-3]
     if len(heads) < 3 or heads[2].factor != 1 or heads[0].width % count:
         return ()
@@ -98,12 +98,12 @@ def _joins_heads(op: object, numbers: Array) -> bool:
     return joined is not None and np.array_equal(joined, wanted)
 
 
-def _unscaled(node: FileNode | None, known: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
+def _unscaled(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
     """The node below the scalings that lead to `node`, and their product."""
     factor = 1.0
     while node is not None and (scale := _scale(node.op)) is not None:
         factor = factor * scale
-        node = known.get(node.inputs[0])
+        node = nodes.get(node.inputs[0])
     return node, factor
 
 
@@ -131,13 +131,13 @@ def _with_sources(
 
 
 def _heads(
-    name: str, turned: bool, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]
+    name: str, turned: bool, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> _Heads | None:
     """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if
     its heads are not channels side by side.
     """
     moves, factor = list[Op](), 1.0
-    while (node := known.get(name)) is not None and len(node.inputs) == 1:
+    while (node := nodes.get(name)) is not None and len(node.inputs) == 1:
         scale = _scale(node.op)
         if isinstance(node.op, Rearrange | CropAxis | Identity):
             moves.append(node.op)
@@ -171,17 +171,17 @@ def _first_channel(tokens: Array, heads: Array) -> int | None:
     return first if fits else None
 
 
-def _before(node: FileNode, known: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
+def _before(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
     """What a node reads first, if it is of this kind."""
-    found = known.get(node.inputs[0])
-    return found if found is not None and isinstance(found.op, kind) else None
+    source = nodes.get(node.inputs[0])
+    return source if source is not None and isinstance(source.op, kind) else None
 
 
 def _numbers(shape: Shape | None) -> Array | None:
     """The place of each number of a value, in its shape; None for a shape that is not known."""
     sizes = [size for size in shape or () if size is not None]
-    known = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
-    return np.arange(math.prod(sizes)).reshape(sizes) if known else None
+    is_small = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
+    return np.arange(math.prod(sizes)).reshape(sizes) if is_small else None
 
 
 def _moved(op: object, numbers: Array) -> Array | None:

@@ -26,7 +26,7 @@ from porter.filegraph.dims import (
     text,
 )
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.places import Items, place_of
+from porter.filegraph.places import Items, position_of
 
 T = TypeVar("T")
 
@@ -78,34 +78,34 @@ class View:
         """The number of axes; 0 for a value of unknown shape."""
         return len(self.axes or ())
 
-    def size(self, place: int) -> Dim:
+    def size(self, position: int) -> Dim:
         """The size of an axis.
 
         Raises:
             ValueError: the tensor has no such axis.
         """
-        return (self.sizes or Items())[place]
+        return (self.sizes or Items())[position]
 
-    def places(self, places: Iterable[int]) -> set[int]:
-        """Places of axes, counted from the first one.
+    def positions(self, positions: Iterable[int]) -> set[int]:
+        """Positions of axes, counted from the first one.
 
         Raises:
             ValueError: the tensor has no such axis.
         """
-        return {place_of(place, self.rank) for place in places}
+        return {position_of(position, self.rank) for position in positions}
 
-    def axis_at(self, place: int) -> int:
-        """The axis of the array at a place of its tensor, which is none of the batch."""
+    def axis_at(self, position: int) -> int:
+        """The axis of the array at a position of its tensor, which is none of the batch."""
         axes = self.axes or ()
-        return place_of(place, len(axes)) - 1 + (len(self.value.shape or ()) - len(axes) + 1)
+        return position_of(position, len(axes)) - 1 + (len(self.value.shape or ()) - len(axes) + 1)
 
-    def has_batch(self, place: int) -> bool:
-        return any(piece.axis == "N" for piece in Items(self.axes or ())[place])
+    def has_batch(self, position: int) -> bool:
+        return any(piece.axis == "N" for piece in Items(self.axes or ())[position])
 
     @property
     def batch_first(self) -> list[int]:
-        """The places of the axes, that of the batch first."""
-        return sorted(range(self.rank), key=lambda place: not self.has_batch(place))
+        """The positions of the axes, that of the batch first."""
+        return sorted(range(self.rank), key=lambda position: not self.has_batch(position))
 
     def covers(self, other: View) -> bool:
         """Whether the other tensor has the same axes, of which some may have one cell in it."""
@@ -120,38 +120,40 @@ class View:
             Unsupported: the value's shape is unknown, or the order has not each axis once.
         """
         axes = self.known_axes
-        places = [place_of(axis, len(axes)) for axis in order]
-        if sorted(places) != [*range(len(axes))]:
+        positions = [position_of(axis, len(axes)) for axis in order]
+        if sorted(positions) != [*range(len(axes))]:
             raise Unsupported(f"of {len(axes)} axes in the order {[*order]}")
-        return replace(self, axes=tuple(axes[place] for place in places))
+        return replace(self, axes=tuple(axes[position] for position in positions))
 
     def restored(self, order: Sequence[int]) -> View:
         """The axes as they were before they were `transposed` into this order."""
-        return self.transposed([order.index(place) for place in range(len(order))])
+        return self.transposed([order.index(position) for position in range(len(order))])
 
-    def without(self, places: Iterable[int]) -> View:
-        """The tensor without axes, of one cell, at these places.
+    def without(self, positions: Iterable[int]) -> View:
+        """The tensor without axes, of one cell, at these positions.
 
         Raises:
             Unsupported: they have more.
         """
         if self.axes is None:
             return self
-        gone = self.places(places)
+        gone = self.positions(positions)
         if any(map(self.has_batch, gone)):
             raise Unsupported("of the batch of one image: name the axes in the model, or export several")
-        if any(self.axes[place] for place in gone):
+        if any(self.axes[position] for position in gone):
             raise Unsupported("of axes of more than one cell")
-        return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
+        return replace(
+            self, axes=tuple(axis for position, axis in enumerate(self.axes) if position not in gone)
+        )
 
-    def with_axes(self, places: Collection[int]) -> View:
-        """The tensor with axes of one cell, which have these places in it."""
+    def with_axes(self, positions: Collection[int]) -> View:
+        """The tensor with axes of one cell, which have these positions in it."""
         if self.axes is None:
             return self
-        added = {place_of(place, len(self.axes) + len(places)) for place in places}
+        added = {position_of(position, len(self.axes) + len(positions)) for position in positions}
         left = iter(self.axes)
         count = len(self.axes) + len(added)
-        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
+        return replace(self, axes=tuple(() if position in added else next(left) for position in range(count)))
 
     def repeated(self, times: Sequence[int]) -> View:
         """Each axis so many times, one whole copy after the other.
@@ -174,15 +176,15 @@ class View:
         """
         total = product(self.known_sizes)
         wanted = next(
-            (found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes)
+            (whole for each in (list(sizes), _exact(sizes)) if (whole := _whole(each, total))), list(sizes)
         )
         batch = self.known_sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
         pieces = [piece for axis in self.known_axes for piece in axis]
-        only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
+        only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
-            wanted[_place_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
+            wanted[_axis_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
         axes = _split(pieces, wanted)
         if axes is None:
             raise Unsupported(f"from {text(self.known_sizes[1:])} to {text(sizes[1:])}")
@@ -195,7 +197,7 @@ class Aligned:
     tensor's.
 
     Attributes:
-        axes: the value's, by the places of the tensor's; None for the batch.
+        axes: the value's, by the positions of the tensor's; None for the batch.
         held: how the tensor holds what such ops make of the value.
     """
 
@@ -203,20 +205,22 @@ class Aligned:
     axes: Items[int | None]
     held: Callable[[Value], View]
 
-    def by_axis(self, stated: Mapping[int, T]) -> dict[int, T]:
-        """What a file states for places of its tensor, by the value's axes.
+    def by_axis(self, by_position: Mapping[int, T]) -> dict[int, T]:
+        """What a file states for positions of its tensor, by the value's axes.
 
         Raises:
             ValueError: the tensor lacks one of them, or one is stated twice.
             Unsupported: the batch is among them.
         """
-        axes = [self.axes[place] for place in stated]
+        axes = [self.axes[position] for position in by_position]
         if len({*axes}) < len(axes):
             raise ValueError("an axis that is stated twice")
-        found = {axis: each for axis, each in zip(axes, stated.values(), strict=True) if axis is not None}
-        if len(found) < len(axes):
+        by_axis = {
+            axis: each for axis, each in zip(axes, by_position.values(), strict=True) if axis is not None
+        }
+        if len(by_axis) < len(axes):
             raise Unsupported("of the batch")
-        return found
+        return by_axis
 
 
 def unrepeated(views: Sequence[View]) -> list[View]:
@@ -229,13 +233,13 @@ def unrepeated(views: Sequence[View]) -> list[View]:
     ]
     filled = set().union(*own)
 
-    def once(view: View, held: Collection[int]) -> View:
+    def once(view: View, partly: Collection[int]) -> View:
         axes = enumerate(view.axes or ())
         return replace(
-            view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes)
+            view, axes=view.axes and tuple(() if at in filled - {*partly} else axis for at, axis in axes)
         )
 
-    return [once(view, held) for view, held in zip(views, own, strict=True)]
+    return [once(view, partly) for view, partly in zip(views, own, strict=True)]
 
 
 def _exact(sizes: Sequence[Dim]) -> list[Dim]:
@@ -256,27 +260,27 @@ def _whole(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
     return None if left is None else [left if size == -1 else size for size in sizes]
 
 
-def _place_of_only(sizes: Sequence[Dim], before: Dim) -> int:
+def _axis_of_only(sizes: Sequence[Dim], before: Dim) -> int:
     """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in
     any near them: in one of its own, otherwise at the head of the next one, but not of the channels, which
     are the last.
     """
     counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
     ends = (
-        place
-        for place, count in enumerate(counts[1:])
-        if counts[place] == before or not divides(count, before)
+        index
+        for index, count in enumerate(counts[1:])
+        if counts[index] == before or not divides(count, before)
     )
-    place = next(ends, len(sizes) - 1)
+    index = next(ends, len(sizes) - 1)
     return (
-        place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
+        index - 1 if 0 < index == len(sizes) - 1 and counts[index] == before and sizes[index] != 1 else index
     )
 
 
 def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
     """Axes of these sizes over pieces; None where a piece cannot be split so."""
     left = [*pieces][::-1]
-    found = []
+    axes = []
     for size in sizes:
         taken, missing = [], size
         while missing != 1 and left:
@@ -290,8 +294,8 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
             missing = missing // outer.size
         if missing != 1:
             return None
-        found.append(tuple(taken))
-    return None if left else joined(found)
+        axes.append(tuple(taken))
+    return None if left else joined(axes)
 
 
 def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
@@ -304,7 +308,7 @@ def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
 
 def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
     """The pieces without those of one step, and with pieces that follow each other in the value as one."""
-    found = []
+    merged = []
     for axis in axes:
         pieces: list[Piece] = []
         for piece in axis:
@@ -313,5 +317,5 @@ def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
                 pieces[-1] = Piece(piece.axis, last.size * piece.size, piece.stride)
             elif piece.size != 1:
                 pieces.append(piece)
-        found.append(tuple(pieces))
-    return tuple(found)
+        merged.append(tuple(pieces))
+    return tuple(merged)

@@ -144,11 +144,11 @@ class Builder:
     ) -> Value:
         """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
         shape = None
-        known = [value.shape for value in values if value.shape is not None]
-        if not isinstance(op, Foreign) and len(known) == len(values):
+        shapes = [value.shape for value in values if value.shape is not None]
+        if not isinstance(op, Foreign) and len(shapes) == len(values):
             try:
                 expect_attributes(op)
-                shape = op.shape(*known)
+                shape = op.shape(*shapes)
             except GraphError as error:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
         name = self._names.take(name)
@@ -362,14 +362,14 @@ class Builder:
         their order or turned around.
         """
         parts = [part for value in values if (part := self._scaled_input(value)) is not None]
-        places = [place for part in parts for place in part[0]] if len(parts) == len(values) else []
-        every = range(len(places))
-        if len(places) == self.input.channels and places in ([*every], [*every[::-1]]):
+        channels = [channel for part in parts for channel in part[0]] if len(parts) == len(values) else []
+        every = range(len(channels))
+        if len(channels) == self.input.channels and channels in ([*every], [*every[::-1]]):
             scale, offset = (
                 np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)
             )
-            whole = Value(INPUT, (len(places), *(values[0].shape or ())[1:]))
-            turned = [] if places == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
+            whole = Value(INPUT, (len(channels), *(values[0].shape or ())[1:]))
+            turned = [] if channels == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
             return self.affine(name, self.chain(name, whole, turned), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
@@ -396,8 +396,8 @@ class Builder:
             or self.channels > MOST_CONSTANTS
         ):
             return None
-        places = node.op.channels
-        return places, np.broadcast_to(scale, len(places)), np.broadcast_to(offset, len(places))
+        channels = node.op.channels
+        return channels, np.broadcast_to(scale, len(channels)), np.broadcast_to(offset, len(channels))
 
     def average(self, name: str, *values: Value) -> Value:
         """The mean of the values in each place."""
@@ -435,17 +435,17 @@ class Builder:
         shape = value.shape or ()
         cells = range(len(shape)) if value.is_array else range(1, len(shape))
         ends = {axis: _ends(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
-        known = {axis: each for axis, each in ends.items() if each is not None}
-        if value.shape is None or len(known) < len(ends):
+        spans = {axis: each for axis, each in ends.items() if each is not None}
+        if value.shape is None or len(spans) < len(ends):
             return None
         cuts: list[Op]
         if value.is_array:
-            cuts = [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)]
+            cuts = [ops.CropAxis(axis, *each) for axis, each in spans.items() if each != (0, 0, 1)]
         else:
             every = range(value.channels or 0)
             channels = every[slices.get(0, slice(None))]
             parts = ops.SliceChannels(channels.start, channels.stop, channels.step)
-            cuts = [*([] if channels == every else [parts]), *_cuts_of_map(*known.values())]
+            cuts = [*([] if channels == every else [parts]), *_cuts_of_map(*spans.values())]
         return self.chain(name, value, cuts)
 
     def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
@@ -492,11 +492,11 @@ class Builder:
         left_out = [
             each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out
         ]
-        kept = tuple(node for node in graph.nodes if node.name in leading)
+        nodes = tuple(node for node in graph.nodes if node.name in leading)
         taken = {each.path: each.shape(self.size) for each in further}
-        known = {**taken, **({INPUT: self.input.shape} if self.input.shape else {}), **self.shapes}
+        shapes = {**taken, **({INPUT: self.input.shape} if self.input.shape else {}), **self.shapes}
         return with_attention(
-            replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), known
+            replace(graph, nodes=nodes, left_out=tuple(left_out), further_inputs=further), shapes
         )
 
 
@@ -507,10 +507,10 @@ def _under(kind: SiteKind, value: Value, window: Window, convention: Convention)
     padded = value.padded
     own = any(convention.pads)
     # `same` depends on the padded size; one cell is never padded.
-    stated = convention.rule in ("valid", "explicit") or (
+    names_pads = convention.rule in ("valid", "explicit") or (
         convention.rule == "same" and window.extent(0) == window.extent(1) == 1
     )
-    if padded is None or not stated or convention.rounding != "floor":
+    if padded is None or not names_pads or convention.rounding != "floor":
         return value, convention
     pads = _sum(padded.pads, convention.pads)
     fill = padded.fill

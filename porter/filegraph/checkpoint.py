@@ -83,5 +83,5 @@ class Checkpoint:
         """
         if len(self.digests) == 1:
             return next(iter(self.digests.values()))["sha256"]
-        lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(self.digests.items()))
+        lines = "".join(f"{digest['sha256']}  {path.name}\n" for path, digest in sorted(self.digests.items()))
         return hashlib.sha256(lines.encode()).hexdigest()

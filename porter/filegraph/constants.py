@@ -17,7 +17,7 @@ from porter.filegraph.dims import ON_SIZES, Dim, Open, Undecided, are_open, know
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels import layouts, values
 from porter.filegraph.kernels.resizing import Rule, resize as resized
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.graph import LogSoftmax, Op, Resize
 
 MOST_COMPUTED = 1 << 23
@@ -120,8 +120,8 @@ def negative(x: Numbers) -> Numbers:
 def clip(x: Numbers, low: float, high: float) -> Numbers:
     """Whole numbers stay whole between whole bounds."""
     least, most = (int(bound) if x.dtype.kind == "i" and bound % 1 == 0 else bound for bound in (low, high))
-    found = x if least == -math.inf else np.maximum(x, least)
-    return np.asarray(found if most == math.inf else np.minimum(found, most))
+    raised = x if least == -math.inf else np.maximum(x, least)
+    return np.asarray(raised if most == math.inf else np.minimum(raised, most))
 
 
 def filled(x: Numbers, number: float) -> Numbers:
@@ -151,11 +151,11 @@ def _total(x: Numbers, axes: Sequence[int], keepdims: bool) -> Numbers:
     """The sum, one number after the other: numpy's adds in another order on each processor, and a port's
     numbers are computed again where it is verified.
     """
-    last = [place_of(axis, x.ndim) for axis in axes]
+    last = [position_of(axis, x.ndim) for axis in axes]
     rest = [axis for axis in range(x.ndim) if axis not in last]
     rows = x.transpose([*rest, *last]).reshape(*(x.shape[axis] for axis in rest), -1)
-    found = np.add.accumulate(rows, -1)[..., -1] if rows.shape[-1] else rows.sum(-1)
-    return np.expand_dims(found, last) if keepdims else found
+    total = np.add.accumulate(rows, -1)[..., -1] if rows.shape[-1] else rows.sum(-1)
+    return np.expand_dims(total, last) if keepdims else total
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -168,21 +168,21 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def reduce(x: Numbers, function: str, places: Collection[int], keep: bool = False) -> Numbers:
-    return np.asarray(_REDUCTIONS[function](x, tuple(places), keepdims=keep))
+def reduce(x: Numbers, function: str, positions: Collection[int], keep: bool = False) -> Numbers:
+    return np.asarray(_REDUCTIONS[function](x, tuple(positions), keepdims=keep))
 
 
-def softmax(x: Numbers, *places: int, op: Op | None = None) -> Numbers:
-    if len(places) != 1:
+def softmax(x: Numbers, *positions: int, op: Op | None = None) -> Numbers:
+    if len(positions) != 1:
         raise Unsupported("of constants over several axes")
-    return (values.log_softmax if isinstance(op, LogSoftmax) else values.softmax)(x, *places)
+    return (values.log_softmax if isinstance(op, LogSoftmax) else values.softmax)(x, *positions)
 
 
 def cumsum(x: Numbers, axis: int, reverse: bool = False, exclusive: bool = False) -> Numbers:
     turned = np.flip(x, axis) if reverse else x
     sums = np.add.accumulate(turned, axis)
-    found = sums - turned if exclusive else sums
-    return np.flip(found, axis) if reverse else found
+    running = sums - turned if exclusive else sums
+    return np.flip(running, axis) if reverse else running
 
 
 # The axes themselves.
@@ -193,24 +193,24 @@ def reshape(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
 
 
 def flatten(x: Numbers, first: int, last: int = -1) -> Numbers:
-    start, end = (place_of(place, x.ndim) for place in (first, last))
+    start, end = (position_of(position, x.ndim) for position in (first, last))
     return x.reshape(*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
 
 
-def squeeze(x: Numbers, places: Collection[int] | None = None) -> Numbers:
-    return x.squeeze(tuple(places) if places else None)
+def squeeze(x: Numbers, positions: Collection[int] | None = None) -> Numbers:
+    return x.squeeze(tuple(positions) if positions else None)
 
 
-def unsqueeze(x: Numbers, places: Collection[int]) -> Numbers:
-    return np.expand_dims(x, tuple(places))
+def unsqueeze(x: Numbers, positions: Collection[int]) -> Numbers:
+    return np.expand_dims(x, tuple(positions))
 
 
 def transpose(x: Numbers, order: Sequence[int]) -> Numbers:
     return x.transpose(order)
 
 
-def flip(x: Numbers, places: Collection[int]) -> Numbers:
-    return np.flip(x, tuple(places))
+def flip(x: Numbers, positions: Collection[int]) -> Numbers:
+    return np.flip(x, tuple(positions))
 
 
 def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
@@ -227,9 +227,9 @@ def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
 
 def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
     """Whole copies of axes, one after the other."""
-    stated = known(times)
-    expect_room(x.size * math.prod(stated), x)
-    return np.tile(x, stated)
+    counts = known(times)
+    expect_room(x.size * math.prod(counts), x)
+    return np.tile(x, counts)
 
 
 def interleave(x: Numbers, axis: int, times: int) -> Numbers:
@@ -240,9 +240,9 @@ def interleave(x: Numbers, axis: int, times: int) -> Numbers:
 
 def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
     index: list[slice | int] = [slice(None)] * x.ndim
-    for place, part in parts.items():
-        at = place_of(place, x.ndim)
-        index[at] = place_of(part, x.shape[at]) if isinstance(part, int) else _known_slice(part)
+    for position, part in parts.items():
+        at = position_of(position, x.ndim)
+        index[at] = position_of(part, x.shape[at]) if isinstance(part, int) else _known_slice(part)
     return x[tuple(index)]
 
 
@@ -253,25 +253,25 @@ def _known_slice(part: slice) -> slice:
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
     """Takes a part of an array, by an index that may have new axes (None)."""
     given = [part for part in index if part is not None]
-    found = cut(x, dict(enumerate(given)))
+    taken = cut(x, dict(enumerate(given)))
     added = [
         at for at, part in enumerate(part for part in index if not isinstance(part, int)) if part is None
     ]
-    return np.expand_dims(found, added) if added else found
+    return np.expand_dims(taken, added) if added else taken
 
 
 def gather(x: Numbers, axis: int, places: Sequence[int]) -> Numbers:
-    size = x.shape[place_of(axis, x.ndim)]
+    size = x.shape[position_of(axis, x.ndim)]
     expect_room(x.size // max(size, 1) * len(places), x)
-    return x.take([place_of(each, size) for each in places], axis)
+    return x.take([position_of(each, size) for each in places], axis)
 
 
 def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
     """Pads an array, within the bound of constants."""
     widths = [(0, 0)] * x.ndim
-    for place, pair in pairs.items():
+    for position, pair in pairs.items():
         before, after = known(pair)
-        widths[place_of(place, x.ndim)] = before, after
+        widths[position_of(position, x.ndim)] = before, after
     expect_room(math.prod(size + sum(pair) for size, pair in zip(x.shape, widths, strict=True)), x)
     return layouts.pad(x, widths, value=fill)
 
@@ -279,8 +279,8 @@ def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> 
 def resize(x: Numbers, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Numbers:
     """Maps with other cells, such as a table of positions at another size."""
     rule = Rule(op.mode, op.coordinates, op.rounding, op.a, op.inside)
-    for axis, stated in {**sizes, **scales}.items():
-        (size,) = known([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * stated)]
+    for axis, by in {**sizes, **scales}.items():
+        (size,) = known([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * by)]
         expect_room(x.size // max(x.shape[axis], 1) * size, x)
         x = resized(x, axis, size, scales.get(axis, size / x.shape[axis]), rule)
     return x

@@ -167,13 +167,13 @@ class Dataflow(Generic[N]):
         """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the
         budget.
         """
-        found = {
+        arrays = {
             (node.name, index): value
             for index, value in enumerate(self.evaluate(node) or ())
             if value is not None
         }
-        fits = all(value.size <= most for value in found.values())
-        return found if fits and self.affords(sum(value.nbytes for value in found.values())) else None
+        fits = all(value.size <= most for value in arrays.values())
+        return arrays if fits and self.affords(sum(value.nbytes for value in arrays.values())) else None
 
     def affords(self, count: int) -> bool:
         """Whether the budget has so many bytes left, which are taken from it."""
@@ -271,9 +271,9 @@ class Dataflow(Generic[N]):
         shape = self.constants.declared(origin)
         if shape is None or source[0] in self.live:
             return None
-        found = StoredTensor(origin, shape)
+        stored = StoredTensor(origin, shape)
         is_reshaped = self._before_casts.get(source[0], source[0]) != origin
-        return None if is_reshaped and not found.is_vector else found
+        return None if is_reshaped and not stored.is_vector else stored
 
     def weights(self, source: Reference) -> StoredTensor | None:
         """A stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in float64: a
@@ -349,11 +349,11 @@ class Dataflow(Generic[N]):
     @cached_property
     def readers(self) -> Mapping[str, Sequence[N]]:
         """The nodes that read what a node gives."""
-        found = defaultdict[str, list[N]](list)
+        readers = defaultdict[str, list[N]](list)
         for node in self.nodes.values():
             for name in dict.fromkeys(name for name, _ in node.inputs):
-                found[name].append(node)
-        return found
+                readers[name].append(node)
+        return readers
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""
@@ -369,12 +369,12 @@ class Dataflow(Generic[N]):
 
     def _before(self, ops: Collection[str]) -> Mapping[str, str]:
         """For every node the one that it reads through casts and such ops."""
-        found: dict[str, str] = {}
+        before: dict[str, str] = {}
         for node in self.nodes.values():
             passing = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
             passing = passing and self.constants.declared(node.name) is None
-            found[node.name] = found[node.source[0]] if passing else node.name
-        return found
+            before[node.name] = before[node.source[0]] if passing else node.name
+        return before
 
     def _stored(self, source: Reference) -> Numbers | None:
         array = None if source[1] else self.constants.array(source[0])
@@ -442,8 +442,8 @@ class Dataflow(Generic[N]):
         if capture.startswith("$"):
             return self.number(source)
         if capture.startswith("#"):
-            found = [int(source)] if isinstance(source, float) else self.integers(source)
-            return None if found is None else tuple(found)
+            integers = [int(source)] if isinstance(source, float) else self.integers(source)
+            return None if integers is None else tuple(integers)
         if isinstance(source, float):
             return None
         if capture == "x":

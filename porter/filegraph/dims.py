@@ -71,18 +71,18 @@ class Open:
     is_real: bool = field(default=False, compare=False)
 
     def __add__(self, other: Any) -> Any:
-        found: dict[_Product, _Factor] = dict(self.terms)
+        terms: dict[_Product, _Factor] = dict(self.terms)
         for product, factor in _terms(other):
-            found[product] = found.get(product, 0) + factor
-        return _made(found, _is_real(self, other))
+            terms[product] = terms.get(product, 0) + factor
+        return _made(terms, _is_real(self, other))
 
     def __mul__(self, other: Any) -> Any:
-        found: dict[_Product, _Factor] = {}
+        terms: dict[_Product, _Factor] = {}
         for one, first in self.terms:
             for two, second in _terms(other):
                 product = tuple(sorted(one + two, key=_name))
-                found[product] = found.get(product, 0) + first * second
-        return _made(found, _is_real(self, other))
+                terms[product] = terms.get(product, 0) + first * second
+        return _made(terms, _is_real(self, other))
 
     def __floordiv__(self, other: Any) -> Any:
         return _divided(self, other)[0]
@@ -151,16 +151,16 @@ def _edges(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor 
 
 def _unrounded(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
     """A sum that is nowhere smaller (`sign` 1), or nowhere larger (-1), in which no quotient is rounded."""
-    found: dict[_Product, _Factor] = {(): 0}
+    sums: dict[_Product, _Factor] = {(): 0}
     for product, factor in terms:
         exact = product[0].rounded if len(product) == 1 else None
         parts = 1
         for each, times in [(product, 1)] if exact is None else exact.terms:
-            found[each] = found.get(each, 0) + times * factor
+            sums[each] = sums.get(each, 0) + times * factor
             parts = math.lcm(parts, times.denominator)
         if factor * sign < 0:
-            found[()] -= Fraction(parts - 1, parts) * factor
-    return found
+            sums[()] -= Fraction(parts - 1, parts) * factor
+    return sums
 
 
 Dim = int | Open
@@ -202,22 +202,22 @@ def _is_real(*numbers: Any) -> bool:
 
 def _made(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
     """The size of a sum: an integer where no unknown is left in it."""
-    kept = sorted(
+    nonzero = sorted(
         (item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]]
     )
-    found = tuple(
-        (product, factor.numerator if factor.denominator == 1 else factor) for product, factor in kept
+    reduced = tuple(
+        (product, factor.numerator if factor.denominator == 1 else factor) for product, factor in nonzero
     )
-    if len(found) > _MOST_TERMS or any(
-        _is_large(factor) or len(product) > _MOST_TERMS for product, factor in found
+    if len(reduced) > _MOST_TERMS or any(
+        _is_large(factor) or len(product) > _MOST_TERMS for product, factor in reduced
     ):
         raise Undecided
-    if not any(product for product, _ in found):
-        number = sum(factor for _, factor in found)
+    if not any(product for product, _ in reduced):
+        number = sum(factor for _, factor in reduced)
         if number != int(number):
             raise Undecided
         return float(number) if is_real else int(number)
-    return Open(found, is_real)
+    return Open(reduced, is_real)
 
 
 def _is_large(factor: _Factor) -> bool:
@@ -293,13 +293,13 @@ def exactly(number: Dim) -> Dim:
     Raises:
         Undecided: the sum of its parts is not whole.
     """
-    found: Any = 0
+    exact_sum: Any = 0
     for product, factor in _terms(number):
         part: Any = 1
         for each in product:
             part = part * (Open((((each,), 1),)) if each.rounded is None or factor < 0 else each.rounded)
-        found = found + _made({each: times * factor for each, times in _terms(part)}, False)
-    exact: Dim = found
+        exact_sum = exact_sum + _made({each: times * factor for each, times in _terms(part)}, False)
+    exact: Dim = exact_sum
     return exact
 
 
@@ -335,8 +335,8 @@ def divides(one: Dim, other: Dim) -> bool:
 
 def ratio(one: Dim, other: Dim) -> int | None:
     """How many times a size is another one; None where that has a fraction, or the input decides."""
-    found = one // other if divides(other, one) else None
-    return None if isinstance(found, Open) else found
+    times = one // other if divides(other, one) else None
+    return None if isinstance(times, Open) else times
 
 
 def quotient(number: Dim, by: Dim) -> Dim | None:
@@ -352,8 +352,8 @@ def quotient(number: Dim, by: Dim) -> Dim | None:
     left.subtract(divisors[0][0])
     if min(left.values()) < 0 or left.total() != 1:
         return None
-    found: Dim = _made({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
-    return found
+    size: Dim = _made({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
+    return size
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -367,12 +367,12 @@ def known(dims: Iterable[Dim]) -> list[int]:
     Raises:
         Undecided: one of them is.
     """
-    found = []
+    sizes = []
     for dim in dims:
         if isinstance(dim, Open):
             raise Undecided
-        found.append(dim)
-    return found
+        sizes.append(dim)
+    return sizes
 
 
 def text(dims: Iterable[Dim]) -> str:
@@ -418,11 +418,11 @@ def as_real(array: Numbers) -> Numbers:
 def _quotient(number: Any, by: Any) -> Any:
     """Whole numbers are cut, real ones divided."""
     if isinstance(number, Open) or isinstance(by, Open):
-        found, left = _divided(number, by)
+        quotients, left = _divided(number, by)
         cut = not _is_real(number, by) and number >= 0 and by > 0
         if left != 0 and not cut:
             raise Undecided
-        return found
+        return quotients
     return number / by if _is_real(number, by) else int(number / by)
 
 
@@ -437,10 +437,10 @@ def _remainder(number: Any, by: Any) -> Any:
 
 def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
     """Each number rounded to a real one; an open size is whole."""
-    found: Callable[..., Any] = np.frompyfunc(
+    each_rounded: Callable[..., Any] = np.frompyfunc(
         lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1
     )
-    return found
+    return each_rounded
 
 
 ON_SIZES: Mapping[str, Callable[..., Any]] = {

@@ -206,10 +206,10 @@ class FileGraph:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
-        known = self.shapes
+        shapes = self.shapes
         taps = [(node.tap, node.name) for node in self.nodes if node.tap]
         return frozenset(
-            tap for tap, name in [*taps, *self.given.items()] if isinstance(known.get(name), Axes)
+            tap for tap, name in [*taps, *self.given.items()] if isinstance(shapes.get(name), Axes)
         )
 
     def fits(self, size: Size) -> bool:
@@ -220,12 +220,12 @@ class FileGraph:
         """Whether a graph that was read for images of any size would be read as the same for those of one: it
         fits, no value but a map has an open size, and nothing in it is of a whole map.
         """
-        known, refused = self._shapes(size)
+        shapes, refused = self._shapes(size)
         if self.foreign or refused:
             return False
         if any(None in shape for shape in self.shapes.values() if not is_map(shape)):
             return False
-        return not any(_is_of_whole_map(node.op, known[node.inputs[0]]) for node in self.nodes)
+        return not any(_is_of_whole_map(node.op, shapes[node.inputs[0]]) for node in self.nodes)
 
     def has_room(self, size: KnownSize) -> bool:
         """Whether every window has room in its map at a size of the input: a framework runs no window that
@@ -240,16 +240,16 @@ class FileGraph:
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
         """The shapes of the values that have one, and the nodes that do not take theirs."""
-        known = input_shapes(self, size)
+        shapes = input_shapes(self, size)
         refused: list[FileNode] = []
         for node in self.nodes:
-            inputs = [known[name] for name in node.inputs if name in known]
+            inputs = [shapes[name] for name in node.inputs if name in shapes]
             if not isinstance(node.op, Foreign) and len(inputs) == len(node.inputs):
                 try:
-                    known[node.name] = node.op.shape(*inputs)
+                    shapes[node.name] = node.op.shape(*inputs)
                 except GraphError:  # a file may state sizes that the input leaves open
                     refused.append(node)
-        return known, refused
+        return shapes, refused
 
     @property
     def shown(self) -> list[str]:
@@ -273,20 +273,20 @@ class FileGraph:
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """Names of these nodes and of all nodes that they are computed from."""
-        known = self.by_name
-        return upstream(names, lambda name: known[name].inputs if name in known else ()) & known.keys()
+        nodes = self.by_name
+        return upstream(names, lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys()
 
 
-def for_images(stated: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
+def for_images(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
     """The graph of a file that states the size of its images, or leaves it open. It is read for images of any
     size, which says that it holds at every one. Only what asks for a size in it has it read again, at the
     stated one.
     """
     everywhere = read(ANY)
-    if stated == ANY or everywhere._is_read_alike(stated):
-        return replace(everywhere, size=stated, resizable=True)
-    found = read(stated)
-    return replace(found, resizable=found.nodes == everywhere.nodes)
+    if size == ANY or everywhere._is_read_alike(size):
+        return replace(everywhere, size=size, resizable=True)
+    sized = read(size)
+    return replace(sized, resizable=sized.nodes == everywhere.nodes)
 
 
 def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
@@ -298,9 +298,9 @@ def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
     return isinstance(op, MaxPool | AvgPool) and op.window.kernel == shape[1:]
 
 
-def completed(size: Size, stated: Size | None) -> Size:
-    """An input's rows and columns, of which those that are free are as `stated`."""
-    return size if stated is None else (size[0] or stated[0], size[1] or stated[1])
+def completed(size: Size, default: Size | None) -> Size:
+    """An input's rows and columns, of which those that are free are as `default`."""
+    return size if default is None else (size[0] or default[0], size[1] or default[1])
 
 
 def with_momentum(op: Op) -> Op:

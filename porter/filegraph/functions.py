@@ -84,8 +84,8 @@ def hard_shrink(x: Tensor, bound: float) -> Tensor:
 
 def threshold(x: Tensor, number: float, other: float) -> Tensor:
     """x where it is above a number, otherwise another number."""
-    kept = x.each(ops.ThresholdedRelu(number))
-    return kept + other * (x <= number) if other else kept
+    above = x.each(ops.ThresholdedRelu(number))
+    return above + other * (x <= number) if other else above
 
 
 def logit(x: Tensor, least: float | None) -> Tensor:
@@ -239,8 +239,8 @@ def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
         added = added + np.where(share, numbers, 0.0)
     if not values:
         raise Unsupported("of what the file stores")
-    found = reduce(add, values)
-    return found + test.scope.constant(added) if np.any(added) else found
+    chosen = reduce(add, values)
+    return chosen + test.scope.constant(added) if np.any(added) else chosen
 
 
 # Along axes.
@@ -249,8 +249,8 @@ def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
     most = x.max(axes, True)
-    found = log(exp(x - most).sum(axes, True)) + most
-    return found if keep else found.without(axes)
+    total = log(exp(x - most).sum(axes, True)) + most
+    return total if keep else total.without(axes)
 
 
 def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
@@ -276,10 +276,10 @@ def root(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
     """
     flow, node = x.walk.flow, x.scope.node
     for square in (("Mul", "x", "x"), ("Square", "x")):
-        found = flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
-        if found is not None:
+        parts = flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
+        if parts is not None:
             total = flow.nodes[node.source[0]]
-            return norm(x.scope.tensor(found["x"]), 2, found["#axes"], keeps(total))
+            return norm(x.scope.tensor(parts["x"]), 2, parts["#axes"], keeps(total))
     return sqrt(x)
 
 
@@ -313,8 +313,8 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
     count = math.prod(cells)
     if less and (len(cells) < len(axes) or count <= less):
         raise Unsupported("over axes of open sizes, or of one cell")
-    found = squared_difference(x, x.mean(axes, True)).mean(axes, keep)
-    return count / (count - less) * found if less else found
+    spread = squared_difference(x, x.mean(axes, True)).mean(axes, keep)
+    return count / (count - less) * spread if less else spread
 
 
 def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
@@ -329,13 +329,13 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 def _product(x: Tensor, axes: Axes, keep: bool) -> Tensor:
     """The product along axes, cell by cell."""
-    found = x
+    result = x
     for axis in axes:
         size = x.size(axis)
         if isinstance(size, Open) or not 0 < size <= MOST_PARTS:
             raise Unsupported(f"over an axis of open size, or of more than {MOST_PARTS} cells")
-        found = reduce(mul, [found.cut({axis: slice(at, at + 1)}) for at in range(size)])
-    return found if keep else found.without(axes)
+        result = reduce(mul, [result.cut({axis: slice(at, at + 1)}) for at in range(size)])
+    return result if keep else result.without(axes)
 
 
 def glu(x: Tensor, axis: int) -> Tensor:
@@ -365,10 +365,10 @@ def unit(scope: Scope) -> Tensor | None:
     flow = scope.walk.flow
     for square in (("Mul", "x", "x"), ("Square", "x")):
         total = "Sum", square, "#axes"
-        found = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
-        if found is not None:
-            return over_norm(scope.tensor(found["x"]), 2, found["#axes"], math.sqrt(found["$least"]))
-        found = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
-        if found is not None:
-            return over_norm(scope.tensor(found["x"]), 2, found["#axes"], 1 / found["$most"])
+        parts = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
+        if parts is not None:
+            return over_norm(scope.tensor(parts["x"]), 2, parts["#axes"], math.sqrt(parts["$least"]))
+        parts = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
+        if parts is not None:
+            return over_norm(scope.tensor(parts["x"]), 2, parts["#axes"], 1 / parts["$most"])
     return None

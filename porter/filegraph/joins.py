@@ -19,7 +19,7 @@ from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Open, known
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.parts import MOST_PARTS, _padded, part
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.walk import Repeated, Source, Walk, within
 from porter.graph import Tokens
 
@@ -28,7 +28,7 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = view.size(axis)
-    cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
+    cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
     if (
         len(steps) == 1
@@ -37,7 +37,7 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
     ):
         end = cells[-1] + step
         return part(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
-    if (shuffled := _shuffled(view, place_of(axis, len(view.sizes or ())), cells)) is not None:
+    if (shuffled := _shuffled(view, position_of(axis, len(view.sizes or ())), cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
@@ -62,8 +62,8 @@ def gather_cells(
     if not 0 < count <= len(view.known_sizes) or not index.size:
         raise Unsupported(f"by places of {count} axes")
     ends = [0]
-    for place in range(count):  # each place varies along the axes that follow those of the last one
-        numbers = index[..., place]
+    for coordinate in range(count):  # each place varies along the axes that follow those of the last one
+        numbers = index[..., coordinate]
         varying = [
             axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))
         ]
@@ -72,13 +72,16 @@ def gather_cells(
         ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
     ends[-1] = len(outer)
     order = view.batch_first
-    found = view.transposed(order)
-    for place in range(count):
+    cells = view.transposed(order)
+    for coordinate in range(count):
         first = tuple(
-            slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer))
+            slice(None) if ends[coordinate] <= axis < ends[coordinate + 1] else 0
+            for axis in range(len(outer))
         )
-        found = gather(walk, node, found, order.index(place), index[(*first, place)].ravel().tolist())
-    turned = found.restored(order)
+        cells = gather(
+            walk, node, cells, order.index(coordinate), index[(*first, coordinate)].ravel().tolist()
+        )
+    turned = cells.restored(order)
     return turned.reshaped([*outer, *turned.known_sizes[count:]])
 
 
@@ -156,14 +159,14 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
 
 def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
-    found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
-    whole = [each for each in found if each is not None]
+    wholes = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
+    whole = [each for each in wholes if each is not None]
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     if len(whole) < len(sources) or not sizes:
         return None
     numbers = np.concatenate(whole, axis)
     constant = walk.flow.stated(f"{node.name}:constants", numbers)
-    index = place_of(axis, numbers.ndim)
+    index = position_of(axis, numbers.ndim)
     joined = tuple(numbers.shape[at] if at == index else size for at, size in enumerate(sizes[0]))
     return Repeated(constant, joined, lacks="of constants")
 
@@ -267,8 +270,8 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
     """Trained tokens before those of a value; None where the tensors are none."""
     value = view.value
     for index, source in enumerate(reversed(stored), 1):
-        held = walk.weights(walk.unrepeated(source))
-        tensor = held and walk.flow.once(held)
+        tokens = walk.weights(walk.unrepeated(source))
+        tensor = tokens and walk.flow.once(tokens)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
@@ -291,7 +294,7 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) 
     whole = [walk.view(source).with_axes([axis]) for source in sources]
     order = whole[0].batch_first
     arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
-    return _joined(walk, node, arrays, order.index(place_of(axis, len(order)))).restored(order)
+    return _joined(walk, node, arrays, order.index(position_of(axis, len(order)))).restored(order)
 
 
 def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
@@ -306,7 +309,7 @@ def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -
     at = names.index("channels")
     sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
     order = [each for each in range(len(sizes)) if each != at]
-    order.insert(place_of(axis, len(sizes)), at)
+    order.insert(position_of(axis, len(sizes)), at)
     return joined.reshaped(sizes).transposed(order)
 
 
@@ -317,7 +320,7 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
     view = walk.view(source)
     size, step = window
     cells = view.size(axis)
-    at = place_of(axis, view.rank)
+    at = position_of(axis, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1

@@ -23,8 +23,8 @@ def read_graph(
 ) -> FileGraph:
     """The graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
     read_nodes(walk, readers.get)
-    found = walk.ends(ends)
-    return walk.finish(found, found, names)
+    given = walk.ends(ends)
+    return walk.finish(given, given, names)
 
 
 def both_sides(pads: tuple[int, int]) -> Pads:

@@ -18,7 +18,7 @@ from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Unsupported, first_of
 from porter.filegraph.joins import _beside
 from porter.filegraph.parts import MOST_PARTS, turned_round
-from porter.filegraph.places import Items, place_of
+from porter.filegraph.places import Items, position_of
 from porter.filegraph.walk import Repeated, Source, Walk
 from porter.graph import Rearrange, Upsample
 from porter.graph.ops import AXES
@@ -45,32 +45,36 @@ def _flat(walk: Walk, node: OperatorNode, view: View) -> View:
 def flatten(walk: Walk, node: OperatorNode, source: Source, first: int, last: int = -1) -> View:
     """The axes from the first to the last as one."""
     sizes = walk.known_sizes(source)
-    start, end = (place_of(place, len(sizes)) for place in (first, last))
+    start, end = (position_of(position, len(sizes)) for position in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
-def squeeze(walk: Walk, node: OperatorNode, source: Source, places: Collection[int] | None = None) -> View:
+def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int] | None = None) -> View:
     """The tensor without axes of one cell; without all of them if no places are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
     """
     view = walk.view(source)
     sizes = view.known_sizes
-    chosen = view.places(places) if places else {place for place, size in enumerate(sizes) if size == 1}
+    chosen = (
+        view.positions(positions)
+        if positions
+        else {position for position, size in enumerate(sizes) if size == 1}
+    )
     names = walk.views.names(view)
     shape = view.value.shape
     if names and shape and None in shape:
-        stated = {names[place] for place in chosen}
+        squeezed = {names[position] for position in chosen}
         whole = tuple(
-            1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False)
+            1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
         )
         view = walk.views.laid(replace(view.value, shape=whole), names)
     return view.without(chosen)
 
 
-def unsqueeze(walk: Walk, node: OperatorNode, source: Source, places: Collection[int]) -> View:
+def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
     """The tensor with axes of one cell, which have these places in it."""
-    return walk.view(source).with_axes(places)
+    return walk.view(source).with_axes(positions)
 
 
 def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> View | Repeated:
@@ -97,14 +101,14 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     sizes = walk.sizes(source) or ()
     if not walk.is_live(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
-    stated = known(times)
-    if math.prod(stated) > MOST_PARTS or min(stated) < 1:
+    counts = known(times)
+    if math.prod(counts) > MOST_PARTS or min(counts) < 1:
         raise Unsupported(f"into more than {MOST_PARTS} copies")
-    found = walk.kept(source)
-    for index, count in enumerate(stated):
+    view = walk.kept(source)
+    for index, count in enumerate(counts):
         if count > 1:
-            found = _beside(walk, node, [found] * count, index)
-    return found
+            view = _beside(walk, node, [view] * count, index)
+    return view
 
 
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
@@ -114,7 +118,7 @@ def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times:
     rank = len(view.known_sizes)
     if times < 1:
         raise Unsupported(f"{times} times")
-    at = place_of(axis, rank)
+    at = position_of(axis, rank)
     wide = view.with_axes([at + 1]).repeated([times if each == at + 1 else 1 for each in range(rank + 1)])
     return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
 
@@ -143,13 +147,13 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
 
 
 def quarter_turns(
-    walk: Walk, node: OperatorNode, source: Source, places: tuple[int, int], turns: int
+    walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int
 ) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
     rank = len(view.known_axes)
     order = [*range(rank)]
-    one, other = (place_of(place, rank) for place in places)
+    one, other = (position_of(position, rank) for position in positions)
     order[one], order[other] = other, one
     turned = view.transposed(order) if turns % 2 else view
     around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]
@@ -163,8 +167,8 @@ def each_image(walk: Walk, node: OperatorNode, source: Source, times: int) -> Vi
     shape = array.value.shape or ()
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
         raise Unsupported("of images other than arrays of known size")
-    stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
-    pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
+    axes = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
+    pattern = f"{' '.join(axes.values())} -> ({' '.join(axes)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
     rows = walk.builder.add(node.name, Upsample(times, 1), cell)
     laid = walk.views.laid(rows, ("batch", "rows", "columns", "channels"))

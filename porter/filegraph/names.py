@@ -14,13 +14,13 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import INPUT
 
 
-def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
+def expect_values(names: Sequence[str], values: Iterable[str]) -> None:
     """Expects that a file's graph has values of these names, which a user gives.
 
     Raises:
         UsageError: it lacks one of them.
     """
-    words = sorted(known)
+    words = sorted(values)
     lacking = next((name for name in names if name not in set(words)), None)
     if lacking is not None:
         near = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
@@ -108,11 +108,11 @@ def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict
     """
     modules = Counter(path[:-1] for path in paths.values())
     holding = {outer for outer, inner in pairwise(sorted(modules)) if inner[: len(outer)] == outer}
-    found = {}
+    titled = {}
     for name, (*module, word) in paths.items():
         own = word == ops[name] and modules[tuple(module)] == 1 and tuple(module) not in holding
-        found[name] = "/".join(module if own else (*module, word))
-    return {name: title for name, title in found.items() if title.strip("/")}
+        titled[name] = "/".join(module if own else (*module, word))
+    return {name: title for name, title in titled.items() if title.strip("/")}
 
 
 def _scope(node: FileNode, computed: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, known, text
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.resampling import as_large
 from porter.filegraph.walk import Source, Walk, Zeros
 from porter.graph import MOST_CONSTANTS, ExtendMap
@@ -29,19 +29,19 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     """
     zeros = None if isinstance(source, View) else walk.blank.get(source)
     sizes = zeros or walk.view(source).sizes or ()
-    known, opened = _by_known_numbers(parts, sizes)
+    by_numbers, opened = _by_known_numbers(parts, sizes)
     if opened and zeros is not None:
         raise Undecided
     if opened:
         view = as_large(walk, node, walk.kept(source), opened)
-        return cut(walk, node, view, known) if known else view
-    left = _sizes_of_parts(known, sizes)
+        return cut(walk, node, view, by_numbers) if by_numbers else view
+    left = _sizes_of_parts(by_numbers, sizes)
     if 0 in left:
         return Zeros(left, "that leaves nothing")
     if zeros is not None:
-        gone = {place_of(axis, len(sizes)) for axis, part in known.items() if isinstance(part, int)}
+        gone = {position_of(axis, len(sizes)) for axis, part in by_numbers.items() if isinstance(part, int)}
         return Zeros(tuple(size for axis, size in enumerate(left) if axis not in gone))
-    return _part(walk, node, source, known)
+    return _part(walk, node, source, by_numbers)
 
 
 def _sizes_of_parts(parts: Mapping[int, slice | int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -62,16 +62,16 @@ def _by_known_numbers(
     Args:
         sizes: of all axes; none if they are unknown, and then the parts are as they are.
     """
-    known, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
+    slices, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
     for axis, part in parts.items():
         if sizes and isinstance(part, slice):
-            size = sizes[place_of(axis, len(sizes))]
+            size = sizes[position_of(axis, len(sizes))]
             try:
-                known[axis] = _slice(part, size)
+                slices[axis] = _slice(part, size)
             except Undecided:
                 opened[axis] = _open_ends(part, size)
-                del known[axis]
-    return known, opened
+                del slices[axis]
+    return slices, opened
 
 
 def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
@@ -80,19 +80,19 @@ def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, sli
     Raises:
         Unsupported: the part has no cells.
     """
-    found = cut(walk, node, source, parts)
-    if isinstance(found, Zeros):
-        raise Unsupported(found.lacks)
-    return found
+    result = cut(walk, node, source, parts)
+    if isinstance(result, Zeros):
+        raise Unsupported(result.lacks)
+    return result
 
 
 def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
     """What `cut` gives for a part that has cells."""
     sizes = walk.view(source).sizes
-    around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
-    rest = {place: part for place, part in parts.items() if place not in around}
-    found = turned_round(walk, node, source, around) if around else walk.kept(source)
-    return _cut(walk, node.name, found, rest) if rest else found
+    around = [position for position, part in parts.items() if sizes and _is_around(part, sizes[position])]
+    rest = {position: part for position, part in parts.items() if position not in around}
+    view = turned_round(walk, node, source, around) if around else walk.kept(source)
+    return _cut(walk, node.name, view, rest) if rest else view
 
 
 def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
@@ -100,13 +100,13 @@ def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice |
     of one cell.
     """
     given = [part for part in index if part is not None]
-    found = cut(walk, node, source, dict(enumerate(given)))
+    taken = cut(walk, node, source, dict(enumerate(given)))
     added = [
-        place
-        for place, part in enumerate(part for part in index if not isinstance(part, int))
+        position
+        for position, part in enumerate(part for part in index if not isinstance(part, int))
         if part is None
     ]
-    return found.with_axes(added) if isinstance(found, View) and added else found
+    return taken.with_axes(added) if isinstance(taken, View) and added else taken
 
 
 def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
@@ -114,25 +114,25 @@ def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) ->
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.aligned(f"{name}:array", view)
-    gone = view.places(place for place, part in parts.items() if isinstance(part, int))
+    gone = view.positions(position for position, part in parts.items() if isinstance(part, int))
     cells = {
-        place: slice(part, part + 1 or None) if isinstance(part, int) else part
-        for place, part in parts.items()
+        position: slice(part, part + 1 or None) if isinstance(part, int) else part
+        for position, part in parts.items()
     }
     slices = aligned.by_axis(
-        {place: part for place, part in cells.items() if not _is_whole(part, view.size(place))}
+        {position: part for position, part in cells.items() if not _is_whole(part, view.size(position))}
     )
     value = walk.builder.cut(name, aligned.value, slices)
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
-    found = aligned.held(value)
-    return found.without(gone) if gone else found
+    tensor = aligned.held(value)
+    return tensor.without(gone) if gone else tensor
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
     """Whether a part of an axis is all of it."""
-    stated = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
-    return stated or (not isinstance(size, Open) and range(size)[part] == range(size))
+    is_stated_whole = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
+    return is_stated_whole or (not isinstance(size, Open) and range(size)[part] == range(size))
 
 
 def _is_around(part: slice | int, size: Dim) -> bool:
@@ -193,8 +193,8 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
     Raises:
         Unsupported: they are not the axis together.
     """
-    stated = [each for each in sizes if isinstance(each, Open) or each >= 0]
-    wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(stated) for each in sizes]
+    given = [each for each in sizes if isinstance(each, Open) or each >= 0]
+    wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(given) for each in sizes]
     if sum(wanted) != size:
         raise Unsupported(f"of {text([size])} cells into {text(sizes)}")
     return wanted
@@ -207,16 +207,16 @@ def pad(
     pads crop others.
     """
     view = walk.kept(source)
-    stated = dict[int, tuple[int, int]]()
+    around = dict[int, tuple[int, int]]()
     opened = dict[int, tuple[Dim, Dim]]()
-    for place, (before, after) in pairs.items():
+    for position, (before, after) in pairs.items():
         if isinstance(before, Open) or isinstance(after, Open):
-            opened[place] = before, after
+            opened[position] = before, after
         else:
-            stated[place] = before, after
+            around[position] = before, after
     if opened and fill:
         raise Undecided
-    return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, stated, fill)
+    return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, around, fill)
 
 
 def _padded(
@@ -224,7 +224,7 @@ def _padded(
 ) -> View:
     """A value with cells added or cut at the ends of its axes."""
     aligned = walk.aligned(f"{node.name}:array", view)
-    ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
+    ends = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
         before, after = ends[0]
         channels = aligned.value.channels or MOST_CONSTANTS
@@ -244,7 +244,7 @@ def extend(
     names = walk.views.names(view)
     if names is None:
         raise Unsupported(f"by {mode} of something else than a map")
-    pads = {names[place]: known(pair) for place, pair in pairs.items() if any(pair)}
+    pads = {names[position]: known(pair) for position, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
         raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
     if not pads:
@@ -254,21 +254,25 @@ def extend(
     return walk.views.laid(value, names)
 
 
-def turned_round(walk: Walk, node: OperatorNode, source: Source, places: Collection[int]) -> View:
+def turned_round(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
     """The cells of these axes from the last one to the first."""
-    found = walk.kept(source)
-    for place in places:
-        found = _turned_round(walk, node, found, place)
-    return found
+    view = walk.kept(source)
+    for position in positions:
+        view = _turned_round(walk, node, view, position)
+    return view
 
 
-def _turned_round(walk: Walk, node: OperatorNode, view: View, place: int) -> View:
+def _turned_round(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
     rank = view.rank
     around = slice(None, None, -1)
-    if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
-        return _cut(walk, node.name, view, {place: around})
-    last = place_of(place, rank)
+    if (
+        not rank
+        or view.has_batch(position)
+        or (view.value.is_map and walk.views.has_channels(view, position))
+    ):
+        return _cut(walk, node.name, view, {position: around})
+    last = position_of(position, rank)
     order = [*(axis for axis in range(rank) if axis != last), last]
     array = walk.as_array(f"{node.name}:last", view.transposed(order))
     if array.value.is_array:
@@ -285,10 +289,10 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
     rank = len(view.known_axes)
     sizes = view.known_sizes
     value = view.value
-    for place, shift in sorted((place_of(place, rank), shift) for place, shift in shifts.items()):
-        axis = view.axis_at(place)
-        size = sizes[place]
-        if view.has_batch(place):
+    for position, shift in sorted((position_of(position, rank), shift) for position, shift in shifts.items()):
+        axis = view.axis_at(position)
+        size = sizes[position]
+        if view.has_batch(position):
             raise Unsupported("of the batch")
         if isinstance(size, Open):
             raise Unsupported("of an axis of open size")
@@ -307,13 +311,13 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
     return walk.views.led_like(view, value)
 
 
-def diagonal(walk: Walk, node: OperatorNode, source: Source, places: tuple[int, int], offset: int) -> View:
+def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], offset: int) -> View:
     """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
     the last axis: in both axes as one, each lies a row and a cell behind the one before it.
     """
     view = walk.view(source)
     rank = len(view.known_axes)
-    last = [place_of(place, rank) for place in places]
+    last = [position_of(position, rank) for position in positions]
     turned = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
     sizes = turned.known_sizes
     rows, columns = sizes[-2:]

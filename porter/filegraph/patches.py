@@ -34,8 +34,8 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     count = value.channels * window.kernel[0] * window.kernel[1]
     op = Conv(count, window, Convention.stated(pads, 0.0), value.channels)
-    found = walk.views.of(walk.builder.conv(node.name, value, op, tensors))
-    return found.reshaped([batch, count, -1])
+    under_windows = walk.views.of(walk.builder.conv(node.name, value, op, tensors))
+    return under_windows.reshaped([batch, count, -1])
 
 
 def map_of_patches(
@@ -85,5 +85,5 @@ def _each_cell(
     if channels is None or not walk.flow.affords(8 * channels * cells**2):
         return None
     each = np.eye(cells).reshape(cells, 1, rows, columns)
-    held = walk.flow.hold(f"{node.name}:cells", np.tile(each, (channels, 1, 1, 1)))
-    return {"kernel": Stored(held.name, "OIHW")}
+    kernel = walk.flow.hold(f"{node.name}:cells", np.tile(each, (channels, 1, 1, 1)))
+    return {"kernel": Stored(kernel.name, "OIHW")}

@@ -14,19 +14,19 @@ T = TypeVar("T")
 class Items(tuple[T, ...]):
     """What a file counts from either end, in a ValueError where it counts further."""
 
-    def __getitem__(self, place: Any) -> Any:
-        return super().__getitem__(place if isinstance(place, slice) else place_of(place, len(self)))
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index if isinstance(index, slice) else position_of(index, len(self)))
 
 
-def place_of(place: int, count: int) -> int:
+def position_of(index: int, count: int) -> int:
     """A place among so many, counted from the first one.
 
     Raises:
         ValueError: there are fewer.
     """
-    if not -count <= place < count:
-        raise ValueError(f"place {place} of {count}")
-    return place % count
+    if not -count <= index < count:
+        raise ValueError(f"place {index} of {count}")
+    return index % count
 
 
 class Watched(dict[str, T]):
@@ -34,8 +34,8 @@ class Watched(dict[str, T]):
     over would make another function.
     """
 
-    def __init__(self, stated: Mapping[str, T] = MappingProxyType({})) -> None:
-        super().__init__(stated)
+    def __init__(self, items: Mapping[str, T] = MappingProxyType({})) -> None:
+        super().__init__(items)
         self._seen = set[str]()
 
     def get(self, name: str, default: Any = None) -> Any:

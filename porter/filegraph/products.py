@@ -20,7 +20,7 @@ from porter.filegraph.dataflow import N, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.parts import diagonal
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.reductions import reduce
 from porter.filegraph.walk import NodeWalk, Source, Walk, within
 from porter.graph import (
@@ -101,8 +101,8 @@ def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: Reference, fa
     if numbers is None or (each_row and not walk.views.whole):
         raise Unsupported("with a bias for each image")
     if each_row or (value.is_array and numbers.size > 1):
-        held = walk.flow.hold(f"{node.name}:bias", numbers * factor)
-        return with_stored(walk, node.name, "Add", value, held)
+        stored = walk.flow.hold(f"{node.name}:bias", numbers * factor)
+        return with_stored(walk, node.name, "Add", value, stored)
     return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
 
 
@@ -131,9 +131,9 @@ def along_channels(
     padded = np.zeros((units, channels + first + last))
     for index, row in enumerate(padded):
         row[index : index + numbers.size] = numbers.ravel()
-    held = walk.flow.hold(node.name, padded[:, first : first + channels])
+    stored = walk.flow.hold(node.name, padded[:, first : first + channels])
     return walk.views.like(
-        view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")})
+        view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(stored.name, "OI")})
     )
 
 
@@ -153,12 +153,12 @@ def matmul(
 def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """What `matmul` gives for views."""
     rank = views[1].rank
-    held = _turned(walk, views[1])
+    matrices = _turned(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
-    second = held or walk.as_array(f"{node.name}:second", views[1])
+    second = matrices or walk.as_array(f"{node.name}:second", views[1])
     if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
-    value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
+    value = walk.builder.add(node.name, MatMul(matrices is not None), first.value, second.value)
     return walk.views.led(value, rank)
 
 
@@ -290,8 +290,8 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
         equation = Equation(equation.second, equation.first, equation.result)
         sources = sources[::-1]
     tensor = walk.weights(sources[1])
-    x, held, result = equation
-    if result == x and held == "".join(axis for axis in x[1:] if axis in held):
+    x, second, result = equation
+    if result == x and second == "".join(axis for axis in x[1:] if axis in second):
         return _scaled(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
@@ -312,9 +312,9 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     while shape[0] == 1:
         shape = shape[1:]
     places = "abcdefgh"[: max(rank - 2, 0)]
-    held = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
-    equation = Equation(f"{places}mk", f"{held}kn", f"{places}mn")
-    if not len(shape) == len(held) + 2 > 2:
+    batch = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
+    equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
+    if not len(shape) == len(batch) + 2 > 2:
         raise Unsupported("with matrices of other axes")
     return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
 
@@ -354,21 +354,21 @@ def bilinear(
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
     products = _each_by_each(walk, within(node, "products"), inner, [walk.kept(each) for each in sources])
     whole = Equation(inner.result, "oxy", f"{places}o")
-    held = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
-    return with_kernel(walk, node, products, whole, held)
+    kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
+    return with_kernel(walk, node, products, whole, kernel_and_bias)
 
 
-def mixed(walk: Walk, node: OperatorNode, source: Source, place: int, matrix: Numbers) -> View:
+def mixed(walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.kept(source)
     rank = view.rank
-    if not rank or view.has_batch(place) or not walk.flow.affords(matrix.nbytes):
+    if not rank or view.has_batch(position) or not walk.flow.affords(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
     x = "abcdefgh"[:rank]
-    axis = x[place_of(place, rank)]
-    held = walk.flow.hold(f"{node.name}:matrix", matrix)
+    axis = x[position_of(position, rank)]
+    stored = walk.flow.hold(f"{node.name}:matrix", matrix)
     equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
-    return with_kernel(walk, node, view, equation, Kernel(held.name, held.shape))
+    return with_kernel(walk, node, view, equation, Kernel(stored.name, stored.shape))
 
 
 def running_sums(
@@ -391,14 +391,14 @@ def _scaled(
     walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
     """A value times a stored array that has some of its axes."""
-    x, held, _ = equation
-    if x.endswith(held):
+    x, second, _ = equation
+    if x.endswith(second):
         return walk.given(combine(walk, node, "Mul", sources))
     if tensor is None:
         raise Unsupported("by an array that is computed")
     array = walk.array(sources[0])
-    known = dict(zip(held, tensor.shape, strict=True))
-    stored = StoredTensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
+    sizes = dict(zip(second, tensor.shape, strict=True))
+    stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in x[1:]))
     return walk.views.led_like(array, with_stored(walk, node.name, "Mul", array.value, stored))
 
 
@@ -410,42 +410,42 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     """
     view = walk.kept(source)
     name = node.name
-    (x, held, result), kept, units = equation, equation.kept, equation.units
-    fits = equation.is_product and len(kernel.shape) == len(held)
-    if not fits or equation.shared or not (equation.summed and kept):
+    (x, second, result), others, units = equation, equation.kept, equation.units
+    fits = equation.is_product and len(kernel.shape) == len(second)
+    if not fits or equation.shared or not (equation.summed and others):
         raise Unsupported("with a kernel of other axes")
-    stored = dict(zip(held, kernel.shape, strict=True))
+    stored = dict(zip(second, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*kept, equation.summed], sizes)
+    flat = _joined(view, x, [*others, equation.summed], sizes)
     if not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
     if not walk.views.has_channels(flat, -1):
         raise Unsupported("over other axes than the channels")
-    tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in held))}
+    tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in second))}
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
-    return _apart(walk.views.like(flat, value), [*kept, units], result, sizes)
+    return _apart(walk.views.like(flat, value), [*others, units], result, sizes)
 
 
 def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
     """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
     the groups.
     """
-    x, held, result = equation
-    groups, kept, units, summed = equation.shared, equation.kept, equation.units, equation.summed
-    ordered = [axis for axis in held if axis not in summed] == [*groups, *units]
-    if not (equation.is_product and ordered and summed and groups and kept):
+    x, second, result = equation
+    groups, others, units, summed = equation.shared, equation.kept, equation.units, equation.summed
+    ordered = [axis for axis in second if axis not in summed] == [*groups, *units]
+    if not (equation.is_product and ordered and summed and groups and others):
         raise Unsupported("with matrices of other axes")
-    letters = "".join("I" if axis in summed else "O" for axis in held)
-    stored = dict(zip(held, kernel.shape, strict=True))
+    letters = "".join("I" if axis in summed else "O" for axis in second)
+    stored = dict(zip(second, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*kept, groups + summed], sizes)
+    flat = _joined(view, x, [*others, groups + summed], sizes)
     cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
     count = math.prod(stored[axis] for axis in groups)
     op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
-    return _apart(walk.views.like(cells, value), [*kept, groups + units], result, sizes)
+    return _apart(walk.views.like(cells, value), [*others, groups + units], result, sizes)
 
 
 def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
@@ -453,8 +453,8 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     (x, left), (y, right) = (
-        _summed(walk, node, view, letters, kept)
-        for view, letters, kept in zip(wide, equation[:2], (other, own), strict=True)
+        _summed(walk, node, view, letters, others)
+        for view, letters, others in zip(wide, equation[:2], (other, own), strict=True)
     )
     equation = Equation(x, y, equation.result)
     if not equation.is_product or not equation.shared:
@@ -471,8 +471,8 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
     summed = "".join(sorted(equation.summed, key=x.index))
     rows = _joined(left, x, [*shared, equation.kept, summed], sizes)
     columns = _joined(right, y, [*shared, summed, equation.units], sizes)
-    found = _of_matrices(walk, node, (rows, columns))
-    return _apart(found, [*shared, equation.kept, equation.units], equation.result, sizes)
+    products = _of_matrices(walk, node, (rows, columns))
+    return _apart(products, [*shared, equation.kept, equation.units], equation.result, sizes)
 
 
 def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
@@ -492,14 +492,14 @@ def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
 
 
 def _summed(
-    walk: Walk, node: OperatorNode, view: View, letters: str, kept: Collection[str]
+    walk: Walk, node: OperatorNode, view: View, letters: str, wanted: Collection[str]
 ) -> tuple[str, View]:
     """A value, and the letters of its axes, without those that nothing else has: these are summed."""
-    gone = [place for place, axis in enumerate(letters) if axis not in kept]
+    gone = [index for index, axis in enumerate(letters) if axis not in wanted]
     if not gone:
         return letters, view
-    found = reduce(walk, within(node, "sum"), view, "sum", gone, False)
-    return "".join(axis for axis in letters if axis in kept), found
+    summed = reduce(walk, within(node, "sum"), view, "sum", gone, False)
+    return "".join(axis for axis in letters if axis in wanted), summed
 
 
 def _each_by_each(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
@@ -512,7 +512,7 @@ def _each_by_each(walk: Walk, node: OperatorNode, equation: Equation, views: Seq
         if len(own) < len(letters):
             raise Unsupported("of other axes")
         turned = view.transposed([letters.index(axis) for axis in own])
-        added = [place for place, axis in enumerate(equation.result) if axis not in letters]
+        added = [index for index, axis in enumerate(equation.result) if axis not in letters]
         wide.append(turned.with_axes(added) if added else turned)
     return of_values(walk, node, "Mul", wide)
 

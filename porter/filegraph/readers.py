@@ -15,13 +15,13 @@ from porter.filegraph.walk import NodeWalk, Outputs, Reader
 from porter.graph import Op
 
 
-def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
+def outputs(returned: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
     """What an operator gives, from what its reader returns."""
-    if isinstance(found, Tensor):
-        return found.outcome()
-    if isinstance(found, Sequence):
-        return [each.outcome() if isinstance(each, Tensor) else each for each in found]
-    return found
+    if isinstance(returned, Tensor):
+        return returned.outcome()
+    if isinstance(returned, Sequence):
+        return [each.outcome() if isinstance(each, Tensor) else each for each in returned]
+    return returned
 
 
 Functions = Mapping[str, Callable[..., Any]]

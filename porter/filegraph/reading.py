@@ -121,8 +121,8 @@ def _evaluated(
         raise _fault(node, error) from error
     except (Unsupported, PaddingError, GraphError, ValueError, ArithmeticError):
         return None
-    found = given if isinstance(given, Sequence) else [given]
-    return [each if isinstance(each, np.ndarray) else None for each in found]
+    values = given if isinstance(given, Sequence) else [given]
+    return [each if isinstance(each, np.ndarray) else None for each in values]
 
 
 def _fault(node: OperatorNode, error: Exception) -> ReaderFault:

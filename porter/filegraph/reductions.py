@@ -28,20 +28,25 @@ Reduction = Function | Literal["sum", "min"]
 
 
 def reduce(
-    walk: Walk, node: OperatorNode, source: Source, function: Reduction, places: Collection[int], keep: bool
+    walk: Walk,
+    node: OperatorNode,
+    source: Source,
+    function: Reduction,
+    positions: Collection[int],
+    keep: bool,
 ) -> View:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
-        return _total(walk, node, source, places, keep)
+        return _total(walk, node, source, positions, keep)
     if function == "min":
-        return _least(walk, node, source, places, keep)
+        return _least(walk, node, source, positions, keep)
     view = walk.kept(source)
     names = walk.views.names(view) if view.value.is_map else None
     if names is None:
-        whole = _of_array(walk, node, source, function, places)
-        return whole if keep else whole.without(places)
-    gone = view.places(places)
-    axes = {names[place] for place in gone}
+        whole = _of_array(walk, node, source, function, positions)
+        return whole if keep else whole.without(positions)
+    gone = view.positions(positions)
+    axes = {names[position] for position in gone}
     if "batch" in axes:
         raise Unsupported("over the batch")
     stays = keep or axes != {"rows", "columns"}
@@ -54,60 +59,64 @@ def reduce(
 
 
 def _of_array(
-    walk: Walk, node: OperatorNode, source: Source, function: Function, places: Collection[int]
+    walk: Walk, node: OperatorNode, source: Source, function: Function, positions: Collection[int]
 ) -> View:
     """A function along axes of an array, which stay with one cell."""
     view = walk.view(source)
     order = view.batch_first
-    axes = sorted(order.index(place) for place in view.places(places))
+    axes = sorted(order.index(position) for position in view.positions(positions))
     return _along(walk, node, walk.array(source, order), function, axes).restored(order)
 
 
-def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: Sequence[int]) -> View:
+def _along(walk: NodeWalk[N], node: N, view: View, function: Function, positions: Sequence[int]) -> View:
     """A function along axes of an array whose first axis is the batch; they stay with one cell."""
-    if not places or view.has_batch(places[0]):
+    if not positions or view.has_batch(positions[0]):
         raise Unsupported("over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
-    if len(places) == view.rank - len(images) and (len(places) > len(images) or not view.value.is_array):
+    if len(positions) == view.rank - len(images) and (
+        len(positions) > len(images) or not view.value.is_array
+    ):
         whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
         one = _along(walk, node, whole, function, [len(images) + 1]).without([-1])  # N×1, as features
-        return one.with_axes(places[1:])
-    value = walk.builder.reduce(node.name, view.value, function, [view.axis_at(place) for place in places])
-    return walk.views.led(value, view.rank - len(places)).with_axes(places)
+        return one.with_axes(positions[1:])
+    value = walk.builder.reduce(
+        node.name, view.value, function, [view.axis_at(position) for position in positions]
+    )
+    return walk.views.led(value, view.rank - len(positions)).with_axes(positions)
 
 
-def _total(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:
+def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
-    parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
+    parts = _parts(walk, node, walk.kept(source), *positions) if len(positions) == 1 else ()
     if parts:
-        found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
-        return found.with_axes(places) if keep else found
+        sums = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
+        return sums.with_axes(positions) if keep else sums
     view = walk.view(source)
-    count = product(view.size(place) for place in places) if view.axes is not None else 0
+    count = product(view.size(position) for position in positions) if view.axes is not None else 0
     if isinstance(count, Open):
         raise Unsupported("over an axis of open size")
-    mean = _of_array(walk, node, source, "mean", places)
+    mean = _of_array(walk, node, source, "mean", positions)
     total = walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
-    return total if keep else total.without(places)
+    return total if keep else total.without(positions)
 
 
-def _least(walk: Walk, node: OperatorNode, source: Source, places: Collection[int], keep: bool) -> View:
+def _least(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.kept(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
-    most = reduce(walk, node, opposite, "max", places, keep)
+    most = reduce(walk, node, opposite, "max", positions, keep)
     return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
 
 
-def _parts(walk: Walk, node: OperatorNode, view: View, place: int) -> Sequence[View]:
+def _parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
-    count = walk.views.groups(view, place) if view.axes is not None else None
+    count = walk.views.groups(view, position) if view.axes is not None else None
     channels = view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
-    gone = view.places([place])
+    gone = view.positions([position])
     size = channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
     parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
@@ -118,38 +127,38 @@ SOFTMAX = Softmax()
 
 
 def softmax(
-    walk: Walk, node: OperatorNode, source: Source, *places: int, op: Softmax | LogSoftmax = SOFTMAX
+    walk: Walk, node: OperatorNode, source: Source, *positions: int, op: Softmax | LogSoftmax = SOFTMAX
 ) -> View:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
     along other axes, of which several are one; or with that `op` its logarithm.
     """
-    if not places:
+    if not positions:
         raise Unsupported("over no axes")
-    if len(places) == 1:
+    if len(positions) == 1:
         view = walk.kept(source)
-        parts = _parts(walk, node, view, *places)
+        parts = _parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
             apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
             shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
             return walk.views.like(view, walk.builder.concat(node.name, *shares))
-        if not parts and walk.views.has_channels(view, *places):
+        if not parts and walk.views.has_channels(view, *positions):
             return walk.views.like(view, walk.builder.add(node.name, op, view.value))
     view = walk.view(source)
-    return _softmax_along(walk, node, view, sorted(view.places(places)), op)
+    return _softmax_along(walk, node, view, sorted(view.positions(positions)), op)
 
 
-def _softmax_along(walk: Walk, node: OperatorNode, view: View, places: Sequence[int], op: Op) -> View:
+def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequence[int], op: Op) -> View:
     """A softmax along axes, which are moved to the end and joined for it, and then moved back."""
-    if view.has_batch(places[0]):
+    if view.has_batch(positions[0]):
         raise Unsupported("over the batch")
-    others = [place for place in range(len(view.known_sizes)) if place not in places]
-    order = [*others, *places]
-    sizes = [view.known_sizes[place] for place in order]
+    others = [position for position in range(len(view.known_sizes)) if position not in positions]
+    order = [*others, *positions]
+    sizes = [view.known_sizes[position] for position in order]
     joined = view.transposed(order)
-    if len(places) > 1:
+    if len(positions) > 1:
         joined = joined.reshaped([*sizes[: len(others)], product(sizes[len(others) :])])
     array = walk.as_array(f"{node.name}:last", joined)
-    found = walk.views.led_like(array, walk.builder.add(node.name, op, array.value))
-    split = found.reshaped(sizes) if len(places) > 1 else found
+    shares = walk.views.led_like(array, walk.builder.add(node.name, op, array.value))
+    split = shares.reshaped(sizes) if len(positions) > 1 else shares
     return split.restored(order)

@@ -72,15 +72,15 @@ def resize(
     """
     view, names = _map_of(walk, source)
     old = dict(zip(names, view.known_sizes, strict=True))
-    wanted = {names[place]: size for place, size in sizes.items() if size != view.known_sizes[place]}
-    by = {names[place]: scale for place, scale in scales.items() if scale != 1}
+    wanted = {names[position]: size for position, size in sizes.items() if size != view.known_sizes[position]}
+    by = {names[position]: scale for position, scale in scales.items() if scale != 1}
     if other := {*wanted, *by} - {"rows", "columns"}:
         raise Unsupported(f"of {'channels' if 'channels' in other else 'the batch'}")
     if not wanted and not by:
         return view
     targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
-    if (known := _of_known_size(op, *targets)) is not None:
-        resized = walk.builder.add(node.name, known, view.value)
+    if (of_known_size := _of_known_size(op, *targets)) is not None:
+        resized = walk.builder.add(node.name, of_known_size, view.value)
     else:
         given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
         like = _of_size(walk, given)
@@ -130,14 +130,18 @@ def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tupl
         Unsupported: no map has as many, or these are other axes.
     """
     names = walk.views.names(view)
-    if names is None or not view.value.is_map or not {names[place] for place in ends} <= {"rows", "columns"}:
+    if (
+        names is None
+        or not view.value.is_map
+        or not {names[position] for position in ends} <= {"rows", "columns"}
+    ):
         raise Unsupported("of something else than the cells of a map, by a size that depends on the input's")
     value = view.value
     sizes = dict(zip(names, view.known_sizes, strict=True))
     for kind in (PadLike, CropLike):
         wanted, sides = dict[Axis, Dim](), dict[Axis, Side]()
-        for place, (before, after) in ends.items():
-            axis = names[place]
+        for position, (before, after) in ends.items():
+            axis = names[position]
             more = before + after
             if axis != "batch" and _grows(more) == kind.grows:
                 half = more // 2 if kind.grows else -(-more // 2)
@@ -174,10 +178,10 @@ def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
         Unsupported: there is none.
     """
     layout = walk.views.layout()
-    places = {layout.index(axis): size for axis, size in wanted.items()}
+    positions = {layout.index(axis): size for axis, size in wanted.items()}
     for source, view in reversed(walk.found.items()):
         sizes = view.sizes or ()
-        if len(sizes) == len(layout) and all(sizes[place] == size for place, size in places.items()):
+        if len(sizes) == len(layout) and all(sizes[position] == size for position, size in positions.items()):
             value = tried(partial(walk.value, source))
             if value is not None and value.is_map:
                 return value

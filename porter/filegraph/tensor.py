@@ -43,7 +43,7 @@ from porter.filegraph.dims import (
     text,
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.products import PLAIN, AttentionScores
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
 from porter.graph import Op, ops
@@ -135,24 +135,24 @@ class Tensor:
         """A value or a constant of the file, or numbers that were computed."""
         if self.given is not None:
             return self.given
-        found = self.make(within(self.scope.node, self.word))
-        return found if isinstance(found, np.ndarray) else self.walk.given(found)
+        made = self.make(within(self.scope.node, self.word))
+        return made if isinstance(made, np.ndarray) else self.walk.given(made)
 
     @property
     def source(self) -> Source:
         """The value, as an operand of another operation."""
-        found = self._found
-        if isinstance(found, np.ndarray):
-            return self.walk.flow.stated(f"{self.scope.node.name}:{self.word}", found)
-        return found
+        made = self._found
+        if isinstance(made, np.ndarray):
+            return self.walk.flow.stated(f"{self.scope.node.name}:{self.word}", made)
+        return made
 
     @property
     def array(self) -> Numbers | None:
         """The numbers of a constant; None for a value."""
-        found = self._found
-        if isinstance(found, np.ndarray):
-            return found
-        return None if isinstance(found, View) else self.walk.flow.content(found)
+        made = self._found
+        if isinstance(made, np.ndarray):
+            return made
+        return None if isinstance(made, View) else self.walk.flow.content(made)
 
     def outcome(self) -> Read:
         """The value, as what the operator gives."""
@@ -208,19 +208,19 @@ class Tensor:
     @property
     def sizes(self) -> tuple[Dim, ...]:
         """Raises Unsupported for a value of unknown shape."""
-        found = self._found
-        return found.shape if isinstance(found, np.ndarray) else self.walk.known_sizes(found)
+        made = self._found
+        return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        found = self._found
-        return found.ndim if isinstance(found, np.ndarray) else len(self.walk.sizes(found) or ())
+        made = self._found
+        return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
 
     def size(self, axis: int) -> Dim:
         """Raises ValueError if the tensor has no such axis."""
         sizes = self.sizes
-        return sizes[place_of(axis, len(sizes))]
+        return sizes[position_of(axis, len(sizes))]
 
     def number(self) -> float:
         """Raises Unsupported if it is no single number that the file states."""
@@ -496,22 +496,22 @@ def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _T
     """A layer whose channels are these axes, of any axes of the tensor."""
     view = walk.kept(source)
     sizes = view.sizes or ()
-    places = sorted(place_of(axis, len(sizes)) for axis in axes)
-    if places == [len(sizes) - 1]:
+    positions = sorted(position_of(axis, len(sizes)) for axis in axes)
+    if positions == [len(sizes) - 1]:
         return layer.of_cells(walk, node.name, walk.by_cell(source))
-    if len(places) == 1 and walk.views.has_channels(view, *places) and not view.value.is_array:
+    if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
-    order = [*(place for place in range(len(sizes)) if place not in places), *places]
-    wide = [sizes[place] for place in places]
+    order = [*(position for position in range(len(sizes)) if position not in positions), *positions]
+    wide = [sizes[position] for position in positions]
     if order[0] != 0 or any(isinstance(size, Open) for size in wide):
         raise Unsupported(f"over the axes {[*axes]!r:.40}")
     turned = view.transposed(order)
     flat = walk.as_array(
-        f"{node.name}:flat", turned.reshaped([*turned.known_sizes[: -len(places)], product(wide)])
+        f"{node.name}:flat", turned.reshaped([*turned.known_sizes[: -len(positions)], product(wide)])
     )
-    given = layer.of_joined(len(places)).of_cells(walk, node.name, flat)
-    found = given.reshaped(turned.known_sizes).restored(order)
-    return walk.views.as_held(f"{node.name}:map", found, view)
+    given = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
+    apart = given.reshaped(turned.known_sizes).restored(order)
+    return walk.views.as_held(f"{node.name}:map", apart, view)
 
 
 Operand = Tensor | float
@@ -535,8 +535,8 @@ def made_of(
                 return make(node)
             arrays.append(array)
         try:
-            found = np.asarray(of_constants(*arrays))
-            return of_sizes(found) if are_open(found) else found
+            numbers = np.asarray(of_constants(*arrays))
+            return of_sizes(numbers) if are_open(numbers) else numbers
         except (IndexError, RuntimeError) as error:  # of an axis that a tensor lacks, and of over 32 axes
             raise ValueError(str(error)) from error
         except (Unsupported, Undecided):

@@ -31,8 +31,8 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
     """
     said = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
     index: Index = []
-    for place, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
-        has = {name for name, mask in masks.items() if mask >> place & 1}
+    for axis, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
+        has = {name for name, mask in masks.items() if mask >> axis & 1}
         if "ellipsis" in has:
             index += [slice(None)] * (count - said)
         elif "new_axis" in has:

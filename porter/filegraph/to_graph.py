@@ -64,11 +64,11 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     paths = _paths(file.by_name, [each.path for each in file.further_inputs])
     titles = {path: name for name, path in paths.items()}
     graph = _under_paths(file, paths)
-    known = _known_shapes(graph, file, titles)
+    shape_of = _known_shapes(graph, file, titles)
     names = {path: name for path, name in titles.items() if name in file.by_name}
-    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, known)
+    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, shape_of)
     _expect_bounded(graph, file, names)
-    last = None if keep_activation or graph.further else _activation(graph, known)
+    last = None if keep_activation or graph.further else _activation(graph, shape_of)
     if last is None:
         return Translated(graph, names, None)
     gone = last.path, graph.output
@@ -112,18 +112,18 @@ def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> 
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
 
 
-def _activation(graph: Graph, known: Mapping[str, Shape]) -> Node | None:
+def _activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
     """The op that makes the output of logits, which are a node's value; None if there is none."""
     last = graph.by_path[graph.output]
     # A number of each image, which one feature was.
-    if known[last.path] == () and last.source in graph.by_path:
+    if shape_of[last.path] == () and last.source in graph.by_path:
         last = graph.by_path[last.source]
-    of_features = isinstance(last.op, OF_LOGITS) and len(known[last.path]) == 1
+    of_features = isinstance(last.op, OF_LOGITS) and len(shape_of[last.path]) == 1
     return last if of_features and last.source in graph.by_path else None
 
 
 def _with_calls(
-    graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], known: Mapping[str, Shape]
+    graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], shape_of: Mapping[str, Shape]
 ) -> Graph:
     """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for
     them.
@@ -134,9 +134,9 @@ def _with_calls(
     layers: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        held = tensors[node.path]
-        alike = layers.setdefault(frozenset(held.items()), []) if held else []
-        holder = next((each for each in alike if is_call(node, each, known)), None)
+        stored = tensors[node.path]
+        alike = layers.setdefault(frozenset(stored.items()), []) if stored else []
+        holder = next((each for each in alike if is_call(node, each, shape_of)), None)
         if holder is None:
             alike.append(node)
         nodes.append(node if holder is None else replace(node, shares=holder.path))

@@ -176,12 +176,12 @@ class Views:
         each channel.
         """
         channels = self._channels(view.value) if view.value.shape else None
-        found = [
+        axes = [
             tuple(piece for piece in axis if channels and piece.axis == channels.axis)
             for axis in view.axes or ()
         ]
-        sizes = [product(piece.size for piece in axis) for axis in found]
-        in_order = joined([[piece for axis in found for piece in axis]]) == joined(
+        sizes = [product(piece.size for piece in axis) for axis in axes]
+        in_order = joined([[piece for axis in axes for piece in axis]]) == joined(
             [[channels] if channels else []]
         )
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
@@ -190,24 +190,24 @@ class Views:
         """Whether the first axis is the batch, so that a norm over others is one of each image."""
         return view.axes is not None and view.axes[:1] == joined([self._pieces(view.value)[:1]])
 
-    def groups(self, view: View, place: int) -> int | None:
+    def groups(self, view: View, position: int) -> int | None:
         """The groups of channels that an axis counts, which may have one channel each; None where it is
         something else.
         """
-        axis = Items(view.axes or ())[place]
+        axis = Items(view.axes or ())[position]
         channels = view.value.channels or 0
         count = product(piece.size for piece in axis)
         if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
             return None
         return count if (axis,) == joined([[Piece("C", count, inner)]]) else None
 
-    def normed_groups(self, view: View, places: Iterable[int]) -> int | None:
+    def normed_groups(self, view: View, positions: Iterable[int]) -> int | None:
         """The groups of a norm over these axes, which are all but the batch and that of the groups; None if
         it has none.
         """
         if not self.of_each_image(view):
             return None
-        left = {*range(view.rank)} - view.places(places) - {0}
+        left = {*range(view.rank)} - view.positions(positions) - {0}
         return self.groups(view, left.pop()) if len(left) == 1 else None
 
     def like(self, view: View, value: Value) -> View:
@@ -343,9 +343,9 @@ class Views:
             return None
         # The number of channels is known at any size of the input.
         becoming = axes[0 if of_map else -1] if axes else ()
-        stated = {piece.axis for piece in becoming if isinstance(piece.size, int)}
-        stated -= {self._channels(view.value).axis}
-        return Rearrange(_pattern([piece.axis for piece in whole], axes, stated), of_map)
+        sized = {piece.axis for piece in becoming if isinstance(piece.size, int)}
+        sized -= {self._channels(view.value).axis}
+        return Rearrange(_pattern([piece.axis for piece in whole], axes, sized), of_map)
 
     def _behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
         """The axes but the batch, of which what stands beside it is the first; None where another axis is the
@@ -468,8 +468,8 @@ def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     strides = op.site.window.stride if op.site else (1, 1)
     more = [isinstance(size, Open) * 2 * LARGEST for size in cells]
     large = [size + count * stride for size, count, stride in zip(cells, more, strides, strict=True)]
-    filters, *found = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))
-    return filters, *(size - count for size, count in zip(found, more, strict=True))
+    filters, *extents = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))
+    return filters, *(size - count for size, count in zip(extents, more, strict=True))
 
 
 def _stated(size: Dim) -> int:
@@ -477,11 +477,11 @@ def _stated(size: Dim) -> int:
     return 1 if isinstance(size, Open) else size
 
 
-def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], stated: Collection[str]) -> str:
+def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Collection[str]) -> str:
     """The pattern of Rearrange that takes these axes apart, and makes others of their pieces.
 
     Args:
-        stated: the axes of which each piece says its size; of others, all but the first say it.
+        sized: the axes of which each piece says its size; of others, all but the first say it.
     """
     pieces = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
     words = dict[Piece, str]()
@@ -490,7 +490,7 @@ def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], stated: Co
         own = [piece for piece in pieces if piece.axis == letter]
         for index, piece in enumerate(own):
             words[piece] = f"{letter.lower()}{index}" if own[1:] else letter.lower()
-        unsized = 0 if letter in stated else 1
+        unsized = 0 if letter in sized else 1
         sizes = [f"={piece.size}" if index >= unsized else "" for index, piece in enumerate(own)]
         before.append([words[piece] + size for piece, size in zip(own, sizes, strict=True)])
     after = [[words[piece] for piece in axis] for axis in axes]

@@ -18,7 +18,7 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Operand, OperatorNode, Reference, StoredTensor
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
-from porter.filegraph.places import Items, place_of
+from porter.filegraph.places import Items, position_of
 from porter.filegraph.views import Views
 from porter.graph import Op, Rearrange
 from porter.graph.ops import AXES
@@ -68,10 +68,10 @@ Reader = Callable[["NodeWalk[N]", N], Outputs]
 COMPUTED = "by numbers that the model computes as it runs"
 
 
-def _stated(found: T | None) -> T:
-    if found is None:
+def _stated(value: T | None) -> T:
+    if value is None:
         raise Unsupported(COMPUTED)
-    return found
+    return value
 
 
 Tap = Callable[[Reference], str | None]
@@ -255,7 +255,7 @@ class NodeWalk(Generic[N]):
         constants.
         """
         if source in self.blank:
-            return self.blank[source][place_of(axis, len(self.blank[source]))], 0.0
+            return self.blank[source][position_of(axis, len(self.blank[source]))], 0.0
         tensor = self.weights(self.unrepeated(source))
         if tensor is None:
             return None
@@ -263,7 +263,7 @@ class NodeWalk(Generic[N]):
         numbers = self.flow.held(tensor.name)
         if not shape or not numbers.size or np.any(numbers != numbers.flat[0]):
             return None
-        return shape[place_of(axis, len(shape))], float(numbers.flat[0])
+        return shape[position_of(axis, len(shape))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View:
         """A value as an array with its tensor's axes, in another order if one is given, or as features.
@@ -281,9 +281,9 @@ class NodeWalk(Generic[N]):
         """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own
         layout.
         """
-        held = self.builder.nodes.get(view.value.node)
+        node = self.builder.nodes.get(view.value.node)
         tap = self._called(source)
-        return None if held is not None and held.tap == tap else tap
+        return None if node is not None and node.tap == tap else tap
 
     def _called(self, source: Reference) -> str | None:
         """The tap of a value; none of an image, which no graph can end at, and of what the file holds in
@@ -294,8 +294,8 @@ class NodeWalk(Generic[N]):
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
         """What `array` gives for a view; `name` is the name of the op that makes the array."""
         view = self.views.spread(f"{name}:repeated", view)
-        if (held := self.settled_array(view)) is not None:
-            return held
+        if (settled := self.settled_array(view)) is not None:
+            return settled
         rank = len(view.known_axes)
         if view not in self._arrays:
             op = self.views.rearranged(view)
@@ -310,18 +310,18 @@ class NodeWalk(Generic[N]):
         """A view whose batch does not come first, as an array of its axes in their order; None for others.
         What stands before and behind the batch in its axis are axes of the array.
         """
-        found = [
-            (at, place)
+        batches = [
+            (at, index)
             for at, axis in enumerate(view.axes or ())
-            for place, piece in enumerate(axis)
+            for index, piece in enumerate(axis)
             if piece.axis == "N"
         ]
-        if view.axes is None or found in ([], [(0, 0)]):
+        if view.axes is None or batches in ([], [(0, 0)]):
             return None
-        at, place = found[0]
-        before, behind = view.axes[at][:place], view.axes[at][place + 1 :]
+        at, index = batches[0]
+        before, behind = view.axes[at][:index], view.axes[at][index + 1 :]
         axes = (*view.axes[:at], *filter(None, (before, behind)), *view.axes[at + 1 :])
-        array = self.as_array(name, replace(view, axes=(view.axes[at][place : place + 1], *axes)))
+        array = self.as_array(name, replace(view, axes=(view.axes[at][index : index + 1], *axes)))
         if len(array.value.shape or ()) != len(axes):
             return None
         return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
@@ -341,12 +341,12 @@ class NodeWalk(Generic[N]):
             return Aligned(view.value, axes, partial(self.views.laid, names=names))
         order = view.batch_first
         array = self.as_array(name, view.transposed(order))
-        inner = [order.index(place) for place in range(len(order))]
-        axes = Items(None if array.has_batch(place) else array.axis_at(place) for place in inner)
+        inner = [order.index(position) for position in range(len(order))]
+        axes = Items(None if array.has_batch(position) else array.axis_at(position) for position in inner)
 
         def held(value: Value) -> View:
-            found = self.views.led_like(array, value)
-            return found if found.axes is None else found.restored(order)
+            turned = self.views.led_like(array, value)
+            return turned if turned.axes is None else turned.restored(order)
 
         return Aligned(array.value, axes, held)
 
@@ -369,9 +369,9 @@ class NodeWalk(Generic[N]):
             Unsupported: it is no array of known size whose last axis are the channels.
         """
         sizes = view.known_sizes
-        stated = view.value.shape or ()
-        letters = "abcdefgh"[: len(stated)]
-        if not self.views.has_channels(view, -1) or not view.value.is_array or None in stated[1:-1]:
+        shape = view.value.shape or ()
+        letters = "abcdefgh"[: len(shape)]
+        if not self.views.has_channels(view, -1) or not view.value.is_array or None in shape[1:-1]:
             raise Unsupported("of axes that are no cells of channels")
         before = " ".join([letters[0], *letters[1:]])
         pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
@@ -418,9 +418,9 @@ class NodeWalk(Generic[N]):
         if self.views.has_channels(view, axis):
             return view
         turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
-        for found in (turned, self.plain(source)) if turned else (self.plain(source),):
-            if self.views.has_channels(found, axis):
-                return found
+        for candidate in (turned, self.plain(source)) if turned else (self.plain(source),):
+            if self.views.has_channels(candidate, axis):
+                return candidate
         return self.views.of(self.value(source)) if view.rank == 4 else self.plain(source)
 
     def beside(self, sources: Collection[Source]) -> list[View]:
@@ -473,8 +473,10 @@ class NodeWalk(Generic[N]):
             names: what the framework calls the values that the file gives; None if these are taps of `ends`.
         """
         graph = self.builder.finish(ends[source] for source in outputs if source in ends)
-        stated = {name: source for source in ends if (name := self.tap(source))} if names is None else names
-        taken = {name: ends[source].node for name, source in stated.items() if source in ends}
+        outputs_by_name = (
+            {name: source for source in ends if (name := self.tap(source))} if names is None else names
+        )
+        taken = {name: ends[source].node for name, source in outputs_by_name.items() if source in ends}
         given = {name: node for name, node in taken.items() if node in graph.by_name}
         return replace(graph, given=given, evaluated=self.flow.evaluated)
 
@@ -542,9 +544,9 @@ class NodeWalk(Generic[N]):
             lacks: see Unsupported.
         """
         of = self.flow.tensors_of
-        held = self._read_tensors(node) if of is None else of(node)
+        names = self._read_tensors(node) if of is None else of(node)
         sources = [source for source in node.inputs if self.flow.is_live(source)]
-        tensors = {role: Stored(name) for role, name in held.items()}
+        tensors = {role: Stored(name) for role, name in names.items()}
         reads = tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources)
         # The op is what porter lacks, not a layout that nobody asked for.
         values = [self.view(source).value for source in sources]
@@ -553,12 +555,12 @@ class NodeWalk(Generic[N]):
 
     def _read_tensors(self, node: N) -> dict[str, str]:
         """The tensors that a node reads, by role."""
-        found = [
+        tensors = [
             tensor
             for source in node.inputs
             if (tensor := self.flow.tensor(source)) is not None and tensor.shape
         ]
-        names = [tensor.name for tensor in found if is_floating(self.flow.constants.array(tensor.name))]
+        names = [tensor.name for tensor in tensors if is_floating(self.flow.constants.array(tensor.name))]
         roles = Counter(name.rpartition("/")[2] for name in names)
         return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
 

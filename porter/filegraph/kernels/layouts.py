@@ -59,5 +59,5 @@ def pad(x: Numbers, widths: Sequence[tuple[int, int]], mode: Any = "constant", v
     around = [(max(a, 0), max(b, 0)) for a, b in widths]
     if mode == "constant":
         return np.pad(cut, around, constant_values=value)
-    found: Numbers = np.pad(cut, around, mode)
-    return found
+    padded: Numbers = np.pad(cut, around, mode)
+    return padded

@@ -34,16 +34,16 @@ def value_name(source: Reference) -> str:
     """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and
     `split:1:0` of an operator that is itself called `split:1`: no two values have one name.
     """
-    name, place = source
-    return f"{name}:{place}" if place or _PLACE.search(name) else name
+    name, index = source
+    return f"{name}:{index}" if index or _PLACE.search(name) else name
 
 
-def take_name(name: str, place: int, taken: set[str]) -> str:
+def take_name(name: str, index: int, taken: set[str]) -> str:
     """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv`
     is taken. It is added to `taken`.
     """
     while name in taken:
-        name = f"{name}:{place}"
+        name = f"{name}:{index}"
     taken.add(name)
     return name
 

@@ -42,28 +42,28 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
         shares /= shares.sum(1, keepdims=True)
     over = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
     parts = zip(around.T.clip(0, count - 1), shares.T, strict=True)
-    found: Numbers = np.sum([np.take(x, each, axis) * share.reshape(over) for each, share in parts], 0)
-    return found
+    resized: Numbers = np.sum([np.take(x, each, axis) * share.reshape(over) for each, share in parts], 0)
+    return resized
 
 
 def _source_places(source_cells: int, target_cells: int, scale: float, coordinates: str) -> Numbers:
     """The place in the source of each target cell."""
-    place = np.arange(target_cells, dtype=np.float64)
+    cells = np.arange(target_cells, dtype=np.float64)
     match coordinates:
         case "align_corners":
-            return place * ((source_cells - 1) / max(target_cells - 1, 1))
+            return cells * ((source_cells - 1) / max(target_cells - 1, 1))
         case "asymmetric":
-            return place / scale
+            return cells / scale
         case "tf_half_pixel_for_nn":
-            return (place + 0.5) / scale
+            return (cells + 0.5) / scale
         case "pytorch_half_pixel" if target_cells == 1:
-            return place
+            return cells
         # The cells that a fraction of the scale leaves out are taken from both ends.
         case "half_pixel_symmetric":
             left_out = 1 - target_cells / (scale * source_cells)
-            return source_cells / 2 * left_out + (place + 0.5) / scale - 0.5
+            return source_cells / 2 * left_out + (cells + 0.5) / scale - 0.5
         case "half_pixel" | "pytorch_half_pixel":
-            return (place + 0.5) / scale - 0.5
+            return (cells + 0.5) / scale - 0.5
     raise NotImplementedError(f"a resize by {coordinates}")
 
 
@@ -82,5 +82,5 @@ def _cubic(away: Numbers, a: float) -> Numbers:
     """Keys's polynomials of the distance, below 1 and from there to 2."""
     near = ((a + 2) * away - (a + 3)) * away**2 + 1
     far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
-    found: Numbers = np.where(away <= 1, near, far)
-    return found
+    weights: Numbers = np.where(away <= 1, near, far)
+    return weights

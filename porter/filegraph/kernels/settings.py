@@ -31,8 +31,8 @@ class Settings:
     def values(self, name: str) -> list[Any]:
         """Numbers and truths: of each word one, or those of a tuple or a list; `None` is none."""
         read = [_literal(word) for word in self.words.get(name, ())]
-        found = [value for each in read for value in (each if isinstance(each, tuple | list) else [each])]
-        return [value for value in found if value is not None]
+        words = [value for each in read for value in (each if isinstance(each, tuple | list) else [each])]
+        return [value for value in words if value is not None]
 
     def number(self, name: str, default: float) -> float:
         return float([default, *self.values(name)][-1])

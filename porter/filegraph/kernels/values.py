@@ -17,8 +17,8 @@ def across(vector: Numbers, x: Numbers) -> Numbers:
 
 def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     """N×F times a kernel O×F."""
-    found: Numbers = x @ kernel.T
-    return found if bias is None else found + bias
+    products: Numbers = x @ kernel.T
+    return products if bias is None else products + bias
 
 
 def batch_norm(
@@ -26,8 +26,8 @@ def batch_norm(
 ) -> Numbers:
     """Normalises each channel with the stored statistics; the norm's epsilon is in the variance."""
     scale = (1 if gamma is None else gamma) / np.sqrt(variance)
-    found: Numbers = (x - across(mean, x)) * across(scale, x)
-    return found if beta is None else found + across(beta, x)
+    normed: Numbers = (x - across(mean, x)) * across(scale, x)
+    return normed if beta is None else normed + across(beta, x)
 
 
 def group_norm(x: Numbers, groups: int, gamma: Numbers, beta: Numbers, epsilon: float) -> Numbers:
@@ -56,8 +56,8 @@ def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float)
     """
     around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
-    found: Numbers = x / (bias + alpha / size * squares) ** beta
-    return found
+    normed: Numbers = x / (bias + alpha / size * squares) ** beta
+    return normed
 
 
 def softmax(x: Numbers, axis: int) -> Numbers:
@@ -74,19 +74,19 @@ def log_softmax(x: Numbers, axis: int) -> Numbers:
 
 def relu(x: Numbers, most: float = math.inf, slope: float | Numbers = 0.0) -> Numbers:
     """The numbers, at most `most`; below zero, `slope` times the number."""
-    found: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
-    return found
+    numbers: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
+    return numbers
 
 
 def elu(x: Numbers, alpha: float = 1.0) -> Numbers:
-    found: Numbers = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-    return found
+    numbers: Numbers = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return numbers
 
 
 def sigmoid(x: Numbers) -> Numbers:
     power = np.exp(-np.abs(x))  # a half and half a tanh would lose the digits of values close to 0
-    found: Numbers = np.where(x < 0, power, 1) / (1 + power)
-    return found
+    values: Numbers = np.where(x < 0, power, 1) / (1 + power)
+    return values
 
 
 def hard_sigmoid(x: Numbers, slope: float, offset: float = 0.5) -> Numbers:
@@ -98,8 +98,8 @@ def hard_swish(x: Numbers) -> Numbers:
 
 
 def erf(x: Numbers) -> Numbers:
-    found: Numbers = np.vectorize(math.erf, otypes=[x.dtype])(x)
-    return found
+    values: Numbers = np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return values
 
 
 def gelu(x: Numbers, tanh: bool = False) -> Numbers:

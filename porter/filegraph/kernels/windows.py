@@ -136,11 +136,11 @@ def _biased(x: Numbers, bias: Numbers | None) -> Numbers:
 
 def max_pool(x: Numbers, kernel: Sides, grid: Grid = Grid(), fill: float = -math.inf) -> Numbers:
     """The largest number of each window. `fill` stands in the pads."""
-    found = None
+    largest = None
     for cells in grid.cells(x, kernel, fill, -math.inf):
-        found = cells if found is None else np.maximum(found, cells)
-    assert found is not None, "a kernel has a cell"
-    return found
+        largest = cells if largest is None else np.maximum(largest, cells)
+    assert largest is not None, "a kernel has a cell"
+    return largest
 
 
 def average_pool(

@@ -9,7 +9,7 @@ from porter.base.dtypes import Float64Array
 from porter.filegraph.dims import Dim, text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import over_norm
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import KerasLayer, axes_in, count, number
 from porter.formats.keras.scaling import constant, normalising, statistics
@@ -52,7 +52,7 @@ def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     `_rms_normalization`).
     """
     axes = axes_in(layer, x)
-    if sorted(place_of(axis, x.rank) for axis in axes) != [*range(x.rank - len(axes), x.rank)]:
+    if sorted(position_of(axis, x.rank) for axis in axes) != [*range(x.rank - len(axes), x.rank)]:
         raise Unsupported(f"over the axes {axes!r:.40}")
     op = ops.RmsNorm(number(layer.arguments["epsilon"]))
     return x.along(axes, op, {"gamma": layer.stored("scale")})
@@ -113,7 +113,7 @@ def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
     """A normalisation by numbers along some axes, in the order of these."""
     stated = layer.arguments.get("axis", -1)
     sizes = x.sizes
-    places = [] if stated in (None, []) else sorted(place_of(axis, x.rank) for axis in axes_in(layer, x))
+    places = [] if stated in (None, []) else sorted(position_of(axis, x.rank) for axis in axes_in(layer, x))
     found = statistics(layer.arguments, layer.arrays)
     if found is None or 0 in places:
         raise Unsupported("without one mean and variance per channel")

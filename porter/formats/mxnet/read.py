@@ -21,7 +21,7 @@ from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions, always, expression, reads, watching
 from porter.filegraph.reading import GraphInput, begin
@@ -378,7 +378,7 @@ def _swapped(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _reduce(node: SymbolNode, x: Tensor) -> Tensor:
-    stated = [place_of(axis, x.rank) for axis in node.stated.counts("axis")]
+    stated = [position_of(axis, x.rank) for axis in node.stated.counts("axis")]
     rest = [axis for axis in range(x.rank) if axis not in stated]
     axes = rest if node.stated.flag("exclude") or not stated else stated
     return x.reduce(_REDUCTIONS[node.op], axes, node.stated.flag("keepdims"))

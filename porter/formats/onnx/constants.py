@@ -12,7 +12,7 @@ from porter.filegraph.constants import between, expect_room
 from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, known, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode
@@ -115,7 +115,7 @@ def _dequantized(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None =
         raise Unsupported("by scales of blocks")
     over = [1] * x.rank
     if scale.rank:
-        over[place_of(node.integer("axis", 1), x.rank)] = -1
+        over[position_of(node.integer("axis", 1), x.rank)] = -1
     shifted = x.real() if zero is None else x.real() - zero.reshape(over)
     return shifted * scale.reshape(over)
 

@@ -12,7 +12,7 @@ from porter.filegraph import functions
 from porter.filegraph.constants import full
 from porter.filegraph.dims import BATCH, PLACE, Open, known, product
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, expression, unary
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Axes, Tensor, concat, einsum, maximum
@@ -140,7 +140,7 @@ def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
         return x.cut({node.integer("axis"): places[0]})
     if sizes == (count,) and places == [*range(count)]:
         return x.reshape(shape)
-    axis = place_of(node.integer("axis"), len(sizes))
+    axis = position_of(node.integer("axis"), len(sizes))
     found = x.gather(axis, places)
     return found.reshape([*sizes[:axis], *shape, *sizes[axis + 1 :]]) if len(shape) > 1 else found
 

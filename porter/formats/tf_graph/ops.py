@@ -15,7 +15,7 @@ from porter.filegraph import functions
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, always, expression, reads
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, maximum, stack
@@ -103,7 +103,7 @@ def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = Non
         raise Unsupported("of several places")
     if not shape:
         return x.cut({place: places[0]})
-    at = place_of(place, x.rank)
+    at = position_of(place, x.rank)
     found = x.gather(at, places)
     return found.reshape([*x.sizes[:at], *shape, *x.sizes[at + 1 :]]) if len(shape) > 1 else found
 

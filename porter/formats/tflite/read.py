@@ -21,7 +21,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import Open, as_real, as_whole, of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
 from porter.filegraph.names import expect_values
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions, always, expression, reads, watching
 from porter.filegraph.reading import GraphInput, begin, read_nodes
@@ -237,7 +237,7 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     place = places[0]
     if len(places) == 1:
         return x.cut({axis: slice(place, place + 1 or None) if shape else place})
-    return x.gather(place_of(axis, x.rank), places)
+    return x.gather(position_of(axis, x.rank), places)
 
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from porter.filegraph import functions
 from porter.filegraph.axes import View
 from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.places import place_of
+from porter.filegraph.places import position_of
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, stack
 from porter.filegraph.walk import Zeros, leave_out
@@ -122,7 +122,7 @@ def _with_mean(spread: Callable[..., Tensor]) -> Function:
 
 
 def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
-    axis = place_of(dim, len(x.sizes))
+    axis = position_of(dim, len(x.sizes))
     return x.reshape([*x.sizes[:axis], *sizes, *x.sizes[axis + 1 :]])
 
 
@@ -149,7 +149,7 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_s
 
 def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
     order = [*range(x.rank)]
-    one, other = place_of(first, len(order)), place_of(second, len(order))
+    one, other = position_of(first, len(order)), position_of(second, len(order))
     order[one], order[other] = order[other], order[one]
     return x.transpose(order)
 
@@ -250,7 +250,9 @@ def _softmax(op: Softmax | LogSoftmax) -> Function:
 
 def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     """Some axes at other places, between the others in their order."""
-    before, after = ([place_of(axis, x.rank) for axis in _listed(stated)] for stated in (source, destination))
+    before, after = (
+        [position_of(axis, x.rank) for axis in _listed(stated)] for stated in (source, destination)
+    )
     rest = iter(axis for axis in range(x.rank) if axis not in before)
     at = dict(zip(after, before, strict=True))
     return x.transpose([at[axis] if axis in at else next(rest) for axis in range(x.rank)])
