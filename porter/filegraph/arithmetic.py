@@ -19,7 +19,7 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, OperatorNode, Pattern, Reference, StoredTensor
+from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, Pattern, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
@@ -40,7 +40,7 @@ class _Step(NamedTuple):
     """A sum, a product or the like of a value, which `is_first` or second, and a constant."""
 
     kind: str
-    constant: Reference
+    constant: NodeOutput
     is_first: bool
 
 
@@ -85,7 +85,7 @@ def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros
     return Repeated(number, sizes[0], lacks="of constants")
 
 
-def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
+def _narrow(walk: Walk, source: Source, other: NodeOutput) -> Source:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
     themselves.
     """
@@ -137,14 +137,14 @@ def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     return walk.views.led_like(array, with_array(walk, node.name, kind, array.value, constant))
 
 
-def _biased(walk: Walk, node: OperatorNode, value: Value, constant: Reference) -> Value | None:
+def _biased(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
     """The layer just before with a stored tensor as its bias; None where it takes none."""
     origin = walk.flow.origin(constant)
     shape = walk.flow.constants.declared(origin)
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
-def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference) -> Value:
+def with_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput) -> Value:
     """A value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
 
     Raises:
@@ -270,7 +270,7 @@ def _fits(walk: Walk, view: View, source: Source) -> bool:
     return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
 
 
-def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other: Reference) -> Value | None:
+def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other: NodeOutput) -> Value | None:
     """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
     layer's values.
     """
@@ -355,7 +355,7 @@ def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
 
 
-def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: Reference) -> View:
+def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
     """A PReLU with one slope, or one for each channel."""
     view = walk.kept(source)
     number = walk.flow.number(alpha)
@@ -377,7 +377,7 @@ class NormLayer(NamedTuple):
     """A norm, with its stored tensors by role, which say whether it has a scale and an offset."""
 
     op: ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
-    tensors: Mapping[str, Reference]
+    tensors: Mapping[str, NodeOutput]
 
 
 def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
@@ -403,8 +403,8 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
 
 
 def _of_each_image(
-    walk: Walk, view: View, tensors: Mapping[str, Reference]
-) -> tuple[View, Mapping[str, Reference]] | None:
+    walk: Walk, view: View, tensors: Mapping[str, NodeOutput]
+) -> tuple[View, Mapping[str, NodeOutput]] | None:
     """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of
     one of them; None for other tensors, and where each image has vectors of its own. torch writes an
     InstanceNorm with running statistics so.
@@ -424,7 +424,7 @@ def _of_each_image(
     return (apart, biases) if len(biases) == len(vectors) else None
 
 
-def _of_one_image(walk: Walk, source: Reference, images: Dim, channels: int) -> Reference | None:
+def _of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
     """A vector that is repeated for each image, once."""
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
@@ -512,7 +512,7 @@ def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
 
 
 def instance_norm(
-    walk: Walk, node: OperatorNode, source: Source, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: OperatorNode, source: Source, tensors: Mapping[str, NodeOutput], epsilon: float
 ) -> View:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
@@ -532,7 +532,7 @@ def instance_norm(
     return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon), names)
 
 
-def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[str, str]:
+def _vectors(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
     """The names of stored vectors that have a number for each channel.
 
     Raises:

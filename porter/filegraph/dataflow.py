@@ -21,12 +21,11 @@ from porter.base.dtypes import Array, NamedArrays, Numbers, is_floating
 from porter.base.left_out import LeftOut
 from porter.filegraph.constants import MOST_COMPUTED
 from porter.filegraph.dims import Dim, are_open, known, whole
+from porter.filegraph.kernels.program import NodeOutput as NodeOutput
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
 
-Reference = tuple[str, int]
-"""A value: the node that gives it, and which of its outputs."""
-Operand = Reference | float
+Operand = NodeOutput | float
 """What a node reads: a value, or a number that it states itself."""
 Captures = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
@@ -54,9 +53,9 @@ class OperatorNode(Protocol):
     @property
     def op(self) -> str: ...
     @property
-    def inputs(self) -> tuple[Reference, ...]: ...
+    def inputs(self) -> tuple[NodeOutput, ...]: ...
     @property
-    def source(self) -> Reference: ...
+    def source(self) -> NodeOutput: ...
 
 
 N = TypeVar("N", bound=OperatorNode)
@@ -138,11 +137,11 @@ class Dataflow(Generic[N]):
     reshapes: Collection[str] = ()
     budget: int = 0
     operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
-    computed: dict[Reference, Numbers] = field(default_factory=dict)
+    computed: dict[NodeOutput, Numbers] = field(default_factory=dict)
     evaluated: dict[str, Numbers] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     steps: int = 0
-    passed: Sequence[tuple[LeftOut, Reference]] = ()
+    passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
     evaluate: Evaluate[N] = lambda node: None
     tensors_of: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
@@ -163,7 +162,7 @@ class Dataflow(Generic[N]):
         self.computed |= values
         return bool(values)
 
-    def _results(self, node: N, most: int) -> dict[Reference, Numbers] | None:
+    def _results(self, node: N, most: int) -> dict[NodeOutput, Numbers] | None:
         """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the
         budget.
         """
@@ -202,16 +201,16 @@ class Dataflow(Generic[N]):
             return tensor
         return self.hold(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
 
-    def stated(self, name: str, numbers: Numbers) -> Reference:
+    def stated(self, name: str, numbers: Numbers) -> NodeOutput:
         """Keeps numbers that a node states itself, as a constant."""
         self.computed[name, 0] = numbers
         return name, 0
 
-    def is_live(self, source: Reference) -> bool:
+    def is_live(self, source: NodeOutput) -> bool:
         """Whether it depends on the pixels of the input, and not only on its size."""
         return source[0] in self.live and source not in self.computed
 
-    def value(self, source: Reference) -> Numbers | None:
+    def value(self, source: NodeOutput) -> Numbers | None:
         """A constant, floats in float64, or what is computed from known sizes; None where it depends on the
         input, or numpy cannot compute it.
 
@@ -227,7 +226,7 @@ class Dataflow(Generic[N]):
             else self.computed.get(source)
         )
 
-    def content(self, source: Reference) -> Numbers | None:
+    def content(self, source: NodeOutput) -> Numbers | None:
         """The numbers of a constant, truths, or sizes that may be open; None for a value."""
         is_stored = self.constants.declared(source[0]) is not None
         return self._stored(source) if is_stored else self.computed.get(source)
@@ -240,21 +239,21 @@ class Dataflow(Generic[N]):
         value = self.value(source) if tensor is None or math.prod(tensor.shape) == 1 else None
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
-    def truth(self, source: Reference) -> bool | None:
+    def truth(self, source: NodeOutput) -> bool | None:
         """A constant that is a single truth, or one that holds whatever the open sizes are."""
         value = self._small(source)
         return (
             bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
         )
 
-    def dims(self, source: Reference) -> list[Dim] | None:
+    def dims(self, source: NodeOutput) -> list[Dim] | None:
         """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
         value = self._small(source)
         if value is None or not (are_open(value) or np.array_equal(value, np.trunc(value))):
             return None
         return [whole(number) for number in value.ravel().tolist()]
 
-    def integers(self, source: Reference) -> list[int] | None:
+    def integers(self, source: NodeOutput) -> list[int] | None:
         """The sizes that `dims` gives, as integers.
 
         Raises:
@@ -263,7 +262,7 @@ class Dataflow(Generic[N]):
         dims = self.dims(source)
         return None if dims is None else known(dims)
 
-    def tensor(self, source: Reference) -> StoredTensor | None:
+    def tensor(self, source: NodeOutput) -> StoredTensor | None:
         """The constant or variable that a value is; None for a computed value, or a reshaped one that is not
         a vector.
         """
@@ -275,7 +274,7 @@ class Dataflow(Generic[N]):
         is_reshaped = self._before_casts.get(source[0], source[0]) != origin
         return None if is_reshaped and not stored.is_vector else stored
 
-    def weights(self, source: Reference) -> StoredTensor | None:
+    def weights(self, source: NodeOutput) -> StoredTensor | None:
         """A stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in float64: a
         kernel that a model standardises as it runs.
 
@@ -292,7 +291,7 @@ class Dataflow(Generic[N]):
                 self.refused.add(name)
         return StoredTensor(name, self.evaluated[name].shape) if name in self.evaluated else None
 
-    def _whole(self, end: Reference) -> Numbers | None:
+    def _whole(self, end: NodeOutput) -> Numbers | None:
         """A value computed from stored tensors of any size; None where numpy cannot compute it."""
         if end in self.computed:
             return self.computed[end]
@@ -305,7 +304,7 @@ class Dataflow(Generic[N]):
             for source in self.computed.keys() - before:
                 del self.computed[source]
 
-    def _operands_of(self, name: str) -> Sequence[Reference]:
+    def _operands_of(self, name: str) -> Sequence[NodeOutput]:
         """What a node reads; nothing for a stored tensor."""
         if self.constants.declared(name) is not None:
             return ()
@@ -313,7 +312,7 @@ class Dataflow(Generic[N]):
             raise ValueError(f"it lacks the tensor '{name:.60}'")
         return self.nodes[name].inputs
 
-    def _run(self, order: Sequence[str], needed: Collection[Reference]) -> bool:
+    def _run(self, order: Sequence[str], needed: Collection[NodeOutput]) -> bool:
         """Computes nodes, each after what it reads; whether numpy can compute them all.
 
         What none of the others reads is dropped on the way, unless it is `needed`.
@@ -334,7 +333,7 @@ class Dataflow(Generic[N]):
                     self.computed.pop(source, None)
         return True
 
-    def shape(self, source: Reference) -> tuple[int, ...] | None:
+    def shape(self, source: NodeOutput) -> tuple[int, ...] | None:
         """The shape of a constant, or of what is computed from sizes; None where it depends on pixels, or
         numpy cannot compute it.
         """
@@ -355,7 +354,7 @@ class Dataflow(Generic[N]):
                 readers[name].append(node)
         return readers
 
-    def origin(self, source: Reference) -> str:
+    def origin(self, source: NodeOutput) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""
         return self._before_casts_and_reshapes.get(source[0], source[0])
 
@@ -376,14 +375,14 @@ class Dataflow(Generic[N]):
             before[node.name] = before[node.source[0]] if passing else node.name
         return before
 
-    def _stored(self, source: Reference) -> Numbers | None:
+    def _stored(self, source: NodeOutput) -> Numbers | None:
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
             return array
         with np.errstate(invalid="ignore"):  # of numbers that are NaN and say so when they are cast
             return array.astype(np.float64 if is_floating(array) else np.int64)
 
-    def _small(self, source: Reference) -> Numbers | None:
+    def _small(self, source: NodeOutput) -> Numbers | None:
         shape = self.constants.declared(source[0])
         if shape is None:
             return self.computed.get(source)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import N, NodeOutput
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.reading import read_nodes
 from porter.filegraph.tensor import Tensor
@@ -18,8 +18,8 @@ from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 def read_graph(
     walk: NodeWalk[N],
     readers: Mapping[str, Reader[N]],
-    ends: Iterable[Reference],
-    names: Mapping[str, Reference] | None = None,
+    ends: Iterable[NodeOutput],
+    names: Mapping[str, NodeOutput] | None = None,
 ) -> FileGraph:
     """The graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
     read_nodes(walk, readers.get)

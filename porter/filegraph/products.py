@@ -16,7 +16,7 @@ from porter.base.dtypes import Numbers
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import N, OperatorNode, Reference, StoredTensor
+from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.parts import diagonal
@@ -48,9 +48,9 @@ class Product:
             product.
     """
 
-    kernel: Reference
+    kernel: NodeOutput
     axes: str
-    bias: Reference | None = None
+    bias: NodeOutput | None = None
     factors: tuple[float, float] = (1.0, 1.0)
     place: int = -1
 
@@ -92,7 +92,7 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
     return view
 
 
-def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: Reference, factor: float) -> Value:
+def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, factor: float) -> Value:
     """A constant, times a factor, added to what a dense layer gives: a number, one for each unit, or in a
     graph of one image others.
     """
@@ -107,7 +107,7 @@ def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: Reference, fa
 
 
 def along_channels(
-    walk: NodeWalk[N], node: N, source: Source, kernel: Reference, pads: Sequence[int]
+    walk: NodeWalk[N], node: N, source: Source, kernel: NodeOutput, pads: Sequence[int]
 ) -> View:
     """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
     its diagonals.
@@ -184,7 +184,7 @@ class AttentionScores(NamedTuple):
         cap: where it is not 0, scores are cap * tanh(score / cap).
     """
 
-    mask: Reference | None = None
+    mask: NodeOutput | None = None
     scale: float | None = None
     cap: float = 0.0
 
@@ -319,7 +319,7 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
 
 
-def by_matrix(walk: Walk, node: OperatorNode, first: Reference, source: Source) -> View:
+def by_matrix(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
@@ -338,7 +338,7 @@ def by_matrix(walk: Walk, node: OperatorNode, first: Reference, source: Source) 
 
 
 def bilinear(
-    walk: Walk, node: OperatorNode, sources: Sequence[Source], kernel: Reference, bias: Reference | None
+    walk: Walk, node: OperatorNode, sources: Sequence[Source], kernel: NodeOutput, bias: NodeOutput | None
 ) -> View:
     """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
     dense layer over all of these products.

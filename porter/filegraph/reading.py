@@ -13,7 +13,7 @@ from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, Reference, StoredTensor
+from porter.filegraph.dataflow import Captures, Dataflow, N, NodeOutput, OperatorNode, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, first_output_name, leave_out
@@ -43,7 +43,7 @@ class GraphInput:
         shape: of a tensor that is no map, without its batch; see porter.graph.Graph.axes.
     """
 
-    source: Reference
+    source: NodeOutput
     channels: int
     size: Size
     batch: int | None = None

@@ -30,7 +30,7 @@ from porter.filegraph import (
 from porter.filegraph.arithmetic import NormLayer
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Builder, Value
-from porter.filegraph.dataflow import OperatorNode, Reference
+from porter.filegraph.dataflow import NodeOutput, OperatorNode
 from porter.filegraph.dims import (
     Dim,
     Open,
@@ -188,7 +188,7 @@ class Tensor:
         return self.walk.is_value(self.source)
 
     @property
-    def reference(self) -> Reference:
+    def reference(self) -> NodeOutput:
         """Raises Unsupported for a value that the operator computes itself."""
         if isinstance(self.source, View):
             raise Unsupported("of a value that it computes itself")
@@ -470,7 +470,7 @@ class Tensor:
         return self._instance_norm(_stored(tensors), epsilon)
 
 
-def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
+def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
     """Tensors by role, without those that are not given."""
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
 

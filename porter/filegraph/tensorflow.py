@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.reading import GraphInput
@@ -90,7 +90,7 @@ def nearest_or_linear(linear: bool, half: bool, ends: bool) -> Resize:
 
 
 def further_image(
-    source: Reference, sizes: Sequence[int | None], batch: int | None, cells: Size
+    source: NodeOutput, sizes: Sequence[int | None], batch: int | None, cells: Size
 ) -> GraphInput | None:
     """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for
     each image; None of others. A map of the rows and columns of the image has them at every size.

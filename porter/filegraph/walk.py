@@ -15,7 +15,7 @@ from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Operand, OperatorNode, Reference, StoredTensor
+from porter.filegraph.dataflow import Dataflow, N, NodeOutput, Operand, OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.places import Items, position_of
@@ -23,7 +23,7 @@ from porter.filegraph.views import Views
 from porter.graph import Op, Rearrange
 from porter.graph.ops import AXES
 
-Source = Reference | View
+Source = NodeOutput | View
 """What a node reads, or what is made of that first."""
 
 
@@ -74,10 +74,10 @@ def _stated(value: T | None) -> T:
     return value
 
 
-Tap = Callable[[Reference], str | None]
+Tap = Callable[[NodeOutput], str | None]
 
 
-def first_output_name(source: Reference) -> str | None:
+def first_output_name(source: NodeOutput) -> str | None:
     """The first value of a node is called as the node; its others have no name."""
     return None if source[1] else source[0]
 
@@ -106,14 +106,14 @@ class NodeWalk(Generic[N]):
     trained: Collection[str] = ()
     batch: InitVar[int | None] = None
     views: Views = field(init=False)
-    found: dict[Reference, View] = field(default_factory=dict)
+    found: dict[NodeOutput, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     repeated: dict[Source, Repeated] = field(default_factory=dict)
     blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
     tap: Tap = first_output_name
-    images: tuple[Reference, ...] = ()
+    images: tuple[NodeOutput, ...] = ()
     apart: set[str] = field(default_factory=set)
-    _settled: dict[Reference, Value] = field(default_factory=dict)
+    _settled: dict[NodeOutput, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:
@@ -169,7 +169,7 @@ class NodeWalk(Generic[N]):
         """
         return _stated(self.flow.number(source))
 
-    def numbers(self, source: Reference) -> Numbers:
+    def numbers(self, source: NodeOutput) -> Numbers:
         """The numbers that Dataflow.value gives.
 
         Raises:
@@ -177,7 +177,7 @@ class NodeWalk(Generic[N]):
         """
         return _stated(self.flow.value(source))
 
-    def integers(self, source: Reference) -> list[int]:
+    def integers(self, source: NodeOutput) -> list[int]:
         """The integers that Dataflow.integers gives.
 
         Raises:
@@ -185,7 +185,7 @@ class NodeWalk(Generic[N]):
         """
         return _stated(self.flow.integers(source))
 
-    def dims(self, source: Reference) -> list[Dim]:
+    def dims(self, source: NodeOutput) -> list[Dim]:
         """The sizes that Dataflow.dims gives.
 
         Raises:
@@ -277,7 +277,7 @@ class NodeWalk(Generic[N]):
             return self.as_array(view.value.node, turned)
         return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
 
-    def _tap_of(self, view: View, source: Reference) -> str | None:
+    def _tap_of(self, view: View, source: NodeOutput) -> str | None:
         """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own
         layout.
         """
@@ -285,7 +285,7 @@ class NodeWalk(Generic[N]):
         tap = self._called(source)
         return None if node is not None and node.tap == tap else tap
 
-    def _called(self, source: Reference) -> str | None:
+    def _called(self, source: NodeOutput) -> str | None:
         """The tap of a value; none of an image, which no graph can end at, and of what the file holds in
         another way.
         """
@@ -452,10 +452,10 @@ class NodeWalk(Generic[N]):
             None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
         )
 
-    def values(self, sources: Iterable[Reference]) -> list[Value]:
+    def values(self, sources: Iterable[NodeOutput]) -> list[Value]:
         return [self.value(source) for source in sources]
 
-    def ends(self, sources: Iterable[Reference]) -> dict[Reference, Value]:
+    def ends(self, sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
         """The values of a graph's outputs, without those that are constants. What is neither a map nor
         features in the file's own layout, and what is an array already, is an array.
         """
@@ -463,9 +463,9 @@ class NodeWalk(Generic[N]):
 
     def finish(
         self,
-        ends: Mapping[Reference, Value],
-        outputs: Iterable[Reference],
-        names: Mapping[str, Reference] | None = None,
+        ends: Mapping[NodeOutput, Value],
+        outputs: Iterable[NodeOutput],
+        names: Mapping[str, NodeOutput] | None = None,
     ) -> FileGraph:
         """The graph of what leads to `outputs`, those of its `ends` that it gives.
 
@@ -480,7 +480,7 @@ class NodeWalk(Generic[N]):
         given = {name: node for name, node in taken.items() if node in graph.by_name}
         return replace(graph, given=given, evaluated=self.flow.evaluated)
 
-    def _end(self, source: Reference) -> Value:
+    def _end(self, source: NodeOutput) -> Value:
         """The value of an output, laid out as ports give it."""
         view = self.view(source)
         if source[0] in self.apart:
@@ -569,7 +569,7 @@ Walk = NodeWalk[Any]
 """A walk over nodes of any format: the functions that readers call take it."""
 
 
-def leave_out(walk: Walk, layer: LeftOut, source: Reference) -> View:
+def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
     """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there
     too, and is not noted.
     """

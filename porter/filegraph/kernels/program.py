@@ -15,8 +15,8 @@ Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is
 left out).
 """
-Reference: TypeAlias = tuple[str, int]
-"""A value: the operator that gives it, and which of its outputs."""
+NodeOutput: TypeAlias = tuple[str, int]
+"""A value: the name of the node that gives it, and which of its outputs it is."""
 _PLACE = re.compile(r":\d+$")
 
 
@@ -30,7 +30,7 @@ def each(compute: Callable[..., Any]) -> Row:
     return lambda attributes, *inputs: compute(*inputs)
 
 
-def value_name(source: Reference) -> str:
+def value_name(source: NodeOutput) -> str:
     """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and
     `split:1:0` of an operator that is itself called `split:1`: no two values have one name.
     """

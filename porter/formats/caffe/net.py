@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import Reference, take_name
+from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Items, Reading
 from porter.formats.caffe.text_format import TextMessage, parse
 from porter.formats.limits import MOST_NODES
@@ -41,7 +41,7 @@ class CaffeLayer(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     values: int
     stated: TextMessage
     gives: int
@@ -78,9 +78,9 @@ class Net:
     layers: tuple[CaffeLayer, ...]
     channels: int | None
     size: tuple[int | None, int | None]
-    ends: tuple[Reference, ...]
+    ends: tuple[NodeOutput, ...]
     problem: str | None = None
-    passed: tuple[tuple[LeftOut, Reference], ...] = ()
+    passed: tuple[tuple[LeftOut, NodeOutput], ...] = ()
 
 
 def read_net(text: str) -> Net:
@@ -130,13 +130,13 @@ class _Layers:
     """
 
     images: list[tuple[str, Sequence[int | None]]]
-    known: dict[str, Reference | None]
+    known: dict[str, NodeOutput | None]
     layers: list[CaffeLayer] = field(default_factory=list)
     names: set[str] = field(default_factory=lambda: {IMAGE})
-    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
 
     @property
-    def ends(self) -> tuple[Reference, ...]:
+    def ends(self) -> tuple[NodeOutput, ...]:
         """The values that nothing reads."""
         read = {source for layer in self.layers for source in layer.inputs}
         given = ((layer.name, index) for layer in self.layers for index in range(layer.gives))
@@ -163,7 +163,7 @@ class _Layers:
         else:
             self._add(op, layer, values)
 
-    def _add(self, op: str, layer: TextMessage, values: tuple[Reference, ...]) -> None:
+    def _add(self, op: str, layer: TextMessage, values: tuple[NodeOutput, ...]) -> None:
         name = take_name(layer.word("name") or op.lower(), len(self.layers), self.names)
         tops = layer.words("top")
         blobs = tuple((f"{name}/{index}", 0) for index in range(_blobs(op, layer)))
@@ -180,7 +180,7 @@ class _Layers:
             self.images += [(top, _cut_to(layer)) for top in tops[:1]]
             self.known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
 
-    def _source(self, name: str, layer: TextMessage) -> Reference | None:
+    def _source(self, name: str, layer: TextMessage) -> NodeOutput | None:
         if name not in self.known:
             raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
         return self.known[name]

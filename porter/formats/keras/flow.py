@@ -14,7 +14,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, shortened
 from porter.base.json import JsonObject
 from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
-from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
+from porter.formats.keras.nodes import Inbound, KerasHistory, parse_inbound, parse_references
 from porter.formats.keras.precision import computing, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, StatedFields, read_json
@@ -386,7 +386,7 @@ class _Resolver:
         self._nodes = nodes
         self._modern = any(node.keras3 for found in nodes.values() for node in found)
 
-    def key(self, reference: Reference, of_model: bool = False) -> tuple[str, int]:
+    def key(self, reference: KerasHistory, of_model: bool = False) -> tuple[str, int]:
         """Layer and call. `of_model`: the reference is one of the model's outputs.
 
         In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config).
@@ -405,7 +405,7 @@ class _Resolver:
             raise ValueError(f"layer '{name}' has no call {reference.call}")
         return name, call
 
-    def order(self, outputs: Sequence[Reference]) -> list[tuple[str, int]]:
+    def order(self, outputs: Sequence[KerasHistory]) -> list[tuple[str, int]]:
         """Every call that the outputs need, each after the calls that it needs itself."""
         waiting = [self.key(reference, of_model=True) for reference in outputs]
         needs: dict[tuple[str, int], list[tuple[str, int]]] = {}

@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import outputs
@@ -48,7 +48,7 @@ from porter.padding.sizes import MAX_SIDE
 
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
-_IMAGE: Reference = ("", 0)
+_IMAGE: NodeOutput = ("", 0)
 _DAMAGED = (ValueError, OverflowError)
 """Raised by what is no description of a layer; a TypeError or a LookupError is a fault of porter's."""
 
@@ -152,17 +152,17 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
     )
 
 
-def _end(calls: Sequence[NamedCall], result: Result) -> Reference:
+def _end(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
     return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
 
 
-def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[Reference]:
+def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
     """The values that a user names; a layer's name is that of its value after its activation.
 
     Raises:
         UsageError: the model lacks one of them.
     """
-    known: dict[str, Reference] = {}
+    known: dict[str, NodeOutput] = {}
     for named in calls:
         known |= {before_activation(named): (named.name, 0), last_name(named): (last_name(named), 0)}
     known |= {named.name: (last_name(named), 0) for named in calls}
@@ -183,7 +183,7 @@ class _Model:
     tensors: NamedArrays
     where: str
 
-    def graph(self, image: GraphInput, ends: Sequence[Reference]) -> FileGraph:
+    def graph(self, image: GraphInput, ends: Sequence[NodeOutput]) -> FileGraph:
         """The graph for an image that ends at these values."""
         calls = self.calls
         before = {named.name: before_activation(named) for named in calls}
@@ -201,7 +201,7 @@ class _Model:
         images = {named.name: _further_image(self.flow, named) for named in calls}
         further = {name: beside for name, beside in images.items() if beside is not None}
 
-        def tap(source: Reference) -> str | None:
+        def tap(source: NodeOutput) -> str | None:
             return None if source[1] else before.get(source[0], source[0])
 
         walk = begin(flow, image, stored.arrays, tap, further)
@@ -268,7 +268,7 @@ class _StoredArrays:
     """
 
     arrays: dict[str, Array]
-    ones: set[Reference]
+    ones: set[NodeOutput]
 
     def add(self, layer: KerasLayer) -> tuple[NamedArrays, list[str]]:
         """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all
@@ -296,7 +296,7 @@ class _StoredArrays:
 
 
 def _layers(
-    named: NamedCall, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
+    named: NamedCall, given: Mapping[int, NodeOutput], tensors: NamedArrays, keras: int
 ) -> Iterator[KerasLayer]:
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
     before it.
@@ -309,7 +309,7 @@ def _layers(
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}
 
-    def hold(array: Array) -> Reference:
+    def hold(array: Array) -> NodeOutput:
         name = f"{named.name}:constant{len(constants) or ''}"
         constants[name] = array
         return name, 0
@@ -352,11 +352,11 @@ def operands_of(call: LayerCall) -> list[Any]:
     return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None)]
 
 
-def _reference(result: Result, given: Mapping[int, Reference]) -> Reference:
+def _reference(result: Result, given: Mapping[int, NodeOutput]) -> NodeOutput:
     return (given[result.call][0], result.output) if result.output else given[result.call]
 
 
-def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array], Reference]) -> Any:
+def _taken(operand: Any, given: Mapping[int, NodeOutput], hold: Callable[[Array], NodeOutput]) -> Any:
     """An operand with its values, and its arrays of several axes or of many numbers, as `Taken`; others stay
     as they are.
     """

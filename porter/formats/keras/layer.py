@@ -9,7 +9,7 @@ from typing import Any
 from porter.base.dtypes import NamedArrays
 from porter.base.name_tables import by_name
 from porter.filegraph import walk
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.tensor import Tensor
@@ -25,7 +25,7 @@ Reader = Callable[..., Any]
 class Taken:
     """A value among the operands of an operation."""
 
-    source: Reference
+    source: NodeOutput
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KerasLayer(Reading):
     name: str
     op: str
     arguments: Arguments
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     keras: int
     read: Reader
     tensors: Mapping[str, str] = field(default_factory=dict)

@@ -19,9 +19,9 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 
 @dataclass(frozen=True)
-class Reference:
-    """An output of a call in the same model: the layer's name, the number of its call, the number of the
-    output.
+class KerasHistory:
+    """An output of a call in the same model, under Keras's name for it: the layer's name, the number of its
+    call, the number of the output.
     """
 
     layer: str
@@ -39,11 +39,11 @@ class Inbound:
     keywords: Mapping[str, Any]
     keras3: bool = False
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[KerasHistory]:
         yield from _found(self.arguments)
         yield from _found(tuple(self.keywords.values()))
 
-    def replaced(self, with_value: Callable[[Reference], Any]) -> Inbound:
+    def replaced(self, with_value: Callable[[KerasHistory], Any]) -> Inbound:
         """The same arguments with each reference replaced."""
         return Inbound(
             tuple(_replaced(argument, with_value) for argument in self.arguments),
@@ -78,7 +78,7 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     return Inbound((argument,), {name: _keyword(value, layers) for name, value in keywords.items()})
 
 
-def parse_references(value: Any) -> list[Reference]:
+def parse_references(value: Any) -> list[KerasHistory]:
     """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such in the
     order of its keys.
 
@@ -90,7 +90,7 @@ def parse_references(value: Any) -> list[Reference]:
     if not isinstance(value, list):
         raise ValueError("inputs and outputs of a model are lists")
     if _is_reference(value):
-        return [Reference(value[0], value[1], value[2])]
+        return [KerasHistory(value[0], value[1], value[2])]
     return [found for item in value for found in parse_references(item)]
 
 
@@ -99,12 +99,12 @@ def _entry(entry: Any) -> Any:
         return entry[2]
     if not _is_reference(entry[:3]):
         raise ValueError("an inbound node names no layer")
-    return Reference(entry[0], entry[1], entry[2])
+    return KerasHistory(entry[0], entry[1], entry[2])
 
 
 def _keyword(value: Any, layers: Collection[str]) -> Any:
     if isinstance(value, list) and _is_reference(value) and value[0] in layers:
-        return Reference(value[0], value[1], value[2])
+        return KerasHistory(value[0], value[1], value[2])
     return value
 
 
@@ -129,22 +129,22 @@ def _parse(value: Any) -> Any:
     kind = value["class_name"]
     if kind == "__keras_tensor__":
         layer, call, output = value["config"]["keras_history"]
-        return Reference(layer, call, output)
+        return KerasHistory(layer, call, output)
     if kind in ("__numpy__", "__tensor__"):
         return value["config"]["value"]
     return tuple(_parse(item) for item in value["config"]["value"]) if kind == "__tuple__" else value
 
 
-def _found(value: Any) -> Iterator[Reference]:
-    if isinstance(value, Reference):
+def _found(value: Any) -> Iterator[KerasHistory]:
+    if isinstance(value, KerasHistory):
         yield value
     elif isinstance(value, tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _found(item)
 
 
-def _replaced(value: Any, with_value: Callable[[Reference], Any]) -> Any:
-    if isinstance(value, Reference):
+def _replaced(value: Any, with_value: Callable[[KerasHistory], Any]) -> Any:
+    if isinstance(value, KerasHistory):
         return with_value(value)
     if isinstance(value, dict):
         return StatedFields((key, _replaced(item, with_value)) for key, item in value.items())

@@ -15,7 +15,7 @@ from porter.base.errors import FileError
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
 from porter.filegraph.dims import Dim, known, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
@@ -153,9 +153,9 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
     return count
 
 
-def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[Reference, ...], Sequence[SymbolNode]]:
+def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequence[SymbolNode]]:
     """The nodes that take a part of each value."""
-    slices = defaultdict[tuple[Reference, ...], list[SymbolNode]](list)
+    slices = defaultdict[tuple[NodeOutput, ...], list[SymbolNode]](list)
     for node in nodes:
         if node.op == "slice_axis":
             slices[node.inputs[:1]].append(node)

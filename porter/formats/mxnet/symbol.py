@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import Reference, take_name
+from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading, Watched
 from porter.formats.limits import MOST_NODES, read_json
 
@@ -100,7 +100,7 @@ class SymbolNode(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     stated: Stated
 
 
@@ -120,10 +120,10 @@ class Symbol:
     nodes: tuple[SymbolNode, ...]
     image: str | None
     sides: tuple[int, ...]
-    ends: tuple[Reference, ...]
+    ends: tuple[NodeOutput, ...]
     lacking: int
     said: Mapping[str, str]
-    passed: tuple[tuple[LeftOut, Reference], ...] = ()
+    passed: tuple[tuple[LeftOut, NodeOutput], ...] = ()
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
@@ -162,13 +162,13 @@ class _SymbolReader:
     """
 
     is_held: Callable[[str], bool]
-    known: list[Reference] = field(default_factory=list)
+    known: list[NodeOutput] = field(default_factory=list)
     nodes: list[SymbolNode] = field(default_factory=list)
     free: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def value(self, place: int, index: int) -> Reference:
+    def value(self, place: int, index: int) -> NodeOutput:
         name, first = self.known[place]
         return name, index or first
 

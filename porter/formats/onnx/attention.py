@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import AttentionScores
@@ -50,7 +50,7 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
 
 def _added(
     scope: Scope, node: OnnxNode, mask: Tensor | None, shape: tuple[int, Dim, Dim, Dim]
-) -> Reference | None:
+) -> NodeOutput | None:
     """What is added to the scores: the mask, and the other bounds.
 
     Args:
@@ -108,8 +108,8 @@ def _windows(node: OnnxNode) -> tuple[int, int]:
 
 
 def _bias(
-    scope: Scope, node: OnnxNode, mask: Reference | None, sizes: tuple[int, Dim, Dim, Dim]
-) -> Reference:
+    scope: Scope, node: OnnxNode, mask: NodeOutput | None, sizes: tuple[int, Dim, Dim, Dim]
+) -> NodeOutput:
     """What is added to the scores: a stored mask, of truths or of numbers, and the bounds that the node
     states.
 

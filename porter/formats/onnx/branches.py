@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.filegraph.dataflow import Dataflow, Reference
+from porter.filegraph.dataflow import Dataflow, NodeOutput
 from porter.filegraph.names import unused_name
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import Initializers, NameScope, OnnxGraph, Refuse
@@ -33,10 +33,10 @@ def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> Onn
     nodes = dict[str, OnnxNode]()
     arrays = dict(model.arrays)
     scopes = dict(model.scopes)
-    moved: dict[Reference, Reference] = {}
+    moved: dict[NodeOutput, NodeOutput] = {}
     stored = Initializers(model.files[0], refuse)
 
-    def after(given: Mapping[str, Reference]) -> dict[str, Reference]:
+    def after(given: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
         return {name: moved.get(source, source) for name, source in given.items()}
 
     for node in model.nodes.values():
@@ -59,7 +59,7 @@ def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> Onn
 
 def _branch(
     node: OnnxNode, condition: bool, scope: NameScope, model: OnnxGraph
-) -> dict[Reference, Reference]:
+) -> dict[NodeOutput, NodeOutput]:
     """Adds the nodes of an If's branch; gives what each of the If's values is."""
     which = "then_branch" if condition else "else_branch"
     graph = node.attributes[which].g if which in node.attributes else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import completed
 from porter.filegraph.reading import GraphInput
 from porter.formats.onnx.nodes import OnnxNode
@@ -102,7 +102,7 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
     )
 
 
-def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> MappedInput:
+def _of_rows(source: NodeOutput, sizes: Sequence[int | None], found: Size, size: Size | None) -> MappedInput:
     """A tensor whose images have these rows and columns."""
     shape = completed(found, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
@@ -112,7 +112,7 @@ def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: 
     )
 
 
-def _whole(source: Reference, sizes: Sequence[int], rows: int) -> MappedInput:
+def _whole(source: NodeOutput, sizes: Sequence[int], rows: int) -> MappedInput:
     """An input without a batch, which the port takes as one with a batch."""
     shape = rows, math.prod(sizes) // rows
     own = _text(sizes) or "of one number"
@@ -130,7 +130,7 @@ def _rows_of(count: int) -> int | None:
 
 
 def _map(
-    source: Reference, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
+    source: NodeOutput, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
 ) -> MappedInput:
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None

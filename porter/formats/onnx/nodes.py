@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.filegraph import walk
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.places import Items
 from porter.filegraph.readers import called, outputs
@@ -20,7 +20,7 @@ from porter.filegraph.walk import Outputs, Reader
 from porter.formats.protobuf import Attributed
 
 Walk = walk.NodeWalk["OnnxNode"]
-MISSING: Reference = ("", 0)
+MISSING: NodeOutput = ("", 0)
 """An optional input that a node does not take."""
 
 
@@ -38,13 +38,13 @@ class OnnxNode(Attributed):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     opset: int
     title: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
 
-    def input(self, place: int) -> Reference | None:
+    def input(self, place: int) -> NodeOutput | None:
         """An optional input; None where the node does not take it."""
         return self.inputs[place] if place < len(self.inputs) and self.inputs[place] != MISSING else None
 

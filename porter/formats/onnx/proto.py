@@ -19,7 +19,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, NotInstalled
 from porter.base.left_out import LeftOut
 from porter.base.package import install
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse
@@ -51,11 +51,11 @@ class OnnxGraph:
 
     proto: Any
     nodes: Mapping[str, OnnxNode]
-    given: Mapping[str, Reference]
+    given: Mapping[str, NodeOutput]
     arrays: NamedArrays
     files: tuple[Path, ...]
-    scopes: Mapping[str, Mapping[str, Reference]] = field(default_factory=dict)
-    passed: Sequence[tuple[LeftOut, Reference]] = ()
+    scopes: Mapping[str, Mapping[str, NodeOutput]] = field(default_factory=dict)
+    passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
 
 
 def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
@@ -73,7 +73,7 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
     nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
-    given: dict[str, Reference] = {"": MISSING, **{name: (name, 0) for name in arrays}}
+    given: dict[str, NodeOutput] = {"": MISSING, **{name: (name, 0) for name in arrays}}
     for value in proto.graph.input:
         if value.name not in arrays:
             nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
@@ -126,12 +126,12 @@ class NameScope:
     """
 
     nodes: dict[str, OnnxNode]
-    given: dict[str, Reference]
+    given: dict[str, NodeOutput]
     arrays: dict[str, Array]
     stored: Initializers
     named: Callable[[str], str] = lambda name: name
-    scopes: dict[str, Mapping[str, Reference]] = field(default_factory=dict)
-    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    scopes: dict[str, Mapping[str, NodeOutput]] = field(default_factory=dict)
+    passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
 
     def add(self, nodes: Iterable[Any]) -> None:
         """Adds nodes (NodeProto) in their order."""
@@ -162,7 +162,7 @@ class NameScope:
             self.scopes[name] = self.given
         self.given.update({output: (name, index) for index, output in enumerate(node.output) if output})
 
-    def _inputs(self, node: Any) -> tuple[Reference, ...]:
+    def _inputs(self, node: Any) -> tuple[NodeOutput, ...]:
         """What a node and the graphs within it read, without the optional inputs at the end that are not
         given.
         """
@@ -191,7 +191,7 @@ class NameScope:
             self.nodes[name] = replace(node, name=name, op="Dropout's mask", outputs=1)
             self.given[mask] = name, 0
 
-    def _number(self, inputs: Sequence[Reference], index: int) -> float | None:
+    def _number(self, inputs: Sequence[NodeOutput], index: int) -> float | None:
         """An input that is a stored number; None where it is another one, or left out."""
         stated = self.arrays.get(inputs[index][0]) if index < len(inputs) else None
         return float(stated.item()) if stated is not None and stated.size == 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.reading import begin, read_nodes
@@ -240,12 +240,12 @@ def _read_graph(
     return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, stated, notes)
 
 
-def _outputs(model: OnnxGraph) -> dict[str, Reference]:
+def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
     names = [value.name for value in model.proto.graph.output]
     return {name: model.given[name] for name in names if name in model.given}
 
 
-def _taps(model: OnnxGraph) -> dict[Reference, str]:
+def _taps(model: OnnxGraph) -> dict[NodeOutput, str]:
     """What runs the file gives no whole numbers. A copy's name comes after the first."""
     nodes = model.nodes
     return {
@@ -255,7 +255,7 @@ def _taps(model: OnnxGraph) -> dict[Reference, str]:
     }
 
 
-def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, Reference]) -> list[str]:
+def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, NodeOutput]) -> list[str]:
     """Notes on the outputs that are constants, or another output's value."""
     ends = {end: name for name, end in outputs.items()}
     return [

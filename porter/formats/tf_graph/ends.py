@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import Reference, depending
+from porter.filegraph.dataflow import NodeOutput, depending
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.outputs import output_counts
 
@@ -87,7 +87,7 @@ def _observers(nodes: Iterable[GraphNode]) -> set[str]:
     return found
 
 
-def given_by(node: GraphNode) -> list[Reference]:
+def given_by(node: GraphNode) -> list[NodeOutput]:
     """What a graph gives that ends at a node: its first output, or all of a list, as a Split's. The further
     outputs of a norm, for one, are statistics.
     """
@@ -95,7 +95,9 @@ def given_by(node: GraphNode) -> list[Reference]:
     return [(node.name, place) for place in range(max([1, *counts[:1]]))]
 
 
-def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Iterable[Reference]) -> list[Reference]:
+def within_network(
+    nodes: Mapping[str, GraphNode], image: str, ends: Iterable[NodeOutput]
+) -> list[NodeOutput]:
     """The members of `ends`, such as a signature's outputs, that depend on the image and are not of
     observers.
     """

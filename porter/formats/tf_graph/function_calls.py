@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_place
@@ -29,7 +29,7 @@ class Inlined:
     """
 
     nodes: dict[str, GraphNode]
-    moved: Mapping[Reference, Reference]
+    moved: Mapping[NodeOutput, NodeOutput]
     calls: Mapping[str, tuple[str, ...]]
 
 
@@ -38,7 +38,7 @@ class _Body:
     """A function called at one place: its nodes under their new names, and its outputs."""
 
     nodes: dict[str, GraphNode]
-    outputs: tuple[Reference, ...]
+    outputs: tuple[NodeOutput, ...]
 
 
 def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse) -> Inlined:
@@ -53,7 +53,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     """
     library = {function.signature.name: function for function in functions}
     nodes = dict(nodes)
-    moved: dict[Reference, Reference] = {}
+    moved: dict[NodeOutput, NodeOutput] = {}
     ran: dict[str, tuple[str, ...]] = {}
     taken = Names(nodes)
     for _ in range(_MOST_DEPTH):
@@ -79,15 +79,15 @@ def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
     return name if name in library else None
 
 
-def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode:
+def _rewired(node: GraphNode, moved: Mapping[NodeOutput, NodeOutput]) -> GraphNode:
     return replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
 
 
-def final_replacements(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]:
+def final_replacements(moved: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
     """What replaces each value in the end; a call's output may be another call's. In a damaged file one may
     replace itself: it stays, and the graph is refused, because no node gives it.
     """
-    found: dict[Reference, Reference] = {}
+    found: dict[NodeOutput, NodeOutput] = {}
     for source in moved:
         path = []
         while source in moved and source not in found:
@@ -109,12 +109,12 @@ class _Callee:
     """
 
     name: str
-    arguments: Mapping[str, Reference]
+    arguments: Mapping[str, NodeOutput]
     names: Mapping[str, str]
     counts: Mapping[str, Mapping[str, int]]
     refuse: Refuse
 
-    def source(self, text: str) -> Reference:
+    def source(self, text: str) -> NodeOutput:
         """A value within a function: `argument`, or `node:output of its op:place in that` (function.proto,
         FunctionDef.node_def).
         """

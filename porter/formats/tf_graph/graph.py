@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, Reference, depending
+from porter.filegraph.dataflow import Dataflow, NodeOutput, depending
 from porter.filegraph.file_graph import FileGraph, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
@@ -62,7 +62,7 @@ class PlainGraph:
     nodes: Mapping[str, GraphNode]
     variables: NamedArrays
     image: str
-    ends: Sequence[Reference]
+    ends: Sequence[NodeOutput]
     budget: int
     size: Size | None = None
     functions: Sequence[Any] = ()
@@ -188,7 +188,7 @@ def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
-def _given(builder: Builder, ends: Mapping[Reference, Value]) -> list[Reference]:
+def _given(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[NodeOutput]:
     """The ends without those that are another end's logits, and without the input."""
     found = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
     activations = [node for name in found if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
@@ -211,12 +211,12 @@ class _Shortened:
     """
 
     nodes: dict[str, GraphNode]
-    moved: Mapping[Reference, Reference]
+    moved: Mapping[NodeOutput, NodeOutput]
 
 
 def _shortened(nodes: Mapping[str, GraphNode], kept: Collection[str] = ()) -> _Shortened:
     """`nodes`, which are in order, without those that give their input unchanged, but for the `kept` ones."""
-    moved: dict[Reference, Reference] = {}
+    moved: dict[NodeOutput, NodeOutput] = {}
     found: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(moved.get(source, source) for source in node.inputs)

@@ -11,7 +11,7 @@ from typing import Any
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.atrous import nodes_read
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Items
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import Attributed
@@ -33,7 +33,7 @@ class GraphNode(Attributed):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     attributes: Mapping[str, Any]
     controls: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ def controls_of(proto: Any) -> tuple[str, ...]:
     return tuple(text[1:] for text in proto.input if text.startswith("^"))
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> NodeOutput:
     """`conv` and `conv:0` are the first output of a node."""
     name, _, index = text.rpartition(":")
     return (name, int(index)) if name and is_place(index) else (text, 0)

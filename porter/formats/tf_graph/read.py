@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Reference, depending
+from porter.filegraph.dataflow import NodeOutput, depending
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
@@ -167,7 +167,7 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
 def _needed(
     outputs: Sequence[str],
     nodes: Mapping[str, GraphNode],
-    moved: Mapping[Reference, Reference],
+    moved: Mapping[NodeOutput, NodeOutput],
     candidates: Sequence[str],
 ) -> Sequence[str]:
     """The inputs that the named outputs are computed from; all of them where none are named, or none of
@@ -183,13 +183,13 @@ def _needed(
 def _ends(
     nodes: Mapping[str, GraphNode],
     called: Mapping[str, GraphNode],
-    moved: Mapping[Reference, Reference],
+    moved: Mapping[NodeOutput, NodeOutput],
     image: str,
-) -> list[Reference]:
+) -> list[NodeOutput]:
     """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a
     function is one node.
     """
-    by_call: dict[str, list[Reference]] = {}
+    by_call: dict[str, list[NodeOutput]] = {}
     for source, end in moved.items():
         by_call.setdefault(source[0], []).append(end)
     given = [by_call.get(name) or given_by(called[name]) for name in loose_ends(called, image)]
@@ -197,8 +197,8 @@ def _ends(
 
 
 def _named(
-    names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
-) -> list[Reference]:
+    names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[NodeOutput, NodeOutput], image: str
+) -> list[NodeOutput]:
     """The values of these names: `conv`, `split:1`."""
     known = {**{(name, 0): (name, 0) for name in nodes}, **moved}
     asked = [parse_reference(name) for name in names]
@@ -206,7 +206,7 @@ def _named(
     return within_network(nodes, image, (known.get(source, source) for source in asked))
 
 
-def _span(image: str, ends: Sequence[Reference]) -> str:
+def _span(image: str, ends: Sequence[NodeOutput]) -> str:
     return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
 
 
@@ -233,8 +233,8 @@ class _Signature(NamedTuple):
     """A signature to read, with the values that it takes and gives; without a name there is none."""
 
     name: str
-    inputs: Sequence[Reference]
-    outputs: Sequence[Reference]
+    inputs: Sequence[NodeOutput]
+    outputs: Sequence[NodeOutput]
 
 
 def _signature(meta: Any) -> _Signature:
@@ -249,7 +249,7 @@ def _signature(meta: Any) -> _Signature:
     return _Signature(name, _references(stated.inputs), _references(stated.outputs))
 
 
-def _references(stated: Mapping[str, Any]) -> list[Reference]:
+def _references(stated: Mapping[str, Any]) -> list[NodeOutput]:
     return [parse_reference(stated[key].name) for key in sorted(stated, key=_in_words)]
 
 

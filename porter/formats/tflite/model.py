@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.name_tables import by_name
-from porter.filegraph.kernels.program import Reference, take_name
+from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
@@ -244,7 +244,7 @@ class Operator(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     gives: tuple[str, ...]
     options: Table | None
     inner: str = ""
@@ -270,7 +270,7 @@ class TfliteModel:
     operators: tuple[Operator, ...]
     stored: NamedArrays
     rounded: bool
-    ends: tuple[Reference, ...]
+    ends: tuple[NodeOutput, ...]
     sides: tuple[int | None, ...]
     beside: Mapping[str, tuple[int | None, ...]]
     problem: str | None = None
@@ -290,7 +290,7 @@ def read_model(data: bytes) -> TfliteModel:
     inputs = graph.numbers(1, "i4").tolist()
     image = _image(inputs, tensors)
     beside = _beside(names, inputs, image)
-    known: dict[int, Reference] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
+    known: dict[int, NodeOutput] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
     known |= {} if image is None else {image: (IMAGE, 0)}
     known |= {index: (name, 0) for index, name in beside.items()}
     reader = _Operators(names, tensors, stored, known, {IMAGE, *stored, *beside.values()})
@@ -366,7 +366,7 @@ class _Operators:
     names: Sequence[str]
     tensors: Sequence[Table]
     stored: dict[str, Array]
-    known: dict[int, Reference]
+    known: dict[int, NodeOutput]
     taken: set[str]
     operators: list[Operator] = field(default_factory=list)
     inner: set[str] = field(init=False)
@@ -400,7 +400,7 @@ class _Operators:
         self.operators.append(Operator(name, op, inputs, names, options))
         self.known |= {given: (name, place) for place, given in enumerate(gives)}
 
-    def _source(self, place: int, op: str) -> Reference:
+    def _source(self, place: int, op: str) -> NodeOutput:
         """A value that an operator reads, or a tensor that is stored without numbers, as the shape of a
         scalar is.
         """

@@ -17,7 +17,7 @@ from porter.filegraph import functions
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.constants import between, full
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
 from porter.filegraph.dims import Open, as_real, as_whole, of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
 from porter.filegraph.names import expect_values
@@ -125,7 +125,7 @@ def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) 
     return replace(walk.finish(found, found), output_names=names)
 
 
-def _taps(model: TfliteModel) -> dict[Reference, str]:
+def _taps(model: TfliteModel) -> dict[NodeOutput, str]:
     return {(each.name, index): name for each in model.operators for index, name in enumerate(each.gives)}
 
 
@@ -213,7 +213,7 @@ def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
     return x.take(index_of(node, len(x.sizes), [each.dims() for each in bounds]))
 
 
-def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
+def _before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
     """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that
     may be empty.
     """

@@ -10,12 +10,12 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import Reference
+from porter.filegraph.kernels.program import NodeOutput
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, StatedFields
 from porter.formats.torch7.objects import Table, Thing
 
-Flow = Reference | list["Flow"]
+Flow = NodeOutput | list["Flow"]
 """A value, or a table of them."""
 IMAGE = "image"
 _CHAINS = frozenset(
@@ -41,7 +41,7 @@ class Torch7Layer(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     stated: Mapping[str, Any]
     tensors: Mapping[str, str]
 
@@ -81,8 +81,8 @@ class Torch7Network:
 
     layers: tuple[Torch7Layer, ...]
     tensors: NamedArrays
-    ends: tuple[Reference, ...]
-    passed: tuple[tuple[LeftOut, Reference], ...] = ()
+    ends: tuple[NodeOutput, ...]
+    passed: tuple[tuple[LeftOut, NodeOutput], ...] = ()
 
 
 def network_in(found: Any) -> Thing | None:
@@ -138,7 +138,7 @@ class _NetworkReader:
     layers: list[Torch7Layer] = field(default_factory=list)
     tensors: dict[str, Array] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
     left: int = MOST_NODES
 
     def run(self, module: Any, path: str, value: Flow) -> Flow:
@@ -188,7 +188,7 @@ class _NetworkReader:
         ]
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
-    def _add(self, path: str, op: str, value: Flow, fields: Table) -> Reference:
+    def _add(self, path: str, op: str, value: Flow, fields: Table) -> NodeOutput:
         """Adds the layer of a module with its arrays."""
         name = path or op
         held = dict[str, str]()
@@ -221,5 +221,5 @@ def _within(path: str, place: int) -> str:
     return f"{path}/{place}" if path else str(place)
 
 
-def _flat(value: Flow) -> list[Reference]:
+def _flat(value: Flow) -> list[NodeOutput]:
     return [each for inner in value for each in _flat(inner)] if isinstance(value, list) else [value]

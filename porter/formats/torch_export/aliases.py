@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
@@ -19,9 +19,9 @@ def changed_uses(program: AtenProgram, known: Collection[str]) -> dict[str, str]
     Args:
         known: ops that porter knows. Others may give the memory of what they take.
     """
-    memory: dict[Reference, str] = {}
-    holding: dict[str, list[Reference]] = {}
-    changed: dict[Reference, AtenNode] = {}
+    memory: dict[NodeOutput, str] = {}
+    holding: dict[str, list[NodeOutput]] = {}
+    changed: dict[NodeOutput, AtenNode] = {}
     found = {"": f"each run changes {program.mutated[0]}"} if program.mutated else {}
     for node in program.nodes.values():
         for source in node.inputs:
@@ -45,7 +45,7 @@ def changed_uses(program: AtenProgram, known: Collection[str]) -> dict[str, str]
     return found
 
 
-def changed_inputs(node: AtenNode) -> tuple[Reference, ...]:
+def changed_inputs(node: AtenNode) -> tuple[NodeOutput, ...]:
     """What a node may change: ops with `_` behind their names change their first input, ops of other
     libraries all.
     """

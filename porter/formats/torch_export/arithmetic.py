@@ -13,7 +13,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph import arithmetic, functions, products
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.dataflow import NodeOutput, Operand
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
@@ -300,7 +300,7 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, held))
 
 
-def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
+def _matrix(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
     """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of
     images.
     """
@@ -346,7 +346,7 @@ class _Attention(Call):
         return attention(self.query, self.key, self.value, AttentionScores(mask, self.scale))
 
 
-def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:
+def _added_to_scores(scope: Scope, mask: NodeOutput) -> NodeOutput | None:
     """A constant of truths says which scores count: nothing is added where all do, otherwise minus infinity
     to the others. transformers makes one for any model while it is exported, and none otherwise
     (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.

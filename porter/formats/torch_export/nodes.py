@@ -16,7 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.json import JsonObject
 from porter.filegraph import walk
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, StatedFields
 
@@ -44,7 +44,7 @@ class AtenNode(Reading):
             it.
         inputs: the values that its arguments are or list, in their order.
         target: the op with library and overload, such as `aten.conv2d.default`.
-        arguments: by name. A value is a tuple (Reference), a missing one None.
+        arguments: by name. A value is a tuple (NodeOutput), a missing one None.
         module: the path of the module that calls it, such as `layer1.0.conv1`.
         outputs: how many values it gives.
         sizes: of each output that is a tensor; an open size is the text of an expression.
@@ -55,14 +55,14 @@ class AtenNode(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...] = ()
+    inputs: tuple[NodeOutput, ...] = ()
     target: str = ""
     arguments: JsonObject = field(default_factory=dict)
     module: str = ""
     outputs: int = 1
     sizes: tuple[Sizes, ...] = ()
     expression: int | str | None = None
-    known: tuple[Reference, int] | None = None
+    known: tuple[NodeOutput, int] | None = None
     autocast_type: int | None = None
 
 
@@ -83,7 +83,7 @@ class AtenProgram:
     """
 
     nodes: Mapping[str, AtenNode]
-    given: Mapping[str, Reference]
+    given: Mapping[str, NodeOutput]
     stored: Mapping[str, str]
     numbers: NamedArrays
     images: tuple[str, ...]
@@ -154,9 +154,9 @@ class _NodeReader:
     expressions: Mapping[str, int | str]
     types: dict[str, int]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    given: dict[str, Reference] = field(default_factory=StatedFields)
+    given: dict[str, NodeOutput] = field(default_factory=StatedFields)
     numbers: dict[str, Array] = field(default_factory=dict)
-    known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
+    known: dict[str, tuple[NodeOutput, int]] = field(default_factory=dict)
     scope: str = ""
     autocast_type: int | None = None
 
@@ -221,7 +221,7 @@ class _NodeReader:
                 arguments[key] = self.stored(f"{name}.{key}", number)
         return arguments
 
-    def stored(self, name: str, number: float) -> Reference:
+    def stored(self, name: str, number: float) -> NodeOutput:
         """A number that a node states, as a value that it reads."""
         self.add(AtenNode(name, "number"))
         self.numbers[f"{self.scope}{name}"] = _number(number)
@@ -354,7 +354,7 @@ def module_stack(node: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-def _sources(value: Any) -> Iterator[Reference]:
+def _sources(value: Any) -> Iterator[NodeOutput]:
     if isinstance(value, tuple):
         yield value
     elif isinstance(value, list):

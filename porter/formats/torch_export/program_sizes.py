@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.dims import Dim, Open, known, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.walk import Read
@@ -47,12 +47,12 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     return of_sizes(_computed(node, operands))
 
 
-def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
+def whole_numbers(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = None) -> list[int]:
     """What `sizes_of` gives, where none of the sizes is open."""
     return known(sizes_of(walk, node, name, source))
 
 
-def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[Dim]:
+def sizes_of(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = None) -> list[Dim]:
     """An argument's whole numbers, or its only one.
 
     Args:
@@ -83,9 +83,9 @@ class _Numbers:
     walk: Walk
     name: str
     own: Mapping[int | str | None, Dim]
-    found: dict[Reference, Dim] = field(default_factory=dict)
+    found: dict[NodeOutput, Dim] = field(default_factory=dict)
 
-    def number(self, stated: int | Reference, depth: int = 0) -> Dim:
+    def number(self, stated: int | NodeOutput, depth: int = 0) -> Dim:
         """A number, or a size by its name: an `own` one, or as `read_size` found it."""
         if isinstance(stated, int):
             return stated
@@ -93,7 +93,7 @@ class _Numbers:
             self.found[stated] = self._size(stated, depth)
         return self.found[stated]
 
-    def _size(self, source: Reference, depth: int) -> Dim:
+    def _size(self, source: NodeOutput, depth: int) -> Dim:
         """The size that a node computes."""
         node = self.walk.flow.nodes[source[0]]
         if node.expression in self.own:

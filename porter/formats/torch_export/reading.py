@@ -8,7 +8,7 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.readers import outputs
 from porter.filegraph.tensor import Scope, Tensor
@@ -119,7 +119,7 @@ def _is_size(nodes: Mapping[str, AtenNode], stated: Any) -> bool:
     return isinstance(stated, tuple) and nodes[stated[0]].op in SIZES
 
 
-def first_value(node: AtenNode) -> Reference | None:
+def first_value(node: AtenNode) -> NodeOutput | None:
     """The value that a node works on; None where it works on something else."""
     found = node.arguments.get("self", node.arguments.get("input"))
     return found if isinstance(found, tuple) else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.formats.limits import StatedFields
 from porter.formats.torch_export.constants import REALS
 from porter.formats.torch_export.moves import VIEWS
@@ -97,7 +97,7 @@ def _with_whole_values(program: AtenProgram) -> AtenProgram:
     """The program in which what a write into a whole value gives is that value, so that its parts are those
     of one.
     """
-    names: dict[Reference, Reference] = {}
+    names: dict[NodeOutput, NodeOutput] = {}
     nodes: dict[str, AtenNode] = {}
     for name, stated in program.nodes.items():
         nodes[name] = node = _renamed(stated, names)
@@ -114,7 +114,7 @@ def _with_whole_values(program: AtenProgram) -> AtenProgram:
     return replace(program, nodes=nodes, given=given)
 
 
-def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
+def _renamed(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> AtenNode:
     """A node that reads other values in the place of these."""
 
     def read(value: Any) -> Any:
@@ -177,8 +177,8 @@ class _FunctionalWriter:
 
     program: AtenProgram
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    now: dict[Reference, Reference] = field(default_factory=dict)
-    views: dict[Reference, Reference] = field(default_factory=dict)
+    now: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
+    views: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         nodes = self.program.nodes
@@ -207,7 +207,7 @@ class _FunctionalWriter:
                 source = self._joined(node, step, source)
             self.now[whole] = source
 
-    def _add_alias(self, node: AtenNode, source: Reference | None) -> None:
+    def _add_alias(self, node: AtenNode, source: NodeOutput | None) -> None:
         """A node as another name of a value; as it is where there is none."""
         self.nodes[node.name] = (
             node
@@ -217,7 +217,7 @@ class _FunctionalWriter:
             )
         )
 
-    def _copied(self, node: AtenNode) -> Reference | None:
+    def _copied(self, node: AtenNode) -> NodeOutput | None:
         """What `copy` gives, the second value in the sizes of the first; None where it casts it to whole
         numbers, or where porter does not know the sizes.
         """
@@ -227,7 +227,7 @@ class _FunctionalWriter:
         fits = self._sizes(source) == node.sizes[0] or _is_known(node.sizes[0])
         return self._spread(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
 
-    def _spread(self, node: AtenNode, source: Reference) -> Reference:
+    def _spread(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
         """A value, or what it is repeated to the sizes of what a node gives."""
         sizes = node.sizes[0]
         stated = [size if isinstance(size, int) else -1 for size in sizes]
@@ -237,7 +237,7 @@ class _FunctionalWriter:
             else self._new(node, "expand", (source,), {"self": source, "size": stated}, sizes)
         )
 
-    def _scattered(self, node: AtenNode) -> Reference | None:
+    def _scattered(self, node: AtenNode) -> NodeOutput | None:
         """What a program that writes nothing has in the place of a write; None where porter does not know the
         part.
         """
@@ -254,10 +254,10 @@ class _FunctionalWriter:
             if not isinstance(node.arguments[name], tuple):
                 raise ValueError(f"its argument '{name}' is {node.arguments[name]!r:.40}")
 
-    def _since(self, source: Reference) -> Reference:
+    def _since(self, source: NodeOutput) -> NodeOutput:
         return self.now.get(source, source)
 
-    def _steps(self, place: int, node: AtenNode) -> tuple[list[AtenNode], Reference] | None:
+    def _steps(self, place: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
         """The slices that a write goes through, the last one first, and what they are of; None where the
         write stays as it is.
         """
@@ -279,11 +279,11 @@ class _FunctionalWriter:
         older = any(self.last.get(view, 0) > place for view in {*views, base} - {part})
         return (steps, part) if plain and not older and self.program.nodes[base[0]].target else None
 
-    def _source(self, node: AtenNode) -> Reference | float:
-        found: Reference | float = node.arguments.get(_WRITES[node.target], 0.0)
+    def _source(self, node: AtenNode) -> NodeOutput | float:
+        found: NodeOutput | float = node.arguments.get(_WRITES[node.target], 0.0)
         return found
 
-    def _written(self, node: AtenNode) -> Reference:
+    def _written(self, node: AtenNode) -> NodeOutput:
         """The value that stands in the written part afterwards."""
         source = self._source(node)
         sizes = node.sizes[0]
@@ -292,10 +292,10 @@ class _FunctionalWriter:
         made = {"size": list(sizes), "dtype": self.types.get((node.name, 0)), "fill_value": source}
         return self._new(node, "full", (), made, sizes)
 
-    def _sizes(self, source: Reference) -> Sizes:
+    def _sizes(self, source: NodeOutput) -> Sizes:
         return self.nodes[source[0]].sizes[source[1]]
 
-    def _joined(self, node: AtenNode, step: AtenNode, source: Reference) -> Reference:
+    def _joined(self, node: AtenNode, step: AtenNode, source: NodeOutput) -> NodeOutput:
         """What a slice was taken from, with `source` in its place."""
         whole = self._since(step.inputs[0])
         sizes = self._sizes(step.inputs[0])
@@ -315,11 +315,11 @@ class _FunctionalWriter:
     def _replaced(
         self,
         node: AtenNode,
-        whole: Reference,
+        whole: NodeOutput,
         axis: int,
         cells: tuple[int, int],
-        source: Reference,
-    ) -> Reference:
+        source: NodeOutput,
+    ) -> NodeOutput:
         """A value with `source` in the place of some cells of an axis."""
         sizes = self._sizes(whole)
         start, end = cells
@@ -332,18 +332,18 @@ class _FunctionalWriter:
             else source
         )
 
-    def _with_axis(self, node: AtenNode, source: Reference, sizes: Sizes, axis: int) -> Reference:
+    def _with_axis(self, node: AtenNode, source: NodeOutput, sizes: Sizes, axis: int) -> NodeOutput:
         """One cell of an axis of these sizes, which it lacks."""
         one = (*sizes[:axis], 1, *sizes[axis + 1 :])
         return self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, one)
 
-    def _view(self, node: AtenNode, source: Reference, sizes: Sizes) -> Reference:
+    def _view(self, node: AtenNode, source: NodeOutput, sizes: Sizes) -> NodeOutput:
         stated = [size if isinstance(size, int) else -1 for size in sizes]
         return self._new(node, "view", (source,), {"self": source, "size": stated}, sizes)
 
     def _part(
-        self, node: AtenNode, whole: Reference, sizes: Sizes, axis: int, cells: tuple[int, int]
-    ) -> Reference:
+        self, node: AtenNode, whole: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
+    ) -> NodeOutput:
         """The cells of an axis of known size from a first one to the one before another."""
         start, end = cells
         left = len(range(int(sizes[axis]))[start:end])
@@ -354,10 +354,10 @@ class _FunctionalWriter:
         self,
         node: AtenNode,
         op: str,
-        inputs: tuple[Reference, ...],
+        inputs: tuple[NodeOutput, ...],
         arguments: Mapping[str, Any],
         sizes: Sizes,
-    ) -> Reference:
+    ) -> NodeOutput:
         name = f"{node.name}.{len(self.nodes)}"
         self.nodes[name] = AtenNode(
             name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,)

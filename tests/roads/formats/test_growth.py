@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.formats.reading import read_checkpoint
 from porter.source.inspection import inspect
 
@@ -131,7 +131,7 @@ def test_what_numpy_cannot_compute_is_tried_once() -> None:
     @dataclass(frozen=True)
     class Erf:
         name: str
-        inputs: tuple[Reference, ...]
+        inputs: tuple[NodeOutput, ...]
         op: str = "Erf"
 
     nodes = {f"e{place}": Erf(f"e{place}", ((f"e{place - 1}" if place else "k", 0),)) for place in range(9)}

@@ -16,7 +16,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, Contradiction
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.walk import NodeWalk
 from porter.formats.caffe.rows import _ROWS
 from porter.frameworks import RETURNED
@@ -184,17 +184,17 @@ RUN_BY = {
     **dict.fromkeys((".prototxt", ".json", ".t7", ".tflite"), "porter's interpreter"),
 }
 """What runs a file's own graph, by the file's suffix."""
-Change = Callable[[NodeWalk[Any], dict[Reference, Value]], dict[Reference, Value]]
+Change = Callable[[NodeWalk[Any], dict[NodeOutput, Value]], dict[NodeOutput, Value]]
 
 
-def one_step_earlier(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def one_step_earlier(walk: NodeWalk[Any], ends: dict[NodeOutput, Value]) -> dict[NodeOutput, Value]:
     return {
         source: replace(value, node=walk.builder.nodes[value.node].inputs[0])
         for source, value in ends.items()
     }
 
 
-def another_last_step(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def another_last_step(walk: NodeWalk[Any], ends: dict[NodeOutput, Value]) -> dict[NodeOutput, Value]:
     """A softmax, which a port lacks."""
     for value in ends.values():
         node = walk.builder.nodes[value.node]
@@ -203,7 +203,7 @@ def another_last_step(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict
     return ends
 
 
-def without_cells(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def without_cells(walk: NodeWalk[Any], ends: dict[NodeOutput, Value]) -> dict[NodeOutput, Value]:
     """As N x C, read where the file gives N x C x 1 x 1."""
     return {
         source: walk.builder.add("end", Flatten(), value, tap=walk.builder.nodes[value.node].tap)
@@ -226,7 +226,7 @@ def convert(file: Path, folder: Path) -> porter.Ported:
 def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
     right = NodeWalk.ends
 
-    def wrong(walk: NodeWalk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
+    def wrong(walk: NodeWalk[Any], sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
         return change(walk, right(walk, sources))
 
     monkeypatch.setattr(NodeWalk, "ends", wrong)
@@ -268,7 +268,7 @@ def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.Mo
     onnx.save(model, file)
     assert convert(file, tmp_path / "port").port.graph.outputs == ("end", "flat")
 
-    def turned(walk: NodeWalk[Any], ends: Any, outputs: Iterable[Reference], names: Any = None) -> Any:
+    def turned(walk: NodeWalk[Any], ends: Any, outputs: Iterable[NodeOutput], names: Any = None) -> Any:
         return right(walk, ends, [*outputs][::-1], names)
 
     monkeypatch.setattr(NodeWalk, "finish", turned)

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.filegraph import joins
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import outputs
@@ -25,14 +25,14 @@ Cases = Mapping[str, tuple[list[Step], list[Step], list[Op | Foreign]]]
 """A case by its name: steps over maps that have their channels last, such steps over maps that have them
 first, and what both become.
 """
-IMAGE: Reference = ("image", 0)
+IMAGE: NodeOutput = ("image", 0)
 
 
 @dataclass(frozen=True)
 class Node(Reading):
     name: str
     op: str
-    inputs: tuple[Reference, ...] = ()
+    inputs: tuple[NodeOutput, ...] = ()
 
 
 def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | None] = (8, 6)) -> FileGraph:
@@ -58,7 +58,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
 
 
 def split(
-    walk: NodeWalk[Node], node: Node, source: Reference, axis: int, sizes: Sequence[int], keep: bool = True
+    walk: NodeWalk[Node], node: Node, source: NodeOutput, axis: int, sizes: Sequence[int], keep: bool = True
 ) -> Outputs:
     """The parts of an axis."""
     return outputs(Scope(walk, node).tensor(source).split(axis, sizes, keep))

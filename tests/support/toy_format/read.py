@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.dims import known
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
@@ -52,7 +52,7 @@ class Layer(Reading):
 
     name: str
     op: str
-    inputs: tuple[Reference, ...]
+    inputs: tuple[NodeOutput, ...]
     stated: Mapping[str, Any]
 
 

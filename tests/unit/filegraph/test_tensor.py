@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Watched
 from porter.filegraph.readers import called, reads
@@ -16,7 +16,7 @@ from porter.filegraph.tensor import Scope, Tensor, concat
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.formats.mxnet.symbol import Stated, SymbolNode
 
-IMAGE: Reference = ("image", 0)
+IMAGE: NodeOutput = ("image", 0)
 READERS: dict[str, Callable[..., Tensor]] = {
     "one": lambda node, x: x,
     "one, and perhaps another": lambda node, x, other=None: x,
