@@ -135,7 +135,7 @@ class PortEngine(Engine, Protocol):
             layers: as `Destination.write`.
         """
 
-    def twin(self, model: Any, plan: Plan) -> Any | None:
+    def with_other_pads(self, model: Any, plan: Plan) -> Any | None:
         """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads.
         None where the framework cannot share weights.
         """

@@ -32,7 +32,7 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
     """None: there are no two other implementations that run such files."""
 
 
-def twin(model: Any, plan: Plan) -> None:
+def with_other_pads(model: Any, plan: Plan) -> None:
     """None: a model gets its padding when it is made."""
 
 

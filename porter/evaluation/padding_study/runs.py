@@ -141,10 +141,10 @@ class Bench:
     def _model(self, trial: Trial) -> Any:
         """The model of a trial: the first one's weights with other pads where the engine can share them."""
         plan = make_plan(self.setting.padded(trial), self.setting.size, self.destination.CAPABILITIES)
-        padded = self._built is not None and trial.graph is None  # otherwise, more than pads may differ
-        twin = self.destination.ENGINE.twin(self._built, plan) if padded else None
-        if twin is not None:
-            return twin
+        only_pads = self._built is not None and trial.graph is None  # otherwise, more may differ
+        sharing = self.destination.ENGINE.with_other_pads(self._built, plan) if only_pads else None
+        if sharing is not None:
+            return sharing
         self._built = self.destination.ENGINE.build(
             plan, self.opened.tensors, {}, "float32", self.options.device
         )

@@ -10,7 +10,7 @@ from porter.frameworks import UNCUT
 from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
-    twin as twin,
+    with_other_pads as with_other_pads,
 )
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy

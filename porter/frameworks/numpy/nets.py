@@ -151,7 +151,7 @@ class NetDestination(ABC, Generic[M]):
     run_reference = staticmethod(engine.run_reference)
     disagreement = staticmethod(engine.disagreement)
     run = staticmethod(ports.run)
-    twin = staticmethod(ports.twin)
+    with_other_pads = staticmethod(ports.with_other_pads)
     classifier = staticmethod(ports.classifier)
     fillings = staticmethod(defaults.fillings)
     code_files = staticmethod(defaults.code_files)

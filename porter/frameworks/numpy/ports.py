@@ -96,7 +96,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 
 
-def twin(model: PortModel, plan: Plan) -> None:
+def with_other_pads(model: PortModel, plan: Plan) -> None:
     """None: a net is written anew for each plan."""
 
 

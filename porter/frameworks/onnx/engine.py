@@ -6,7 +6,7 @@ from porter.frameworks.onnx.file_reference import (
     build_file as build_file,
     run_reference as run_reference,
 )
-from porter.frameworks.onnx.running import build as build, run as run, twin as twin
+from porter.frameworks.onnx.running import build as build, run as run, with_other_pads as with_other_pads
 
 NAME = "onnx"
 RUNNER = "ONNX's reference implementation in float64, onnxruntime in float32"

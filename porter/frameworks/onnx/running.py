@@ -103,5 +103,5 @@ def run(model: OnnxModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
     return model.values(batch, taps, cut)
 
 
-def twin(model: OnnxModel, plan: Plan) -> None:
+def with_other_pads(model: OnnxModel, plan: Plan) -> None:
     """None: what is made of a model are sessions, which share no weights."""

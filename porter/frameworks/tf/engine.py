@@ -2,7 +2,7 @@
 imported only when something is run.
 """
 
-from porter.frameworks.defaults import disagreement as disagreement, twin as twin
+from porter.frameworks.defaults import disagreement as disagreement, with_other_pads as with_other_pads
 from porter.frameworks.tf.evaluate import classifier as classifier
 from porter.frameworks.tf.file_reference import build_file as build_file
 from porter.frameworks.tf.ports.build import build as build

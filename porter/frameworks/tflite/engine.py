@@ -13,7 +13,7 @@ from porter.frameworks import UNCUT
 from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
-    twin as twin,
+    with_other_pads as with_other_pads,
 )
 from porter.frameworks.tf import engine as keras
 from porter.frameworks.tflite import FILE

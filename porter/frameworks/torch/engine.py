@@ -37,13 +37,13 @@ def build(
     return build_model(plan, tensors, dtype, device)
 
 
-def twin(model: Any, plan: Plan) -> Any:
+def with_other_pads(model: Any, plan: Plan) -> Any:
     """A module of another plan of the same graph, with the parameters of `model`; see
     porter.frameworks.torch.graph_module.
     """
-    from porter.frameworks.torch.graph_module import twin_of
+    from porter.frameworks.torch.graph_module import module_with_other_pads
 
-    return twin_of(model, plan)
+    return module_with_other_pads(model, plan)
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:

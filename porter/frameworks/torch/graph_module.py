@@ -173,15 +173,15 @@ def no_device(device: str, error: Exception) -> UsageError:
     return UsageError(f"torch cannot use the device '{device}': {first_line(error)}", where=DEVICE, next=next)
 
 
-def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
+def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
     """The module of a plan that differs from the plan of `model` only in its pads. It shares the parameters
     of `model`.
     """
     with torch.device("meta"):
-        twin = GraphModule(plan)
-    twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)
+        module = GraphModule(plan)
+    module.load_state_dict(model.state_dict(keep_vars=True), assign=True)
     parameter = next(model.parameters(), None)
-    return (twin if parameter is None else twin.to(parameter.device)).eval()
+    return (module if parameter is None else module.to(parameter.device)).eval()
 
 
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:

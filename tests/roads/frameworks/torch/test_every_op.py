@@ -79,7 +79,7 @@ def test_several_outputs_are_a_tuple_in_the_graphs_order():
 
 def test_a_twin_shares_every_parameter():
     model = built(GRAPH)
-    twin = framework.ENGINE.twin(model, make_plan(GRAPH, SIZE, framework.CAPABILITIES))
+    twin = framework.ENGINE.with_other_pads(model, make_plan(GRAPH, SIZE, framework.CAPABILITIES))
     assert twin is not None
     assert {id(value) for value in twin.parameters()} == {id(value) for value in model.parameters()}
     x = torch.from_numpy(images())

@@ -10,7 +10,7 @@ import pytest
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
-from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, twin
+from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, with_other_pads
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
 from porter.graph.plan import Plan
 from tests.support.evaluation.protocols import PROTOCOLS, pixels_of
@@ -43,7 +43,7 @@ def test_values_by_the_paths_of_the_graph() -> None:
     first, second = made()(BATCH)
     assert np.array_equal(first, most.mean((2, 3))) and np.array_equal(second, most)
     assert run(made("float32"), BATCH, ["share"])["share"].dtype == np.float32
-    assert twin(made(), made().plan) is None
+    assert with_other_pads(made(), made().plan) is None
 
 
 def test_photos() -> None:

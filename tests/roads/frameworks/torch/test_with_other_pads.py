@@ -31,7 +31,7 @@ def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
     ]
     model, alone = (framework.ENGINE.build(plan, tensors, {}, "float32", "cpu") for plan in plans)
     model = model.to(memory_format=torch.channels_last)
-    twin = framework.ENGINE.twin(model, plans[1])
+    twin = framework.ENGINE.with_other_pads(model, plans[1])
     assert twin is not None
     images = torch.from_numpy(smooth_images(3, SIZE, 5, 2))
     with torch.inference_mode():
@@ -44,4 +44,4 @@ def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
 
 def test_keras_models_share_nothing() -> None:
     framework, graph = get_destination("tf"), resnet_v2()
-    assert framework.ENGINE.twin(None, make_plan(graph, SIZE, framework.CAPABILITIES)) is None
+    assert framework.ENGINE.with_other_pads(None, make_plan(graph, SIZE, framework.CAPABILITIES)) is None
