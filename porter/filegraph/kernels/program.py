@@ -21,8 +21,8 @@ _PLACE = re.compile(r":\d+$")
 
 
 def row(compute: Callable[..., Any]) -> Row:
-    """A row whose function takes what the operator states, its attribute `stated`, then its inputs."""
-    return lambda attributes, *inputs: compute(attributes["stated"], *inputs)
+    """A row whose function takes what the operator states, its attribute `settings`, then its inputs."""
+    return lambda attributes, *inputs: compute(attributes["settings"], *inputs)
 
 
 def each(compute: Callable[..., Any]) -> Row:

@@ -33,7 +33,7 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     Raises:
         ValueError: the file is damaged, or a blob does not hold what it declares.
     """
-    found, count = dict[str, list[Array]](), 0
+    by_layer, count = dict[str, list[Array]](), 0
     for number, layer in fields(memoryview(data)):
         if number not in _LAYERS or isinstance(layer, int):
             continue
@@ -51,17 +51,17 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
                 raise ValueError(f"it has more than {MOST_NODES} blobs")
         count += len(blobs)
         if blobs:
-            found[name] = blobs
-    return found
+            by_layer[name] = blobs
+    return by_layer
 
 
 def _blob(data: memoryview, name: str) -> Array:
     """A blob of a layer."""
     shape, parts = _shape_and_parts(data, name)
-    held = sum(part.size for part in parts)
-    if held != math.prod(shape):
+    count = sum(part.size for part in parts)
+    if count != math.prod(shape):
         raise ValueError(
-            f"a blob of '{name}' has {held} numbers, not those of {'x'.join(map(str, shape)) or 'one'}"
+            f"a blob of '{name}' has {count} numbers, not those of {'x'.join(map(str, shape)) or 'one'}"
         )
     return (np.concatenate(parts) if len(parts) != 1 else parts[0]).reshape(shape)
 
@@ -91,14 +91,14 @@ def _sizes(shape: memoryview) -> Iterator[int]:
             yield from _varints(axis)
 
 
-def _varints(stated: int | memoryview) -> Iterator[int]:
+def _varints(packed: int | memoryview) -> Iterator[int]:
     """One number, or several that are packed."""
-    if isinstance(stated, int):
-        yield stated
+    if isinstance(packed, int):
+        yield packed
         return
-    place = 0
-    while place < len(stated):
-        value, place = expect_varint(stated, place)
+    start = 0
+    while start < len(packed):
+        value, start = expect_varint(packed, start)
         yield value
 
 
@@ -114,19 +114,19 @@ def net_message(
     numbers = {"name": _NAME, "type": _TYPE, "bottom": _BOTTOM, "top": _TOP}
     yield _field(_NET_NAME, name.encode())
     for words, arrays in zip(layers, blobs, strict=True):
-        stated = b"".join(
+        layer_parts = b"".join(
             _field(numbers[key], word.encode()) for key, several in words.items() for word in several
         )
         parts = [part for array in arrays for part in _blob_parts(array)]
-        yield _head(_LAYER, len(stated) + sum(map(len, parts))) + stated
+        yield _head(_LAYER, len(layer_parts) + sum(map(len, parts))) + layer_parts
         yield from parts
 
 
 def _blob_parts(array: Array) -> tuple[bytes, bytes]:
     number, kind = (_DOUBLES, "<f8") if array.dtype == np.float64 else (_FLOATS, "<f4")
     data = array.astype(kind, copy=False).tobytes()
-    stated = _field(_SHAPE, _field(_DIM, b"".join(map(_varint, array.shape)))) + _head(number, len(data))
-    return _head(_BLOBS, len(stated) + len(data)) + stated, data
+    heads = _field(_SHAPE, _field(_DIM, b"".join(map(_varint, array.shape)))) + _head(number, len(data))
+    return _head(_BLOBS, len(heads) + len(data)) + heads, data
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -138,8 +138,8 @@ def _head(number: int, length: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    groups = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        groups.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*groups, value])

@@ -35,7 +35,7 @@ class CaffeLayer(Reading):
         op: its type.
         inputs: the values that it reads, then its blobs, which are called `conv1/0`, `conv1/1`.
         values: how many of the inputs are values.
-        stated: the whole layer; `parameters` are those of its type.
+        message: the whole layer; `parameters` are those of its type.
         gives: how many values.
     """
 
@@ -43,12 +43,12 @@ class CaffeLayer(Reading):
     op: str
     inputs: tuple[NodeOutput, ...]
     values: int
-    stated: TextMessage
+    message: TextMessage
     gives: int
 
     @property
     def parameters(self) -> TextMessage:
-        return self.stated.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
+        return self.message.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
 
     @property
     def blobs(self) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def read_net(text: str) -> Net:
         ValueError: it is damaged, or in Caffe's first format.
     """
     net = parse(text)
-    stated = [layer for layer in (*net.parts("layers"), *net.parts("layer")) if _is_of_test(layer)]
-    if len(stated) > MOST_NODES:
+    layers_of_test = [layer for layer in (*net.parts("layers"), *net.parts("layer")) if _is_of_test(layer)]
+    if len(layers_of_test) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} layers")
     images = list(zip(net.words("input"), _dims(net), strict=False))
     reader = _Layers(images, {name: (IMAGE, 0) for name, _ in images})
-    for layer in stated:
+    for layer in layers_of_test:
         reader.read(layer)
     problem, dims = _only_image([dims for _, dims in images])
     _, channels, *size = [size if size and size > 0 else None for size in dims] or [None] * 4
@@ -174,11 +174,11 @@ class _Layers:
         """What the net is given: of a data layer an image and labels, of an Input images."""
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
-            self.images += [(top, shapes[min(place, len(shapes) - 1)]) for place, top in enumerate(tops)]
+            self.images += [(top, shapes[min(index, len(shapes) - 1)]) for index, top in enumerate(tops)]
             self.known |= dict.fromkeys(tops, (IMAGE, 0))
         else:
             self.images += [(top, _cut_to(layer)) for top in tops[:1]]
-            self.known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
+            self.known |= {top: None if index else (IMAGE, 0) for index, top in enumerate(tops)}
 
     def _source(self, name: str, layer: TextMessage) -> NodeOutput | None:
         if name not in self.known:
@@ -223,7 +223,7 @@ def _dims(net: TextMessage) -> list[Sequence[int | None]]:
     flat = net.counts("input_dim")
     return [
         *shapes,
-        *(flat[place : place + 4] for place in range(0, len(flat), 4)),
+        *(flat[start : start + 4] for start in range(0, len(flat), 4)),
         *[()] * len(net.words("input")),
     ]
 

@@ -74,10 +74,10 @@ def read_caffe(
         )
     tensors = _tensors(net, stored, weights)
     budget = most_bytes(weights.stat().st_size)
-    stated = completed(net.size, size)
+    image_size = completed(net.size, size)
     graph = replace(
-        for_images(stated, partial(_graph, net, tensors, budget, outputs)),
-        traced=stated != net.size,
+        for_images(image_size, partial(_graph, net, tensors, budget, outputs)),
+        traced=image_size != net.size,
         definition=text.read_bytes(),
         language="caffe",
     )
@@ -89,7 +89,7 @@ def read_caffe(
 
 def _both(path: Path) -> tuple[Path | None, Path]:
     """The net, which weights may lack, and the weights."""
-    found: list[Path] = []
+    files: list[Path] = []
     for suffix, what in ((_NET, "layers"), (_WEIGHTS, "weights")):
         others = sorted(path.parent.glob(f"*{suffix}"))
         deployed = [other for other in others if "deploy" in other.stem]
@@ -103,8 +103,8 @@ def _both(path: Path) -> tuple[Path | None, Path]:
                 f"{f'are {len(choices)}' if choices else 'is none'}"
             )
             raise FileError(message, where=path, next=f"name it {beside.name}")
-        found.append(choices[0])
-    return found[0], found[1]
+        files.append(choices[0])
+    return files[0], files[1]
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> NamedArrays:
@@ -112,9 +112,9 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
     those of its layer. A layer whose blobs are of another number is refused, as Caffe refuses it (net.cpp,
     `CopyTrainedLayersFrom`): a fork's BatchNorm has a scale of its own.
     """
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     for layer in net.layers:
-        blobs = stored.get(layer.stated.word("name"), [])
+        blobs = stored.get(layer.message.word("name"), [])
         if layer.blobs and len(blobs) != len(layer.blobs):
             message = (
                 f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have "
@@ -132,23 +132,25 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
                 raise FileError(
                     message, where=weights, next="name the net that these weights were trained for"
                 )
-            found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
-    return found
+            by_name[name] = (
+                array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
+            )
+    return by_name
 
 
 def _without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
     """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last
     divides the others.
     """
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     for name, blobs in stored.items():
-        names = [f"{name}/{place}" for place in range(len(blobs))]
+        names = [f"{name}/{index}" for index in range(len(blobs))]
         own = dict(zip(names, blobs, strict=True))
         if len(blobs) == 3 and blobs[2].size == 1:
             _, computed = _statistics(names, own)
             own = dict(zip(names[:2], computed.values() or blobs[:2], strict=True))
-        found |= own
-    return found
+        by_name |= own
+    return by_name
 
 
 _FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
@@ -167,13 +169,15 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
             layers[name] = replace(layer, inputs=layer.inputs[: layer.values] + blobs)
             computed |= of_norm
     expect_values(outputs, layers)
-    known = Arrays({**tensors, **computed})
-    flow = Dataflow(layers, {IMAGE, *layers}, known, lambda layer: layer.op, budget=budget, passed=net.passed)
+    arrays = Arrays({**tensors, **computed})
+    flow = Dataflow(
+        layers, {IMAGE, *layers}, arrays, lambda layer: layer.op, budget=budget, passed=net.passed
+    )
     channels = net.channels or next(
         (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3
     )
     image = GraphInput((IMAGE, 0), channels, size, order="CHW")
-    ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
+    ends = [(name, 0) for name in outputs] or [(name, output) for name, output in net.ends if name in layers]
     graph = read_graph(begin(flow, image, tensors, value_name), READERS, ends)
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
@@ -188,15 +192,15 @@ def _with_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
     scale of its own.
     """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
-    found: dict[str, CaffeLayer] = {}
+    by_name: dict[str, CaffeLayer] = {}
     for layer in layers:
-        norm = found.get(layer.source[0])
+        norm = by_name.get(layer.source[0])
         plain = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
         if norm is not None and plain and norm.op == "BatchNorm" and readers[layer.source] == 1:
-            del found[norm.name]
+            del by_name[norm.name]
             layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
-        found[layer.name] = layer
-    return found
+        by_name[layer.name] = layer
+    return by_name
 
 
 def _statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], dict[str, Array]]:
@@ -214,12 +218,14 @@ def _statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], 
     return [*computed], computed
 
 
-def _window(stated: TextMessage) -> tuple[Window, Pads]:
-    window = Window(stated.pair("kernel_size", 0), stated.pair("stride", 1), stated.pair("dilation", 1))
-    return window, both_sides(stated.pair("pad", 0))
+def _window(parameters: TextMessage) -> tuple[Window, Pads]:
+    window = Window(
+        parameters.pair("kernel_size", 0), parameters.pair("stride", 1), parameters.pair("dilation", 1)
+    )
+    return window, both_sides(parameters.pair("pad", 0))
 
 
-def _held(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
+def _stored_tensors(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
     kernel, *bias = layer.blobs
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
 
@@ -229,17 +235,17 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     filters, *_ = known(kernel.sizes)
-    stated = layer.parameters
-    window, pads = _window(stated)
-    groups = stated.count("group", 1) if layer.op == "Convolution" else filters
-    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(layer, "OIHW"))
+    parameters = layer.parameters
+    window, pads = _window(parameters)
+    groups = parameters.count("group", 1) if layer.op == "Convolution" else filters
+    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _stored_tensors(layer, "OIHW"))
 
 
 def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     _, width, *_ = known(kernel.sizes)
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
-    return x.op(op, **_held(layer, "OIHW"))
+    return x.op(op, **_stored_tensors(layer, "OIHW"))
 
 
 def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -247,57 +253,57 @@ def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
     OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
     """
-    stated = layer.parameters
+    parameters = layer.parameters
     kind = layer.parameters.word("pool", "MAX")
     if kind not in ("MAX", "0", "AVE", "1"):
         raise Unsupported(f"of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
-    if stated.flag("global_pooling", False):
+    if parameters.flag("global_pooling", False):
         return x.global_pool(function)
-    window, pads = _window(stated)
+    window, pads = _window(parameters)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         raise Unsupported("whose windows stand further apart than they are large")
-    floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
+    floors = parameters.word("round_mode") in ("FLOOR", "1") or not parameters.flag("ceil_mode", True)
     return pool(x, function, (window, pads), "floor" if floors else "ceil")
 
 
 def _dense(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
-    stated = layer.parameters
-    if stated.count("axis", 1) != 1:
+    parameters = layer.parameters
+    if parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
-    return x.flatten(1).fully_connected(stated.count("num_output", 0), held)
+    stored = _stored_tensors(layer, "IO" if parameters.flag("transpose", False) else "OI")
+    return x.flatten(1).fully_connected(parameters.count("num_output", 0), stored)
 
 
 def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     """A batch norm with stored statistics; a Scale behind it may have its gamma and beta."""
-    stated = layer.parameters
-    if not stated.flag("use_global_stats", True):
+    parameters = layer.parameters
+    if not parameters.flag("use_global_stats", True):
         raise Unsupported("with the statistics of the batch")
     roles = dict(zip(("mean", "variance", "gamma", "beta"), tensors, strict=False))
-    momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
-    return x.batch_norm(stated.number("eps", 1e-5), momentum, **roles)
+    momentum = round(1 - parameters.number("moving_average_fraction", 0.999), 9)
+    return x.batch_norm(parameters.number("eps", 1e-5), momentum, **roles)
 
 
 def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     """A product with trained numbers, or with another value."""
-    stated, builder = layer.parameters, x.walk.builder
-    if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
+    parameters, builder = layer.parameters, x.walk.builder
+    if layer.values == 2 and not layer.blobs and parameters.count("axis", 1) in (0, 1):
         (factors,) = tensors
         other = factors.value
-        if not x.value.is_map or other.is_map or other.is_array or stated.count("axis", 1):
+        if not x.value.is_map or other.is_map or other.is_array or parameters.count("axis", 1):
             return x * factors
         as_map = builder.add(f"{layer.name}:factors", ops.AsMap(), other)
         return builder.add(layer.name, ops.Multiply(), x.value, as_map)
-    if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
+    if layer.values != 1 or parameters.count("axis", 1) != 1 or parameters.count("num_axes", 1) != 1:
         raise Unsupported("over other axes than the channels'")
     gamma, *beta = layer.blobs
     name = f"{layer.name}:scale" if beta else layer.name
     scaled = builder.scale(name, x.value, Stored(gamma))
-    found = builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
-    if found is None:
+    with_bias = builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
+    if with_bias is None:
         raise Unsupported("with a bias behind something else than a scale")
-    return found
+    return with_bias
 
 
 def _bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
@@ -317,11 +323,11 @@ def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
 
 def _over_deviation(layer: CaffeLayer, x: Tensor) -> Tensor:
     """MVN, over the cells of each channel or over all axes (mvn_layer.cpp)."""
-    stated = layer.parameters
-    axes = (1, 2, 3) if stated.flag("across_channels", False) else (2, 3)
-    if not stated.flag("normalize_variance", True):
+    parameters = layer.parameters
+    axes = (1, 2, 3) if parameters.flag("across_channels", False) else (2, 3)
+    if not parameters.flag("normalize_variance", True):
         return x - x.mean(axes, True)
-    return functions.over_deviation(x, axes, stated.number("eps", 1e-9))
+    return functions.over_deviation(x, axes, parameters.number("eps", 1e-9))
 
 
 def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
@@ -338,14 +344,16 @@ def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
 def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
     """The Permute of SSD: axes that it does not name come last."""
     order = layer.parameters.counts("order")
-    return x.transpose([*order, *(place for place in range(x.rank) if place not in order)])
+    return x.transpose([*order, *(axis for axis in range(x.rank) if axis not in order)])
 
 
 def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     """A sum with coefficients, a product or a maximum of values."""
-    stated = layer.parameters
-    kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
-    factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
+    parameters = layer.parameters
+    kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(
+        parameters.word("operation", "SUM"), "Add"
+    )
+    factors = [float(word) for word in parameters.words("coeff")] if kind == "Add" else []
     if all(factor == 1 for factor in factors):
         return merged(kind, values)
     if len(factors) != len(values):
@@ -371,12 +379,12 @@ def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     """A response norm across channels, or within each of them."""
-    stated = layer.parameters
-    size = stated.count("local_size", 5)
-    alpha = stated.number("alpha", 1.0)
-    beta = stated.number("beta", 0.75)
-    if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
-        return x.op(ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0)))
+    parameters = layer.parameters
+    size = parameters.count("local_size", 5)
+    alpha = parameters.number("alpha", 1.0)
+    beta = parameters.number("beta", 0.75)
+    if parameters.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
+        return x.op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
     return _lrn_within(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
@@ -391,9 +399,9 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     if channels * cells**2 > _MOST_ONES:
         raise Unsupported(f"within {channels} channels over {size}x{size} cells")
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
-    held = x.walk.flow.hold(f"{x.scope.node.name}:cells", kernel)
+    ones = x.walk.flow.hold(f"{x.scope.node.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
-    around = x.conv(conv, {"kernel": Stored(held.name, "OIHW")})
+    around = x.conv(conv, {"kernel": Stored(ones.name, "OIHW")})
     return around.op(op).op(ops.SliceChannels(cells // 2, channels * cells, cells))
 
 
@@ -406,9 +414,7 @@ def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
     axis = _axis(layer, "slice_dim")
     points = layer.parameters.counts("slice_point")
     (whole,) = known([x.size(axis)])
-    ends = (
-        [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
-    )
+    ends = [*points, whole] if points else [whole // layer.gives * (part + 1) for part in range(layer.gives)]
     return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 
 
@@ -423,9 +429,9 @@ def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
     starts = dict(
         zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True)
     )
-    if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
+    if any(start + wanted[at] > sizes[at] for at, start in starts.items()):
         raise Unsupported("beyond the map")
-    return x.cut({place: slice(start, start + wanted[place]) for place, start in starts.items()})
+    return x.cut({at: slice(start, start + wanted[at]) for at, start in starts.items()})
 
 
 def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ _MAXIMUM = ("MAX", "2")
 def program(definition: bytes) -> KernelProgram:
     steps = []
     for layer in read_net(definition.decode()).layers:
-        gives = tuple(value_name((layer.name, place)) for place in range(layer.gives))
+        gives = tuple(value_name((layer.name, output)) for output in range(layer.gives))
         reads = (
             *map(value_name, layer.inputs[: layer.values]),
             *(blob for blob, _ in layer.inputs[layer.values :]),
@@ -36,7 +36,7 @@ def program(definition: bytes) -> KernelProgram:
                 layer.op,
                 reads,
                 gives,
-                {"stated": _settings(layer.stated), "values": layer.values, "gives": layer.gives},
+                {"settings": _settings(layer.message), "values": layer.values, "gives": layer.gives},
             )
         )
     return KernelProgram(IMAGE, tuple(steps), _ROWS)
@@ -44,28 +44,30 @@ def program(definition: bytes) -> KernelProgram:
 
 def _settings(layer: TextMessage) -> Settings:
     """The settings of a layer's type. It has those of no other type, so that their name does not matter."""
-    found = dict[str, list[str]]()
+    words = dict[str, list[str]]()
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
     for part in parts:
         for name, given in part.fields.items() if isinstance(part, TextMessage) else ():
             shapes = [each.fields.get("dim", ()) for each in given if isinstance(each, TextMessage)]
             every = [*given, *(size for shape in shapes for size in shape)]
-            found.setdefault(name, []).extend(each for each in every if isinstance(each, str))
-    return Settings(found)
+            words.setdefault(name, []).extend(each for each in every if isinstance(each, str))
+    return Settings(words)
 
 
-def _grid(stated: Settings, **more: Any) -> Grid:
-    down, across = stated.pair("pad", 0)
-    return Grid(stated.pair("stride", 1), stated.pair("dilation", 1), (down, down, across, across), **more)
+def _grid(settings: Settings, **more: Any) -> Grid:
+    down, across = settings.pair("pad", 0)
+    return Grid(
+        settings.pair("stride", 1), settings.pair("dilation", 1), (down, down, across, across), **more
+    )
 
 
-def _pooled(stated: Settings, x: Numbers) -> Any:
-    average = stated.word("pool", "MAX") in _AVERAGE
-    if stated.flag("global_pooling"):
+def _pooled(settings: Settings, x: Numbers) -> Any:
+    average = settings.word("pool", "MAX") in _AVERAGE
+    if settings.flag("global_pooling"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    floors = stated.word("round_mode") in _FLOOR or not stated.flag("ceil_mode", True)
-    grid = _grid(stated, rounding="floor" if floors else "ceil")
-    sides = stated.pair("kernel_size", 0)
+    floors = settings.word("round_mode") in _FLOOR or not settings.flag("ceil_mode", True)
+    grid = _grid(settings, rounding="floor" if floors else "ceil")
+    sides = settings.pair("kernel_size", 0)
     return (
         windows.average_pool(x, sides, grid, "clipped_window")
         if average
@@ -73,22 +75,22 @@ def _pooled(stated: Settings, x: Numbers) -> Any:
     )
 
 
-def _normed(stated: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
+def _normed(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
     by = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
-    return values.batch_norm(x, mean * by, variance * by + stated.number("eps", 1e-5))
+    return values.batch_norm(x, mean * by, variance * by + settings.number("eps", 1e-5))
 
 
 def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
-    of_images = attributes["values"] == 2 and attributes["stated"].count("axis", 1) == 0
-    found = x * (
+    of_images = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
+    scaled = x * (
         gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim)) if of_images else values.across(gamma, x)
     )
-    return found if beta is None else found + values.across(beta, x)
+    return scaled if beta is None else scaled + values.across(beta, x)
 
 
-def _joined(stated: Settings, *several: Numbers) -> Any:
-    operation = stated.word("operation", "SUM")
-    factors = stated.values("coeff")
+def _joined(settings: Settings, *several: Numbers) -> Any:
+    operation = settings.word("operation", "SUM")
+    factors = settings.values("coeff")
     if operation in _PRODUCT:
         return np.multiply.reduce(several)
     if operation in _MAXIMUM:
@@ -97,92 +99,94 @@ def _joined(stated: Settings, *several: Numbers) -> Any:
     return sum(parts[1:], parts[0])
 
 
-def _powered(stated: Settings, x: Numbers) -> Any:
-    inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
-    return inner if stated.number("power", 1.0) == 1 else inner ** stated.number("power", 1.0)
+def _powered(settings: Settings, x: Numbers) -> Any:
+    inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
+    return inner if settings.number("power", 1.0) == 1 else inner ** settings.number("power", 1.0)
 
 
-def _axis(stated: Settings, older: str) -> int:
-    return stated.count("axis", stated.count(older, 1))
+def _axis(settings: Settings, older: str) -> int:
+    return settings.count("axis", settings.count(older, 1))
 
 
 def _parted(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
-    stated = attributes["stated"]
-    return tuple(np.split(x, stated.counts("slice_point") or attributes["gives"], _axis(stated, "slice_dim")))
+    settings = attributes["settings"]
+    return tuple(
+        np.split(x, settings.counts("slice_point") or attributes["gives"], _axis(settings, "slice_dim"))
+    )
 
 
-def _cropped(stated: Settings, x: Numbers, like: Numbers) -> Any:
-    first = stated.count("axis", 2) % x.ndim
-    offsets = stated.counts("offset") or [0]
+def _cropped(settings: Settings, x: Numbers, like: Numbers) -> Any:
+    first = settings.count("axis", 2) % x.ndim
+    offsets = settings.counts("offset") or [0]
     every = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
     cut = [slice(start, start + size) for start, size in zip(every, like.shape[first:], strict=True)]
     return x[(*[slice(None)] * first, *cut)]
 
 
-def _flattened(stated: Settings, x: Numbers) -> Any:
-    first = stated.count("axis", 1) % x.ndim
-    last = stated.count("end_axis", -1) % x.ndim
+def _flattened(settings: Settings, x: Numbers) -> Any:
+    first = settings.count("axis", 1) % x.ndim
+    last = settings.count("end_axis", -1) % x.ndim
     return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
-def _reshaped(stated: Settings, x: Numbers) -> Any:
-    sizes = stated.counts("shape")
+def _reshaped(settings: Settings, x: Numbers) -> Any:
+    sizes = settings.counts("shape")
     return x.reshape([size or x.shape[index] for index, size in enumerate(sizes)])
 
 
-def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.conv(x, kernel, bias, _grid(stated), stated.count("group", 1))
+def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    return windows.conv(x, kernel, bias, _grid(settings), settings.count("group", 1))
 
 
-def _by_channel(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.conv(x, kernel, bias, _grid(stated), x.shape[1])
+def _by_channel(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    return windows.conv(x, kernel, bias, _grid(settings), x.shape[1])
 
 
-def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.transposed(x, kernel, bias, _grid(stated), stated.count("group", 1))
+def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    return windows.transposed(x, kernel, bias, _grid(settings), settings.count("group", 1))
 
 
-def _product(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    turned = kernel.T if stated.flag("transpose") else kernel
+def _product(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    turned = kernel.T if settings.flag("transpose") else kernel
     return values.dense(x.reshape(len(x), -1), turned, bias)
 
 
-def _response(stated: Settings, x: Numbers) -> Any:
-    size = stated.count("local_size", 5)
-    alpha = stated.number("alpha", 1.0)
-    beta = stated.number("beta", 0.75)
-    if stated.word("norm_region") in ("WITHIN_CHANNEL", "1"):
+def _response(settings: Settings, x: Numbers) -> Any:
+    size = settings.count("local_size", 5)
+    alpha = settings.number("alpha", 1.0)
+    beta = settings.number("beta", 0.75)
+    if settings.word("norm_region") in ("WITHIN_CHANNEL", "1"):
         mean = windows.average_pool(x**2, (size, size), Grid(pads=((size - 1) // 2,) * 4), "clipped_window")
         return x * (1 + alpha * mean) ** -beta
-    return values.response_norm(x, size, alpha, beta, stated.number("k", 1.0))
+    return values.response_norm(x, size, alpha, beta, settings.number("k", 1.0))
 
 
-def _standardised(stated: Settings, x: Numbers) -> Any:
-    axes = (1, 2, 3) if stated.flag("across_channels") else (2, 3)
+def _standardised(settings: Settings, x: Numbers) -> Any:
+    axes = (1, 2, 3) if settings.flag("across_channels") else (2, 3)
     apart = x - x.mean(axes, keepdims=True)
-    by = apart.std(axes, keepdims=True) + stated.number("eps", 1e-9)
-    return apart / by if stated.flag("normalize_variance", True) else apart
+    by = apart.std(axes, keepdims=True) + settings.number("eps", 1e-9)
+    return apart / by if settings.flag("normalize_variance", True) else apart
 
 
-def _normalised(stated: Settings, x: Numbers, scale: Numbers) -> Any:
-    total = (x**2).sum((1, 2, 3) if stated.flag("across_spatial", True) else 1, keepdims=True)
-    return x / np.sqrt(total + stated.number("eps", 1e-10)) * scale.reshape(-1, 1, 1)
+def _normalised(settings: Settings, x: Numbers, scale: Numbers) -> Any:
+    total = (x**2).sum((1, 2, 3) if settings.flag("across_spatial", True) else 1, keepdims=True)
+    return x / np.sqrt(total + settings.number("eps", 1e-10)) * scale.reshape(-1, 1, 1)
 
 
-def _permuted(stated: Settings, x: Numbers) -> Any:
-    order = stated.counts("order")
+def _permuted(settings: Settings, x: Numbers) -> Any:
+    order = settings.counts("order")
     return x.transpose([*order, *sorted({*range(x.ndim)} - {*order})])
 
 
-def _exponential(stated: Settings, x: Numbers) -> Any:
-    inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
-    base = stated.number("base", -1.0)
+def _exponential(settings: Settings, x: Numbers) -> Any:
+    inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
+    base = settings.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
 
 
-def _logarithm(stated: Settings, x: Numbers) -> Any:
-    inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
-    base = stated.number("base", -1.0)
+def _logarithm(settings: Settings, x: Numbers) -> Any:
+    inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
+    base = settings.number("base", -1.0)
     return np.log(inner) if base == -1 else np.log(inner) / np.log(base)
 
 
@@ -199,20 +203,20 @@ _ROWS: Mapping[str, Row] = {
     "Power": row(_powered),
     "LRN": row(_response),
     "PReLU": each(lambda x, slope: values.relu(x, slope=values.across(slope, x))),
-    "Concat": row(lambda stated, *several: np.concatenate(several, _axis(stated, "concat_dim"))),
+    "Concat": row(lambda settings, *several: np.concatenate(several, _axis(settings, "concat_dim"))),
     "Slice": _parted,
     "Crop": row(_cropped),
     "Flatten": row(_flattened),
     "Reshape": row(_reshaped),
     "Clip": row(
-        lambda stated, x: np.clip(x, stated.number("min", -math.inf), stated.number("max", math.inf))
+        lambda settings, x: np.clip(x, settings.number("min", -math.inf), settings.number("max", math.inf))
     ),
-    "ReLU": row(lambda stated, x: values.relu(x, slope=stated.number("negative_slope", 0.0))),
+    "ReLU": row(lambda settings, x: values.relu(x, slope=settings.number("negative_slope", 0.0))),
     "ReLU6": each(lambda x: values.relu(x, 6.0)),
-    "ELU": row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),
+    "ELU": row(lambda settings, x: values.elu(x, settings.number("alpha", 1.0))),
     "Sigmoid": each(values.sigmoid),
     "TanH": each(np.tanh),
-    "Threshold": row(lambda stated, x: (x > stated.number("threshold", 0.0)).astype(x.dtype)),
+    "Threshold": row(lambda settings, x: (x > settings.number("threshold", 0.0)).astype(x.dtype)),
     "AbsVal": each(np.abs),
     "Exp": row(_exponential),
     "Log": row(_logarithm),
@@ -220,5 +224,5 @@ _ROWS: Mapping[str, Row] = {
     "MVN": row(_standardised),
     "Normalize": row(_normalised),
     "Permute": row(_permuted),
-    "Softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", 1))),
+    "Softmax": row(lambda settings, x: values.softmax(x, settings.count("axis", 1))),
 }

@@ -61,8 +61,8 @@ def parse(text: str) -> TextMessage:
     Raises:
         ValueError: it is no such text.
     """
-    found = TextMessage()
-    open_ones = [found]
+    root = TextMessage()
+    open_ones = [root]
     tokens = _tokens(text)
     for kind, token in tokens:
         if token in (";", ",") and kind == "mark":
@@ -90,7 +90,7 @@ def parse(text: str) -> TextMessage:
             raise ValueError(f"the field {token!r} has no value")
     if len(open_ones) > 1:
         raise ValueError("a message does not end")
-    return found
+    return root
 
 
 def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
@@ -108,19 +108,19 @@ def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """The words, numbers, texts and marks of a text."""
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
             raise ValueError(
-                f"line {text.count(chr(10), 0, place) + 1} is no protobuf text: "
-                f"{text[place : place + 40].strip()!r}"
+                f"line {text.count(chr(10), 0, position) + 1} is no protobuf text: "
+                f"{text[position : position + 40].strip()!r}"
             )
-        place = match.end()
+        position = match.end()
         double, single, mark, word = match.groups()
         if mark or word:
             yield ("mark", mark) if mark else ("word", word)
         elif double is not None or single is not None:
             yield "text", double if double is not None else single
-        elif place >= len(text):
+        elif position >= len(text):
             return

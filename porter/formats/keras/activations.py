@@ -23,11 +23,11 @@ class ActivationRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def __call__(self, layer: KerasLayer) -> Op:
-        stated = {
+        attributes = {
             name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()
         }
-        found: Op = self.op(**stated)
-        return found
+        op: Op = self.op(**attributes)
+        return op
 
     def write(self, op: Op) -> tuple[float, ...]:
         """The arguments of the function, after its value."""
@@ -121,9 +121,9 @@ def activated(layer: KerasLayer, x: Tensor) -> Tensor:
         return glu(x, whole(arguments.get("axis", -1)))
     if layer.op in _FUNCTIONS:
         return _FUNCTIONS[layer.op](x)
-    found = ACTIVATIONS.get(layer.op)
-    if found is None:
+    form = ACTIVATIONS.get(layer.op)
+    if form is None:
         raise Unsupported(f"with activation '{layer.op:.60}'")
-    if isinstance(found, ops.Softmax | ops.LogSoftmax):
-        return x.softmax(*axes_in(layer, x), op=found)
-    return x.each(found if isinstance(found, Op) else found(layer))
+    if isinstance(form, ops.Softmax | ops.LogSoftmax):
+        return x.softmax(*axes_in(layer, x), op=form)
+    return x.each(form if isinstance(form, Op) else form(layer))

@@ -61,10 +61,10 @@ def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
     equation = read_equation(str(layer.arguments.get("equation")), 0)
     if equation is None or equation.result != equation.first or kernel.ndim != len(equation.second):
         return None
-    x, held, _ = equation
-    if held != "".join(axis for axis in x[1:] if axis in held):
+    x, second, _ = equation
+    if second != "".join(axis for axis in x[1:] if axis in second):
         return None
-    sizes = (kernel.shape[held.index(axis)] if axis in held else 1 for axis in x[1:])
+    sizes = (kernel.shape[second.index(axis)] if axis in second else 1 for axis in x[1:])
     return layer.tensors["kernel"], kernel.reshape(1, *sizes)
 
 
@@ -73,19 +73,19 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     if (stored := stored_array(layer)) is not None:
         return x * x.scope.tensor((stored[0], 0))
     kernel = layer.stored("kernel")
-    stated = layer.arguments.get("bias_axes")
+    bias_axes = layer.arguments.get("bias_axes")
     said = f"by '{layer.arguments.get('equation')!s:.40}'"
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
         raise Unsupported(said)
     units = "".join(axis for axis in equation.second if axis not in equation.first)
-    if stated and not units == "".join(axis for axis in equation.result if axis in stated) == "".join(
-        sorted(stated, key=units.find)
+    if bias_axes and not units == "".join(axis for axis in equation.result if axis in bias_axes) == "".join(
+        sorted(bias_axes, key=units.find)
     ):
-        raise Unsupported(f"{said} with a bias along {stated!s:.40}")
-    bias = layer.stored("bias").name if stated else None
-    held = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
-    return x.with_kernel(equation, held).saying(said)
+        raise Unsupported(f"{said} with a bias along {bias_axes!s:.40}")
+    bias = layer.stored("bias").name if bias_axes else None
+    product_kernel = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
+    return x.with_kernel(equation, product_kernel).saying(said)
 
 
 def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
@@ -106,22 +106,22 @@ def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     ):
         raise Unsupported(f"over the axes {axes!r:.40}")
     places = _PLACES[: rank - 1]
-    beside = [place for place in range(rank - 1) if place not in over]
+    beside = [axis for axis in range(rank - 1) if axis not in over]
     by_head = [*beside, rank - 1, *over, rank]
 
     def attending(part: str, x: Tensor) -> Tensor:
         """Heads with the axes that attend as one, before the channels."""
-        found = _part(layer, part, x, Equation(f"{places}c", "chd", f"{places}hd")).transpose(by_head)
-        *first, channels = found.sizes
+        by_cell = _part(layer, part, x, Equation(f"{places}c", "chd", f"{places}hd")).transpose(by_head)
+        *first, channels = by_cell.sizes
         outer = first[: -len(over)]
         inner = first[-len(over) :]
-        return found.reshape([*outer, math.prod(inner), channels])
+        return by_cell.reshape([*outer, math.prod(inner), channels])
 
     mixed = attention(attending("query", query), attending("key", key), attending("value", value))
     # Of an open size each value has its own number.
-    cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]
+    cells = [query.sizes[axis] for axis in over] if len(over) > 1 else [-1]
     apart = mixed.reshape([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
-    whole = apart.transpose([by_head.index(place) for place in range(rank + 1)])
+    whole = apart.transpose([by_head.index(axis) for axis in range(rank + 1)])
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"))
 
 
@@ -133,8 +133,8 @@ def _part(layer: KerasLayer, part: str, x: Tensor, equation: Equation) -> Tensor
 
 def _expect_plain(layer: KerasLayer) -> None:
     """Refuses an attention with masks, gates or trained scales."""
-    if stated := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
-        raise Unsupported(f"with {', '.join(stated)}")
+    if unread := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
+        raise Unsupported(f"with {', '.join(unread)}")
 
 
 def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     ranks = [each.rank for each in values]
     if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
         raise Unsupported(f"of normalised values, or of {len(ranks)}")
-    if ranks == [2, 2] and all(place in (1, -1) for place in places):
+    if ranks == [2, 2] and all(at in (1, -1) for at in places):
         least = 1e-7 if layer.keras > 2 else 1e-6
         first, second = (
             over_norm(each, 2, [1], least) if layer.arguments.get("normalize") else each for each in values

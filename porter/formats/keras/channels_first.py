@@ -88,10 +88,10 @@ def read_calls(text: str | bytes, where: str) -> Flow | None:
 
 def _all_last(flow: Flow) -> Flow:
     """A model whose maps all have channels first, with channels last; others stay as they are."""
-    stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
+    formats = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
     if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
-        stated = [one for one in stated if one]
-    whole = bool(stated) and all(one == CHANNELS_FIRST for one in stated)
+        formats = [one for one in formats if one]
+    whole = bool(formats) and all(one == CHANNELS_FIRST for one in formats)
     if whole:
         try:
             return _turned(flow)
@@ -137,20 +137,20 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
 
     for index, call in enumerate(flow.calls):
         given = moved(call.given, places)
-        stated = call.arguments
+        settings = call.arguments
         values = results_in(given)
-        order = _ORDERS.get(call.kind) if stated.get("data_format") == CHANNELS_FIRST and values else None
+        order = _ORDERS.get(call.kind) if settings.get("data_format") == CHANNELS_FIRST and values else None
         if order is None:
-            add(call, "", call.kind, stated, given)
+            add(call, "", call.kind, settings, given)
         else:
             last, first = order
             value = add(call, CHANNELS_LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
-            plain = {"activation": None} if "activation" in stated else {}
-            value = add(call, "", call.kind, {**stated, "data_format": CHANNELS_LAST, **plain}, value)
-            if not call.kind.startswith("Global") or stated.get("keepdims"):
+            plain = {"activation": None} if "activation" in settings else {}
+            value = add(call, "", call.kind, {**settings, "data_format": CHANNELS_LAST, **plain}, value)
+            if not call.kind.startswith("Global") or settings.get("keepdims"):
                 value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
-            if stated.get("activation") not in (None, "linear"):
-                add(call, ACTIVATION, "Activation", {"activation": stated["activation"]}, value)
+            if settings.get("activation") not in (None, "linear"):
+                add(call, ACTIVATION, "Activation", {"activation": settings["activation"]}, value)
         places[index] = len(calls) - 1
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)

@@ -92,17 +92,17 @@ class Flow:
     halves: tuple[Dtype, ...] = ()
 
 
-def results_in(found: Any) -> list[Result]:
+def results_in(argument: Any) -> list[Result]:
     """The values in one argument, or in all arguments of a call, in order: those of a dict by its sorted
     keys.
     """
-    if isinstance(found, Inbound):
-        return results_in((found.arguments, tuple(found.keywords.values())))
-    if isinstance(found, Result):
-        return [found]
-    if isinstance(found, dict):
-        return [value for _, item in sorted(found.items()) for value in results_in(item)]
-    return [value for item in found for value in results_in(item)] if isinstance(found, tuple) else []
+    if isinstance(argument, Inbound):
+        return results_in((argument.arguments, tuple(argument.keywords.values())))
+    if isinstance(argument, Result):
+        return [argument]
+    if isinstance(argument, dict):
+        return [value for _, item in sorted(argument.items()) for value in results_in(item)]
+    return [value for item in argument for value in results_in(item)] if isinstance(argument, tuple) else []
 
 
 def read_flow(text: str | bytes, where: str) -> Flow | None:
@@ -131,11 +131,11 @@ def _in_order(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], t
     """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose
     keys Keras sorts.
     """
-    stated = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
-    if not isinstance(stated, dict) or len(stated) != len(outputs):
+    by_name = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
+    if not isinstance(by_name, dict) or len(by_name) != len(outputs):
         return outputs, ()
-    found = dict(zip(sorted(stated), outputs, strict=True))
-    return [found[name] for name in stated], tuple(stated)
+    outputs_by_name = dict(zip(sorted(by_name), outputs, strict=True))
+    return [outputs_by_name[name] for name in by_name], tuple(by_name)
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
@@ -155,13 +155,13 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         }
 
 
-def with_stated(text: str | bytes, stated: Stated, where: str) -> str | bytes:
+def with_stated(text: str | bytes, beside: Stated, where: str) -> str | bytes:
     """A model's config that says which Keras wrote it and on what, where the file says so beside the config.
 
     Raises:
         FileError: it is not JSON.
     """
-    said = {name: value for name, value in stated.items() if value}
+    said = {name: value for name, value in beside.items() if value}
     with _reading(where):
         model = read_json(text) if said else None
     return (
@@ -190,8 +190,8 @@ def moved(given: Any, places: Mapping[int, int]) -> Any:
 
 def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
     """Keras 3's calls are another form; where a config says nothing, it is Keras 2's."""
-    stated = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
-    return int(stated[0]) if stated else 3 if any(call.given.keras3 for call in calls) else 2
+    major = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
+    return int(major[0]) if major else 3 if any(call.given.keras3 for call in calls) else 2
 
 
 @contextmanager
@@ -275,14 +275,14 @@ class _CallPlace:
 
 
 def _flatten(
-    calls: _CallRecorder, model: JsonObject, place: _CallPlace, inputs: Sequence[Result]
+    calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
     """The results of a model's call."""
     calls.enter()
-    if len(place.path) > _MOST_DEPTH:
+    if len(position.path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
-        return _flatten_sequential(calls, model, place, inputs)
+        return _flatten_sequential(calls, model, position, inputs)
     config = model["config"]
     layers = {layer_name(layer): layer for layer in _layers(model)}
     nodes = {
@@ -291,60 +291,62 @@ def _flatten(
     }
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
-    known: dict[tuple[str, int], list[Result]] = {}
+    results: dict[tuple[str, int], list[Result]] = {}
     for index, name in enumerate(starts):
-        path = (*place.path, name)
-        known[name, 0] = [
-            inputs[index] if index < len(inputs) else calls.add(_input_layer(path, place.round))
+        path = (*position.path, name)
+        results[name, 0] = [
+            inputs[index] if index < len(inputs) else calls.add(_input_layer(path, position.round))
         ]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
-        if (name, index) in known:
+        if (name, index) in results:
             continue
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
         given = nodes[name][index].replaced(
-            lambda reference: _pick(known[resolve.key(reference)], reference.output)
+            lambda reference: _pick(results[resolve.key(reference)], reference.output)
         )
-        called = place.within(name, place.round * len(nodes[name]) + index)
-        known[name, index] = _call(calls, layers[name], called, given)
-    return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
+        called = position.within(name, position.round * len(nodes[name]) + index)
+        results[name, index] = _call(calls, layers[name], called, given)
+    return [_pick(results[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
-    calls: _CallRecorder, model: JsonObject, place: _CallPlace, inputs: Sequence[Result]
+    calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
     """Adds the calls of a Sequential's layers. Returns the results of the last one."""
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            called = place.within(layer_name(layer), place.round)
+            called = position.within(layer_name(layer), position.round)
             values = _call(calls, layer, called, Inbound((values[0],), {}))
     return values
 
 
-def _call(calls: _CallRecorder, layer: JsonObject, place: _CallPlace, given: Inbound) -> list[Result]:
+def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, given: Inbound) -> list[Result]:
     """Adds a call of a layer, or those of a model's layers. Returns its results."""
     training = given.keywords.get("training")
     if isinstance(training, bool):
-        place = replace(place, training=training)
+        position = replace(position, training=training)
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS:
-        return _flatten(calls, layer, place, _fed(layer, given))
+        return _flatten(calls, layer, position, _fed(layer, given))
     if is_foreign(layer):
         kind = f"{kind} of {layer.get('module') or 'the user'}"
         arguments = config
-    elif (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and place.training):
-        return _call(calls, inner, place.within(layer_name(inner), place.round), given)
+    elif (inner := wrapped(layer)) is not None and not (
+        kind == "SpectralNormalization" and position.training
+    ):
+        return _call(calls, inner, position.within(layer_name(inner), position.round), given)
     else:
         kind, arguments = modern(kind, config)
         if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
             arguments = {**DEFAULTS.get(kind, {}), **arguments}
         if is_operation(layer):
             kind, arguments = operation(kind, arguments)
-    return [calls.add(LayerCall(place.path, kind, arguments, given, place.round, place.training))]
+    return [calls.add(LayerCall(position.path, kind, arguments, given, position.round, position.training))]
 
 
 def _fed(model: JsonObject, given: Inbound) -> list[Result]:
@@ -384,7 +386,7 @@ class _Resolver:
     def __init__(self, layers: Mapping[str, JsonObject], nodes: Mapping[str, Sequence[Inbound]]) -> None:
         self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
         self._nodes = nodes
-        self._modern = any(node.keras3 for found in nodes.values() for node in found)
+        self._modern = any(node.keras3 for calls in nodes.values() for node in calls)
 
     def key(self, reference: KerasHistory, of_model: bool = False) -> tuple[str, int]:
         """Layer and call. `of_model`: the reference is one of the model's outputs.
@@ -422,8 +424,8 @@ class _Resolver:
 def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
     """The shapes of a model's inputs, by the names of their layers where there are several."""
     config = model["config"]
-    stated = config.get("input_layers") if isinstance(config, dict) else None
-    starts = [] if stated is None else [reference.layer for reference in parse_references(stated)]
+    references = config.get("input_layers") if isinstance(config, dict) else None
+    starts = [] if references is None else [reference.layer for reference in parse_references(references)]
     if len(starts) < 2:
         return {"": _shape_of(model)}
     layers = {layer_name(layer): layer for layer in _layers(model)}
@@ -442,16 +444,16 @@ def _type_of(model: JsonObject, image: str) -> Dtype:
 def _shape_of(model: JsonObject) -> tuple[int | None, ...]:
     """The shape of a model's first input, which versions of Keras state in different places."""
     config = model["config"]
-    stated = config if isinstance(config, dict) else {}
+    fields = config if isinstance(config, dict) else {}
     if model["class_name"] in MODELS and isinstance(config, dict | list):
         layers = _layers(model)
         first = layers[0] if layers else None
-        if "input_layers" in stated:
-            start = parse_references(stated["input_layers"])[0].layer
+        if "input_layers" in fields:
+            start = parse_references(fields["input_layers"])[0].layer
             first = next((layer for layer in layers if layer_name(layer) == start), None)
         if first is not None and (shape := _shape_of(first)):
             return shape
-    shape = next((stated[key] for key in _SHAPES if stated.get(key)), ())
+    shape = next((fields[key] for key in _SHAPES if fields.get(key)), ())
     if not all(size is None or type(size) is int for size in shape):
         raise ValueError("the input's shape has other things than whole numbers")
     return tuple(shape)

@@ -66,7 +66,7 @@ def read_graph(
     text: str | bytes,
     tensors: NamedArrays,
     where: str,
-    stated: Stated | None = None,
+    beside: Stated | None = None,
     outputs: Sequence[str] = (),
 ) -> FileGraph | str | None:
     """The graph of a Keras model's config; None where the model is not made of a list of layers, and in words
@@ -78,7 +78,7 @@ def read_graph(
         text: the config as JSON, which the graph keeps as its definition.
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
-        stated: what the file states beside the config, `keras_version` and `backend`.
+        beside: what the file states beside the config, `keras_version` and `backend`.
         outputs: names of layers, or of layers with an activation (`dense:relu`, or `dense:linear` before it),
             at which the graph ends.
 
@@ -86,7 +86,7 @@ def read_graph(
         UsageError: the model lacks one of `outputs`.
         FileError: it is not JSON, or not a Keras model's config.
     """
-    text = with_stated(text, stated or {}, where)
+    text = with_stated(text, beside or {}, where)
     flow = read_calls(text, where)
     if flow is None:
         return None
@@ -121,12 +121,12 @@ def _image(shape: Sequence[int | None]) -> GraphInput | None:
     if len(sizes) == 3:
         rows, columns, channels = sizes
         return GraphInput(_IMAGE, channels, (rows, columns)) if channels else None
-    known = [size for size in sizes if size]
-    if not known or len(known) < len(sizes):
+    cells = [size for size in sizes if size]
+    if not cells or len(cells) < len(sizes):
         return None
-    rows, columns = (1, known[0]) if len(known) == 1 else (known[0], math.prod(known[1:]))
+    rows, columns = (1, cells[0]) if len(cells) == 1 else (cells[0], math.prod(cells[1:]))
     return (
-        GraphInput(_IMAGE, 1, (rows, columns), shape=tuple(known)) if max(rows, columns) <= MAX_SIDE else None
+        GraphInput(_IMAGE, 1, (rows, columns), shape=tuple(cells)) if max(rows, columns) <= MAX_SIDE else None
     )
 
 
@@ -162,12 +162,12 @@ def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutp
     Raises:
         UsageError: the model lacks one of them.
     """
-    known: dict[str, NodeOutput] = {}
+    by_name: dict[str, NodeOutput] = {}
     for named in calls:
-        known |= {before_activation(named): (named.name, 0), last_name(named): (last_name(named), 0)}
-    known |= {named.name: (last_name(named), 0) for named in calls}
-    expect_values(outputs, known)
-    return [known[name] for name in outputs]
+        by_name |= {before_activation(named): (named.name, 0), last_name(named): (last_name(named), 0)}
+    by_name |= {named.name: (last_name(named), 0) for named in calls}
+    expect_values(outputs, by_name)
+    return [by_name[name] for name in outputs]
 
 
 @dataclass(frozen=True)
@@ -278,20 +278,20 @@ class _StoredArrays:
             self.ones.add((layer.name, 0))
         negative = layer.op == "negative" and layer.source[0] in self.arrays
         own = {layer.name: np.negative(self.arrays[layer.source[0]])} if negative else layer.constants
-        found = stored_array(layer)
-        added = {**own, **dict([found] if found is not None else [])}
+        array = stored_array(layer)
+        added = {**own, **dict([array] if array is not None else [])}
         self.arrays |= added
         return own, list(added)
 
     def is_array(self, layer: KerasLayer) -> str | None:
         """The name of the array that a layer is, if it is nothing else."""
-        found = stored_array(layer)
+        array = stored_array(layer)
         if (
-            found is not None
+            array is not None
             and layer.source in self.ones
             and activation_name(layer.arguments.get("activation")) == "linear"
         ):
-            return found[0]
+            return array[0]
         return layer.name if layer.op == "negative" and layer.name in self.arrays else None
 
 
@@ -391,16 +391,16 @@ def _parts(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]]) -> dict[s
     """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others
     have them too.
     """
-    found: dict[str, str] = {}
+    tensors: dict[str, str] = {}
     for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
         spellings = [
             f"{prefix}{name}"
             for prefix in (f"{'/'.join(call.path)}/", f"{call.path[-1]}/", "")
             for name in names
         ]
-        held = next((by_layer[spelling] for spelling in spellings if spelling in by_layer), {})
-        found |= {f"{part}/{variable}": tensor for variable, tensor in held.items()}
-    return found
+        variables = next((by_layer[spelling] for spelling in spellings if spelling in by_layer), {})
+        tensors |= {f"{part}/{variable}": tensor for variable, tensor in variables.items()}
+    return tensors
 
 
 def _may_hold(call: LayerCall) -> bool:
@@ -424,5 +424,5 @@ def before_activation(named: NamedCall) -> str:
 
 def fused_name(named: NamedCall) -> str:
     """The name of the node for a layer's `activation` argument, such as `dense:softmax`."""
-    stated = named.call.arguments.get("activation")
-    return f"{named.name}:{stated.rpartition('.')[2] if isinstance(stated, str) else 'activation'}"
+    activation = named.call.arguments.get("activation")
+    return f"{named.name}:{activation.rpartition('.')[2] if isinstance(activation, str) else 'activation'}"

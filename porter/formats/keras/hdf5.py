@@ -43,11 +43,11 @@ class Hdf5Node:
 
     name: str
     address: int
-    held: Object
+    object: Object
 
     @property
     def kind(self) -> str:
-        return "group" if self.held.values is None else "dataset"
+        return "group" if self.object.values is None else "dataset"
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = 
     with refusing_damage(path, "fetch or copy it again", "this HDF5 file", (MemoryError,)):
         data = mapped(path) if image is None else image
         try:
-            found = Hdf5Bytes(data)
-            return read(Hdf5(path, found.object_at, found.root(), len(data)))
+            parsed = Hdf5Bytes(data)
+            return read(Hdf5(path, parsed.object_at, parsed.root(), len(data)))
         except UnknownPart:
             from porter.formats.keras.hdf5_library import told_by_library  # few files need it
 
@@ -127,7 +127,7 @@ def hdf5_format(file: Hdf5) -> str:
     ):
         return "keras-h5"
     # A subclassed model's layers are at the root, under the names of its attributes.
-    items = (file.object_at(address) for address in root.held.links.values() if address is not None)
+    items = (file.object_at(address) for address in root.object.links.values() if address is not None)
     by_attribute = any("vars" in item.links for item in items)
     return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
 
@@ -138,18 +138,18 @@ def children(file: Hdf5, group: Hdf5Node) -> list[str]:
     Raises:
         FileError: the names read so far are larger than a file of this size may make them.
     """
-    if not all(file.holds(len(name)) for name in group.held.links):
+    if not all(file.holds(len(name)) for name in group.object.links):
         raise file.too_long(f"the names in '{group.name:.200}'")
-    return list(group.held.links)
+    return list(group.object.links)
 
 
 def has_child(group: Hdf5Node, name: str) -> bool:
     """Whether a link of that name exists."""
-    return name in group.held.links
+    return name in group.object.links
 
 
 def has_attribute(owner: Hdf5Node, name: str) -> bool:
-    return name in owner.held.attributes
+    return name in owner.object.attributes
 
 
 def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
@@ -164,7 +164,7 @@ def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
             raise file.refuse(
                 f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete"
             )
-        address = current.held.links[part]
+        address = current.object.links[part]
         if address is None:
             raise file.refuse(
                 f"'{name:.200}' in group '{group.name}' leads elsewhere; porter follows no links"
@@ -192,10 +192,10 @@ def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
 
 
 def _expect(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    found = child_of(file, group, name)
-    if found.kind != kind:
-        raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {found.kind}")
-    return found
+    node = child_of(file, group, name)
+    if node.kind != kind:
+        raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {node.kind}")
+    return node
 
 
 def walk(
@@ -220,9 +220,9 @@ def walk(
         for name in children(file, current):
             if name in skip and not of_layers:
                 continue
-            found = child_of(file, current, name)
-            if found.kind == "group":
-                waiting.append(((*path, name), found))
+            child = child_of(file, current, name)
+            if child.kind == "group":
+                waiting.append(((*path, name), child))
 
 
 def text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
@@ -233,13 +233,13 @@ def text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
     """
     if not has_attribute(owner, name):
         return None
-    found = owner.held.attributes[name]
-    if found is None or found.shape:
+    attribute = owner.object.attributes[name]
+    if attribute is None or attribute.shape:
         raise file.refuse(
             f"expected one text in attribute '{name}' of '{owner.name}', got "
-            f"{'an array' if found else 'none'}"
+            f"{'an array' if attribute else 'none'}"
         )
-    return str(found.texts[0], "utf-8")
+    return str(attribute.texts[0], "utf-8")
 
 
 def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
@@ -264,16 +264,16 @@ def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
 
 def _names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
     """The texts of an attribute, bounded before they are decoded."""
-    found = owner.held.attributes[name]
-    if found is None or len(found.shape) != 1 or len(found.texts) > _MOST_NAMES:
-        said = f"shape {found.shape}" if found else "other values"
+    attribute = owner.object.attributes[name]
+    if attribute is None or len(attribute.shape) != 1 or len(attribute.texts) > _MOST_NAMES:
+        said = f"shape {attribute.shape}" if attribute else "other values"
         raise file.refuse(f"expected a list of names in attribute '{name}' of '{owner.name}', got {said}")
-    if not all(file.holds(len(text)) for text in found.texts):
+    if not all(file.holds(len(text)) for text in attribute.texts):
         raise file.too_long(f"the names up to attribute '{name}' of '{owner.name}'")
-    return tuple(str(text, "utf-8") for text in found.texts)
+    return tuple(str(text, "utf-8") for text in attribute.texts)
 
 
-def read_datasets(file: Hdf5, found: Mapping[str, Hdf5Node]) -> NamedArrays:
+def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
     """The values of every dataset, under its key, in native byte order. The sizes of all are checked before
     any is read.
 
@@ -281,18 +281,20 @@ def read_datasets(file: Hdf5, found: Mapping[str, Hdf5Node]) -> NamedArrays:
         FileError: a type is not a number, values are in another file or were never written, or the file
             cannot hold the sizes.
     """
-    held = {name: node.held.values for name, node in found.items() if node.held.values is not None}
-    total = sum(values.nbytes for values in held.values())
+    values_of = {
+        name: node.object.values for name, node in datasets.items() if node.object.values is not None
+    }
+    total = sum(values.nbytes for values in values_of.values())
     most = most_bytes(file.size)
     if total > most:
         raise file.refuse(f"the file declares {total} bytes of tensors, more than the {most} it can hold")
-    for node in found.values():
-        if node.held.values is not None and node.held.values.lack is not None:
-            raise file.refuse(f"dataset '{node.name}' {node.held.values.lack:.400}", _SAVE)
-    return {name: _array(values) for name, values in held.items()}
+    for node in datasets.values():
+        if node.object.values is not None and node.object.values.lack is not None:
+            raise file.refuse(f"dataset '{node.name}' {node.object.values.lack:.400}", _SAVE)
+    return {name: _array(values) for name, values in values_of.items()}
 
 
 def _array(values: DatasetValues) -> Array:
     """A view of the file where it has them in native byte order."""
-    found = np.frombuffer(values.data, values.dtype, math.prod(values.shape), values.start)
-    return found.reshape(values.shape).astype(found.dtype.newbyteorder("="), copy=False)
+    stored = np.frombuffer(values.data, values.dtype, math.prod(values.shape), values.start)
+    return stored.reshape(values.shape).astype(stored.dtype.newbyteorder("="), copy=False)

@@ -131,8 +131,8 @@ class Hdf5Bytes:
             self._signed(node, b"SNOD")
             (count,) = self._unpack("<H", node + 6)
             self._count(count)
-            for place in range(count):
-                offset, address, cached = self._unpack("<QQI", node + 8 + 40 * place)
+            for entry in range(count):
+                offset, address, cached = self._unpack("<QQI", node + 8 + 40 * entry)
                 end = self.data.find(b"\0", start + offset, end_of_names)
                 if end < 0:
                     raise ValueError(f"a name at byte {start + offset} has no end")
@@ -150,11 +150,11 @@ class Hdf5Bytes:
             if above >= 0 and level != above - 1:
                 raise ValueError(f"the tree at byte {address} has level {level}")
             self._count(count + 1)
-            found = [self._unpack("<Q", address + 32 + 16 * place)[0] for place in range(count)]
+            children = [self._unpack("<Q", address + 32 + 16 * entry)[0] for entry in range(count)]
             if level:
-                waiting += [(child, level) for child in reversed(found)]
+                waiting += [(child, level) for child in reversed(children)]
             else:
-                yield from found
+                yield from children
 
     def _attribute(self, message: bytes) -> tuple[str, Texts | None]:
         """The name and the texts of an attribute; None for other values."""
@@ -186,15 +186,15 @@ class Hdf5Bytes:
         parts = (value[at : at + size] for at in range(0, count * size, size))
         return Texts(shape, tuple(self._text(part) if any_length else part.rstrip(b"\0") for part in parts))
 
-    def _text(self, place: bytes) -> bytes | memoryview:
+    def _text(self, reference: bytes) -> bytes | memoryview:
         """A text of any length, by its place in a global heap."""
-        length, collection, number = struct.unpack_from("<IQI", place)
+        length, collection, number = struct.unpack_from("<IQI", reference)
         if not length:
             return b""
-        held = self._collected(collection)
-        if number not in held:
+        collected = self._collected(collection)
+        if number not in collected:
             raise ValueError(f"text {number} is not in its collection at byte {collection}")
-        return held[number][:length]
+        return collected[number][:length]
 
     def _collection(self, start: int) -> Mapping[int, memoryview]:
         """The objects of a global heap, which holds texts of any length."""
@@ -202,7 +202,7 @@ class Hdf5Bytes:
         (length,) = self._unpack("<Q", start + 8)
         end, at = start + length, start + 16
         self._cut(start, 0 if end <= len(self.data) else length)
-        found: dict[int, memoryview] = {}
+        objects: dict[int, memoryview] = {}
         while at + 16 <= end:
             self._count()
             number, _, _, size = self._unpack("<HHIQ", at)
@@ -212,9 +212,9 @@ class Hdf5Bytes:
                 raise ValueError(
                     f"a text of {size} bytes at byte {at} leaves its collection, which ends at byte {end}"
                 )
-            found[number] = memoryview(self.data)[at + 16 : at + 16 + size]
+            objects[number] = memoryview(self.data)[at + 16 : at + 16 + size]
             at += 16 + _aligned(size)
-        return found
+        return objects
 
     def _values(self, messages: Mapping[int, list[bytes]]) -> DatasetValues:
         """Where the values of a dataset are."""

@@ -71,19 +71,24 @@ def _object(
     def name(said: str) -> str:
         return said.encode(_BYTES).decode("utf-8", "surrogateescape")
 
-    found = None
+    stored = None
     if values is not None:
-        start, is_written, shape, kind, stated, lack = values
-        dtype = storage_type("bfloat16") if stated and kind == _OPAQUE else stated and np.dtype(stated)
+        start, is_written, shape, kind, dtype_text, lack = values
+        dtype = (
+            storage_type("bfloat16")
+            if dtype_text and kind == _OPAQUE
+            else dtype_text and np.dtype(dtype_text)
+        )
         content = written if is_written else data
-        found = values_at(start, DatasetValues(tuple(shape), dtype, 0, content, lack), kind)
+        stored = values_at(start, DatasetValues(tuple(shape), dtype, 0, content, lack), kind)
     return Object(
         {name(link): address for link, address in links.items()},
         {
-            name(one): held and Texts(tuple(held[0]), tuple(text.encode(_BYTES) for text in held[1]))
-            for one, held in attributes.items()
+            name(one): attribute
+            and Texts(tuple(attribute[0]), tuple(text.encode(_BYTES) for text in attribute[1]))
+            for one, attribute in attributes.items()
         },
-        found,
+        stored,
     )
 
 
@@ -97,8 +102,8 @@ def _described(item: Any, target: BinaryIO) -> list[Any]:
     for name in item if isinstance(item, h5g.GroupID) else ():
         link = item.links.get_info(name)
         links[name.decode(_BYTES)] = link.u if link.type == h5l.TYPE_HARD else None
-    for place in range(h5a.get_num_attrs(item)):
-        attribute = h5a.open(item, index=place)
+    for index in range(h5a.get_num_attrs(item)):
+        attribute = h5a.open(item, index=index)
         texts[attribute.name.decode(_BYTES)] = _texts(attribute)
     return [links, texts, _values(item, target) if isinstance(item, h5d.DatasetID) else None]
 
@@ -109,12 +114,12 @@ def _texts(attribute: Any) -> list[Any] | None:
 
     if attribute.get_space().get_simple_extent_type() == h5s.NULL:
         return None
-    found = np.empty(attribute.shape, attribute.dtype)
-    if found.size and not isinstance(attribute.get_type(), h5t.TypeStringID):
+    texts = np.empty(attribute.shape, attribute.dtype)
+    if texts.size and not isinstance(attribute.get_type(), h5t.TypeStringID):
         return None
-    if found.size:
-        attribute.read(found)
-    return [found.shape, [text.decode(_BYTES) for text in found.flat]]
+    if texts.size:
+        attribute.read(texts)
+    return [texts.shape, [text.decode(_BYTES) for text in texts.flat]]
 
 
 def _values(dataset: Any, target: BinaryIO) -> list[Any]:
@@ -122,43 +127,43 @@ def _values(dataset: Any, target: BinaryIO) -> list[Any]:
     import h5py
     from h5py import h5t
 
-    held = h5py.Dataset(dataset)
+    opened = h5py.Dataset(dataset)
     kind = dataset.get_type()
-    number = _number(kind) if held.shape is not None else None
-    what = [held.shape or (), kind.get_class(), number and number.str]
-    if held.is_virtual or held.external:
+    number = _number(kind) if opened.shape is not None else None
+    what = [opened.shape or (), kind.get_class(), number and number.str]
+    if opened.is_virtual or opened.external:
         return [None, False, *what, ELSEWHERE]
-    if number is None or not held.size or not _is_stored(held):
+    if number is None or not opened.size or not _is_stored(opened):
         return [None, False, *what, None]
     base = kind.get_super() if kind.get_class() == _ENUM else kind
     start = dataset.get_offset()
     if start is not None and (kind.get_class() == _OPAQUE or base.equal(h5t.py_create(base.dtype))):
         return [start, False, *what, None]
     try:
-        found = np.asarray(held[()], number)
+        numbers = np.asarray(opened[()], number)
         start = target.tell()
     except (OSError, MemoryError) as error:  # other filters than HDF5's own, and damage
         return [None, False, *what, f"cannot be read by HDF5: {error}"]
-    target.write(found.tobytes())
+    target.write(numbers.tobytes())
     return [start, True, *what, None]
 
 
 def _number(kind: Any) -> np.dtype[np.generic] | None:
     """The type of numbers that porter reads; None for another."""
     try:
-        found: np.dtype[np.generic] = kind.dtype
+        dtype: np.dtype[np.generic] = kind.dtype
     except TypeError:  # numpy has no such type
         return None
-    is_number = found.kind in "biuf" and found.itemsize <= 8
-    return found if is_number or (kind.get_class() == _OPAQUE and found.itemsize == 2) else None
+    is_number = dtype.kind in "biuf" and dtype.itemsize <= 8
+    return dtype if is_number or (kind.get_class() == _OPAQUE and dtype.itemsize == 2) else None
 
 
-def _is_stored(held: Any) -> bool:
+def _is_stored(dataset: Any) -> bool:
     """Whether no value lacks, for which the library would give another."""
-    if held.chunks is None:
-        return bool(held.id.get_storage_size())
-    chunks = (-(-size // step) for size, step in zip(held.shape, held.chunks, strict=True))
-    return bool(held.id.get_num_chunks() == math.prod(chunks))
+    if dataset.chunks is None:
+        return bool(dataset.id.get_storage_size())
+    chunks = (-(-size // step) for size, step in zip(dataset.shape, dataset.chunks, strict=True))
+    return bool(dataset.id.get_num_chunks() == math.prod(chunks))
 
 
 def main() -> None:
@@ -169,16 +174,16 @@ def main() -> None:
     source, index, values = sys.argv[1:]
     with h5py.File(source, "r", locking="best-effort") as file, Path(values).open("wb") as target:
         root = h5o.get_info(file.id).addr
-        found: dict[int, list[Any]] = {}
+        described: dict[int, list[Any]] = {}
         waiting: list[tuple[int, Any, bytes]] = [(root, file.id, b"/")]
         while waiting:
             address, group, name = waiting.pop()
-            if address not in found:
+            if address not in described:
                 item = h5o.open(group, name)
-                found[address] = _described(item, target)
-                links = found[address][0].items()
+                described[address] = _described(item, target)
+                links = described[address][0].items()
                 waiting += [(at, item, link.encode(_BYTES)) for link, at in links if at is not None]
-    objects = [[address, *parts] for address, parts in found.items()]
+    objects = [[address, *parts] for address, parts in described.items()]
     Path(index).write_text(json.dumps({"root": root, "objects": objects}))
 
 

@@ -85,10 +85,10 @@ def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
     Raises:
         Unsupported: it is no list of axes of the value.
     """
-    stated = layer.arguments.get("axis", -1)
-    axes = [*stated] if isinstance(stated, list | tuple) else [stated]
+    argument = layer.arguments.get("axis", -1)
+    axes = [*argument] if isinstance(argument, list | tuple) else [argument]
     if not axes or not all(type(axis) is int and -x.rank <= axis < x.rank for axis in axes):
-        raise Unsupported(f"over axis {stated!r:.40}")
+        raise Unsupported(f"over axis {argument!r:.40}")
     return axes
 
 

@@ -129,11 +129,11 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
     return called(reader, layer, *values)
 
 
-def _known(kind: str, held: Collection[str]) -> Collection[str]:
-    """The variables that a class may have; all that are `held` if their names say nothing."""
+def _known(kind: str, present: Collection[str]) -> Collection[str]:
+    """The variables that a class may have; all that are `present` if their names say nothing."""
     if kind.startswith("DepthwiseConv"):
         return (*VARIABLES[kind], "kernel")  # Keras 3's name
-    return VARIABLES.get(kind, held) if kind != "LayerScale" else held
+    return VARIABLES.get(kind, present) if kind != "LayerScale" else present
 
 
 def holds_tensors(kind: str) -> bool:

@@ -67,13 +67,13 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
         raise ValueError("an inbound node is neither an object nor a list")
     entries = list(node.values()) if isinstance(node, dict) else [node] if isinstance(node[0], str) else node
     keywords = entries[0][3] if len(entries[0]) > 3 else {}
-    found = [_entry(entry) for entry in entries]
+    parsed = [_entry(entry) for entry in entries]
     argument = (
-        dict(zip(node, found, strict=True))
+        dict(zip(node, parsed, strict=True))
         if isinstance(node, dict)
-        else found[0]
-        if len(found) == 1
-        else tuple(found)
+        else parsed[0]
+        if len(parsed) == 1
+        else tuple(parsed)
     )
     return Inbound((argument,), {name: _keyword(value, layers) for name, value in keywords.items()})
 
@@ -86,12 +86,12 @@ def parse_references(value: Any) -> list[KerasHistory]:
         ValueError: anything else.
     """
     if isinstance(value, dict):
-        return [found for _, item in sorted(value.items()) for found in parse_references(item)]
+        return [each for _, item in sorted(value.items()) for each in parse_references(item)]
     if not isinstance(value, list):
         raise ValueError("inputs and outputs of a model are lists")
     if _is_reference(value):
         return [KerasHistory(value[0], value[1], value[2])]
-    return [found for item in value for found in parse_references(item)]
+    return [each for item in value for each in parse_references(item)]
 
 
 def _entry(entry: Any) -> Any:

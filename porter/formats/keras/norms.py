@@ -62,10 +62,10 @@ def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """A GroupNormalization; -1 groups are one for each channel."""
     axes = _axis(layer, x)
     tensors = _trained(layer)
-    stated = layer.arguments["groups"]
+    groups_argument = layer.arguments["groups"]
     if not x.walk.views.of_each_image(x.view):
         raise Unsupported("over the batch")
-    groups = count(x.size(*axes) if stated == -1 else stated)
+    groups = count(x.size(*axes) if groups_argument == -1 else groups_argument)
     op = ops.GroupNorm(groups, number(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
     return x.along(axes, op, tensors, of_map=True)
 
@@ -75,8 +75,8 @@ def read_unit_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _trained(layer: KerasLayer) -> dict[str, Stored]:
-    stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
-    return {name: layer.stored(name) for name, needed in stated.items() if needed}
+    is_trained = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
+    return {name: layer.stored(name) for name, needed in is_trained.items() if needed}
 
 
 def _axis(layer: KerasLayer, x: Tensor) -> list[int]:
@@ -93,8 +93,8 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     alpha = layer.stored("alpha")
     slopes = layer.arrays["alpha"]
     sizes = x.sizes
-    wide = [place for place, size in enumerate(slopes.shape, 1) if size != 1]
-    if len(slopes.shape) != len(sizes) - 1 or any(sizes[place] != slopes.shape[place - 1] for place in wide):
+    wide = [axis for axis, size in enumerate(slopes.shape, 1) if size != 1]
+    if len(slopes.shape) != len(sizes) - 1 or any(sizes[axis] != slopes.shape[axis - 1] for axis in wide):
         raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
     if not wide and x.value.channels != 1:
         return x.each(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
@@ -111,17 +111,19 @@ def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
     """A normalisation by numbers along some axes, in the order of these."""
-    stated = layer.arguments.get("axis", -1)
+    axis_argument = layer.arguments.get("axis", -1)
     sizes = x.sizes
-    places = [] if stated in (None, []) else sorted(position_of(axis, x.rank) for axis in axes_in(layer, x))
-    found = statistics(layer.arguments, layer.arrays)
-    if found is None or 0 in places:
+    places = (
+        [] if axis_argument in (None, []) else sorted(position_of(axis, x.rank) for axis in axes_in(layer, x))
+    )
+    moments = statistics(layer.arguments, layer.arrays)
+    if moments is None or 0 in places:
         raise Unsupported("without one mean and variance per channel")
     scale, offset = (
-        _laid(each, sizes, places) for each in normalising(*found, bool(layer.arguments.get("invert")))
+        _laid(each, sizes, places) for each in normalising(*moments, bool(layer.arguments.get("invert")))
     )
     if scale is None or offset is None:
-        raise Unsupported(f"over axis {stated!r:.40}")
+        raise Unsupported(f"over axis {axis_argument!r:.40}")
     return _affine(x, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
 
 
@@ -129,13 +131,17 @@ def _laid(numbers: Float64Array, sizes: tuple[Dim, ...], places: Collection[int]
     """Numbers for the cells of these axes with the axes of a tensor behind its batch; None where they are of
     another number.
     """
-    wide = [size if place in places else 1 for place, size in enumerate(sizes)][1:]
-    known = [size for size in wide if isinstance(size, int)]
+    wide = [size if axis in places else 1 for axis, size in enumerate(sizes)][1:]
+    sizes_known = [size for size in wide if isinstance(size, int)]
     if numbers.size == 1:
         return numbers.reshape(-1)
-    if len(known) < len(wide) or math.prod(known) != numbers.size:
+    if len(sizes_known) < len(wide) or math.prod(sizes_known) != numbers.size:
         return None
-    return numbers.reshape(known) if len(places) > 1 or {*places} != {len(sizes) - 1} else numbers.reshape(-1)
+    return (
+        numbers.reshape(sizes_known)
+        if len(places) > 1 or {*places} != {len(sizes) - 1}
+        else numbers.reshape(-1)
+    )
 
 
 def _affine(

@@ -93,10 +93,10 @@ def _operand(scope: Scope, operand: Any) -> Tensor:
 
 def _axes(layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = None) -> list[int]:
     """The axes that an argument names."""
-    stated = layer.arguments.get(name, default)
-    axes = [*stated] if isinstance(stated, list | tuple) else [stated]
+    argument = layer.arguments.get(name, default)
+    axes = [*argument] if isinstance(argument, list | tuple) else [argument]
     if not axes or not all(type(axis) is int and -x.rank <= axis < x.rank for axis in axes):
-        raise Unsupported(f"with {stated!r:.40}")
+        raise Unsupported(f"with {argument!r:.40}")
     return axes
 
 
@@ -117,10 +117,10 @@ def _several(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     operands = (
         layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
     )
-    found = [x.scope.tensor(operand.source) for operand in operands if isinstance(operand, Taken)]
-    if len(found) < len(operands):
+    tensors = [x.scope.tensor(operand.source) for operand in operands if isinstance(operand, Taken)]
+    if len(tensors) < len(operands):
         raise Unsupported("with a constant")
-    return found
+    return tensors
 
 
 def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
@@ -128,11 +128,11 @@ def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     TensorFlow.
     """
     (axis,) = _axes(layer, x, default=0)
-    stated, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
-    if isinstance(stated, list | tuple):
-        parts = [end - start for start, end in pairwise([0, *map(whole, stated), x.size(axis)])]
+    sections, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
+    if isinstance(sections, list | tuple):
+        parts = [end - start for start, end in pairwise([0, *map(whole, sections), x.size(axis)])]
     elif not isinstance(parts, list | tuple):
-        pieces = count(stated if parts is None else parts)
+        pieces = count(sections if parts is None else parts)
         parts = [x.size(axis) // pieces] * pieces
     return x.split(axis, parts)
 
@@ -156,8 +156,8 @@ def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def _tiled(layer: KerasLayer, x: Tensor) -> Tensor:
     """Whole copies of axes, one after the other; the first axes may be left out."""
-    stated = layer.first_of("repeats", "multiples")
-    times = [*map(count, stated if isinstance(stated, list | tuple) else [stated])]
+    repeats = layer.first_of("repeats", "multiples")
+    times = [*map(count, repeats if isinstance(repeats, list | tuple) else [repeats])]
     if len(times) > x.rank:
         raise Unsupported("of more axes than the value has")
     return x.repeat([*[1] * (x.rank - len(times)), *times])
@@ -208,8 +208,8 @@ def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
     fill = layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
     pairs = {
-        place: (row[0], row[1])
-        for place, row in enumerate(rows)
+        axis: (row[0], row[1])
+        for axis, row in enumerate(rows)
         if isinstance(row, list | tuple) and len(row) == 2
     }
     mode = str(layer.arguments.get("mode", "constant")).lower()
@@ -286,8 +286,8 @@ def _moved(layer: KerasLayer, x: Tensor) -> Tensor:
         [range(x.rank)[axis] for axis in _axes(layer, x, name)] for name in ("source", "destination")
     )
     order = [axis for axis in range(x.rank) if axis not in taken]
-    for place, axis in sorted(zip(put, taken, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(put, taken, strict=True)):
+        order.insert(position, axis)
     return x.transpose(order)
 
 
@@ -337,8 +337,8 @@ def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
-    found = functions.variance(x, _axes(layer, x), layer.keeps())
-    return functions.sqrt(found) if layer.op == "std" else found
+    variance = functions.variance(x, _axes(layer, x), layer.keeps())
+    return functions.sqrt(variance) if layer.op == "std" else variance
 
 
 def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:

@@ -11,28 +11,28 @@ POLICIES = frozenset({"float32", "float64", *HALVES, *(f"mixed_{half}" for half 
 """What a layer's `dtype` may say: `mixed_float16` computes in float16, and its variables are float32."""
 
 
-def policy_of(stated: Any) -> str:
+def policy_of(dtype: Any) -> str:
     """The name in a layer's `dtype`, which is that name or describes a policy; `float32` where it is none of
     POLICIES.
     """
-    while isinstance(stated, Mapping):  # a map of policies has one for the layer, and others for its parts
-        config = stated.get("config") or {}
-        stated = config.get("name") or config.get("default_policy")
-    return stated if isinstance(stated, str) and stated in POLICIES else "float32"
+    while isinstance(dtype, Mapping):  # a map of policies has one for the layer, and others for its parts
+        config = dtype.get("config") or {}
+        dtype = config.get("name") or config.get("default_policy")
+    return dtype if isinstance(dtype, str) and dtype in POLICIES else "float32"
 
 
-def computing(stated: Any) -> Dtype:
+def computing(dtype: Any) -> Dtype:
     """The type in which a layer computes."""
-    return cast(Dtype, policy_of(stated).removeprefix("mixed_"))
+    return cast(Dtype, policy_of(dtype).removeprefix("mixed_"))
 
 
 def halves_in(config: Any) -> tuple[Dtype, ...]:
     """The types of half precision that any part of a config states."""
-    found = {computing(stated) for stated in _stated(config)}
-    return tuple(half for half in HALVES if half in found)
+    types = {computing(each) for each in _policies(config)}
+    return tuple(half for half in HALVES if half in types)
 
 
-def _stated(config: Any) -> Iterator[Any]:
+def _policies(config: Any) -> Iterator[Any]:
     """Every `dtype` in a config."""
     match config:
         case Mapping():
@@ -40,7 +40,7 @@ def _stated(config: Any) -> Iterator[Any]:
                 if name == "dtype":
                     yield value
                 else:
-                    yield from _stated(value)
+                    yield from _policies(value)
         case list():
             for value in config:
-                yield from _stated(value)
+                yield from _policies(value)

@@ -47,30 +47,30 @@ def _read_sharded(index: Path) -> Checkpoint:
     ShardedH5IOStore).
     """
     tensors: dict[str, Array] = {}
-    held = read_index(index)
-    files = shards_beside(index, held)
+    groups_by_shard = read_index(index)
+    files = shards_beside(index, groups_by_shard)
     for name, file in files.items():
-        found = hdf5.read_hdf5(file, _variables)
-        groups = {f"/{place.rpartition('/')[0]}" for place in found}
-        if unlike := sorted(held[name] ^ groups):
+        arrays = hdf5.read_hdf5(file, _variables)
+        groups = {f"/{path.rpartition('/')[0]}" for path in arrays}
+        if unlike := sorted(groups_by_shard[name] ^ groups):
             message = (
                 f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
             )
             raise FileError(message, where=index, next=_AGAIN)
-        if twice := sorted(tensors.keys() & found.keys()):
+        if twice := sorted(tensors.keys() & arrays.keys()):
             raise FileError(f"several of its shards hold {some(twice)}", where=index, next=_AGAIN)
-        tensors |= found
-    kept = {place: array for place, array in tensors.items() if "seed_generator" not in place.split("/")}
-    return Checkpoint(index, PRESET, "tf", kept, files=(index, *files.values()))
+        tensors |= arrays
+    weights = {path: array for path, array in tensors.items() if "seed_generator" not in path.split("/")}
+    return Checkpoint(index, PRESET, "tf", weights, files=(index, *files.values()))
 
 
 def _variables(file: hdf5.Hdf5) -> NamedArrays:
     """The variables of all layers, by the path of each."""
-    found: dict[str, hdf5.Hdf5Node] = {}
+    datasets: dict[str, hdf5.Hdf5Node] = {}
     for path, group in hdf5.walk(file, file.root):
         if path[-1:] == ("vars",):
-            found |= {
+            datasets |= {
                 "/".join((*path, number)): hdf5.dataset_of(file, group, number)
                 for number in hdf5.children(file, group)
             }
-    return hdf5.read_datasets(file, found)
+    return hdf5.read_datasets(file, datasets)

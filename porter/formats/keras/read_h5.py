@@ -56,16 +56,18 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
             turn, or a `model_config` that is none.
         UsageError: the model lacks one of `outputs`.
     """
-    found = hdf5.read_hdf5(path, _read)
-    checkpoint = Checkpoint(path, "keras-h5", "tf", found.tensors, found.notes)
-    if found.config is None:
-        held = {name.rpartition("/")[0] for name in found.tensors}
+    contents = hdf5.read_hdf5(path, _read)
+    checkpoint = Checkpoint(path, "keras-h5", "tf", contents.tensors, contents.notes)
+    if contents.config is None:
+        with_tensors = {name.rpartition("/")[0] for name in contents.tensors}
         # Layers stand in the order of the data.
-        first = takewhile(lambda name: name not in held or is_scaling(name), found.layers)
+        first = takewhile(lambda name: name not in with_tensors or is_scaling(name), contents.layers)
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph, with_graph
 
-    return with_graph(checkpoint, read_graph(found.config, found.tensors, str(path), found.stated, outputs))
+    return with_graph(
+        checkpoint, read_graph(contents.config, contents.tensors, str(path), contents.metadata, outputs)
+    )
 
 
 def read_scoped(path: Path) -> NamedArrays:
@@ -77,31 +79,31 @@ def read_scoped(path: Path) -> NamedArrays:
     """
 
     def read(file: hdf5.Hdf5) -> NamedArrays:
-        found: dict[str, hdf5.Hdf5Node] = {}
+        datasets: dict[str, hdf5.Hdf5Node] = {}
         for layer in hdf5.names_attribute(file, file.root, "layer_names"):
             group = hdf5.group_of(file, file.root, layer)
             for weight in hdf5.names_attribute(file, group, "weight_names"):
                 above, _, last = weight.rpartition("/")
-                found[weight.removesuffix(":0")] = hdf5.dataset_of(
+                datasets[weight.removesuffix(":0")] = hdf5.dataset_of(
                     file, hdf5.group_of(file, group, above) if above else group, last
                 )
-        return hdf5.read_datasets(file, found)
+        return hdf5.read_datasets(file, datasets)
 
     return hdf5.read_hdf5(path, read)
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Contents:
     """What a file holds: its tensors, the names of its layers in order, and a whole model's config."""
 
     tensors: NamedArrays
     notes: tuple[str, ...]
     layers: tuple[str, ...]
     config: str | None
-    stated: Mapping[str, str | None]
+    metadata: Mapping[str, str | None]
 
 
-def _read(file: hdf5.Hdf5) -> _Held:
+def _read(file: hdf5.Hdf5) -> _Contents:
     """The names and arrays of a file of weights, and what else it states."""
     whole = hdf5.has_child(file.root, "model_weights")
     group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
@@ -109,7 +111,7 @@ def _read(file: hdf5.Hdf5) -> _Held:
     if hdf5.has_child(group, "top_level_model_weights"):
         names += ("top_level_model_weights",)
     config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
-    stated = {
+    metadata = {
         "keras_version": hdf5.text_attribute(file, file.root, "keras_version"),
         "backend": hdf5.text_attribute(file, group, "backend"),
     }
@@ -124,15 +126,15 @@ def _read(file: hdf5.Hdf5) -> _Held:
         for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
     ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    tensors, kernels = _with_kernels_of_today(file, tensors, config or "", stated)
+    tensors, kernels = _with_kernels_of_today(file, tensors, config or "", metadata)
     notes = [*(["read under 'model_weights'"] if whole else []), *kernels]
     if hdf5.has_child(file.root, "optimizer_weights"):
         notes.append("ignored the optimiser's state")
-    return _Held(tensors, tuple(notes), names, config, stated)
+    return _Contents(tensors, tuple(notes), names, config, metadata)
 
 
 def _with_kernels_of_today(
-    file: hdf5.Hdf5, tensors: NamedArrays, config: str, stated: Mapping[str, str | None]
+    file: hdf5.Hdf5, tensors: NamedArrays, config: str, metadata: Mapping[str, str | None]
 ) -> tuple[NamedArrays, list[str]]:
     """The tensors with kernels as Keras stores them today, and notes on those that it stored otherwise.
 
@@ -140,7 +142,7 @@ def _with_kernels_of_today(
         config: of a whole model; empty of mere weights.
     """
     notes = list[str]()
-    backend = stated["backend"]
+    backend = metadata["backend"]
     if _FILTERS_FIRST.search(config):
         if backend is None:
             raise file.refuse(_UNSTATED, _STATE)
@@ -150,7 +152,7 @@ def _with_kernels_of_today(
         notes.append(
             "its kernels had their filters first, as Keras 1 stored them beside maps with channels first"
         )
-    elif config and backend is None and (stated["keras_version"] or "").startswith("1."):
+    elif config and backend is None and (metadata["keras_version"] or "").startswith("1."):
         notes.append(
             "nothing says whether Keras 1 ran it on Theano, which pads and turns kernels otherwise: read "
             "as TensorFlow's"
@@ -213,12 +215,12 @@ def _layers_of(file: hdf5.Hdf5, group: hdf5.Hdf5Node, name: str, inside: Collect
     if len(scopes) == 1 and not inside:
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []
-    for scope, held in _renamed(scopes, inside).items():
+    for scope, of_layer in _renamed(scopes, inside).items():
         inner = scope[1:] if scope[:1] == (name,) else scope
         # Keras 2 names the variables of a TimeDistributed's layer as its own.
         if len(inside) == len(scopes) == 1:
             inner = inner or tuple(inside)
-        layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), held))
+        layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), of_layer))
     return layers
 
 
@@ -228,8 +230,8 @@ def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Ma
     TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the
     layer `conv1`.
     """
-    found = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
-    return found if len(found) == len(scopes) else scopes
+    by_layer = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
+    return by_layer if len(by_layer) == len(scopes) else scopes
 
 
 def _without_number(scope: _Scope, inside: Collection[str]) -> _Scope:

@@ -48,11 +48,13 @@ def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
         UsageError: the model lacks one of `outputs`.
     """
-    held = read_archived(path)
-    described = describe_layers(held.config, path)
-    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), held.weights)
-    stated = {"keras_version": _version(held.metadata)}
-    return with_graph(checkpoint, read_graph(held.config, checkpoint.tensors, str(path), stated, outputs))
+    archive = read_archived(path)
+    described = describe_layers(archive.config, path)
+    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), archive.weights)
+    metadata = {"keras_version": _version(archive.metadata)}
+    return with_graph(
+        checkpoint, read_graph(archive.config, checkpoint.tensors, str(path), metadata, outputs)
+    )
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ def read_archived(path: Path) -> Archived:
 def _version(metadata: bytes) -> str | None:
     """The version of Keras that a file's metadata states, if they state any."""
     try:
-        stated = read_json(metadata)
+        fields = read_json(metadata)
     except (ValueError, RecursionError):
         return None
-    return str(stated.get("keras_version")) if isinstance(stated, dict) else None
+    return str(fields.get("keras_version")) if isinstance(fields, dict) else None
 
 
 @dataclass(frozen=True)
@@ -150,15 +152,15 @@ def _steps(path: LayerPath) -> list[LayerPath]:
 
 def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
     """The variables of every layer by the layer's path."""
-    found: dict[LayerPath, _LayerVariables] = {}
+    by_path: dict[LayerPath, _LayerVariables] = {}
     for path, group in hdf5.walk(file, file.root, _NOT_THE_MODEL):
         layer = _stored(file, path, group)
         if layer is None:
             continue
-        if layer.path in found:
+        if layer.path in by_path:
             raise file.refuse(f"layer '{'/'.join(layer.path)}' is twice in the file")
-        found[layer.path] = layer
-    return found
+        by_path[layer.path] = layer
+    return by_path
 
 
 def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node) -> _LayerVariables | None:
@@ -237,8 +239,8 @@ def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
     """
     statistics = ("moving_mean", "moving_variance")
     if described is None:
-        known = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
-        return known.get(count, ("gamma", "beta", *statistics, *_RENORM))
+        by_count = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
+        return by_count.get(count, ("gamma", "beta", *statistics, *_RENORM))
     return (*_trained(described), *statistics, *(_RENORM if described.arguments.get("renorm") else ()))
 
 

@@ -46,11 +46,11 @@ def statistics(
 
     They are in the config, or in the weights if it was adapted to data.
     """
-    stated = arguments.get("mean"), arguments.get("variance")
+    moments = arguments.get("mean"), arguments.get("variance")
     stored = variables.get("mean"), variables.get("variance")
     pair = (
-        stated
-        if stated[0] is not None
+        moments
+        if moments[0] is not None
         else tuple(None if one is None else one.astype(np.float64).tolist() for one in stored)
     )
     mean, variance = (constant(one) for one in pair)

@@ -84,10 +84,10 @@ def name_layers(
             "/".join((path[0], *path[-1:])),
             *("/".join(path[start:]) for start in range(1, len(path))),
         ]
-        found = next((spelling for spelling in spellings if spelling in free), None)
-        if found is not None:
-            free.discard(found)
-            names[path] = found
+        spelling_in_file = next((spelling for spelling in spellings if spelling in free), None)
+        if spelling_in_file is not None:
+            free.discard(spelling_in_file)
+            names[path] = spelling_in_file
     taken = set(names.values())
     for path in layers:
         if path not in names:

@@ -43,12 +43,12 @@ def padded_by_theano(flow: Flow) -> Flow:
 
 def _pads(call: LayerCall) -> _Pads | None:
     """The pads of a call, where TensorFlow's SAME has others at some size."""
-    stated = call.arguments
-    if call.kind not in _WINDOWS or stated.get("padding") != "same":
+    arguments = call.arguments
+    if call.kind not in _WINDOWS or arguments.get("padding") != "same":
         return None
-    window = _pair(stated[_WINDOWS[call.kind]])
-    dilation = _pair(stated.get("dilation_rate") or 1)
-    stride = _pair(stated.get("strides") or (1 if call.kind == "Conv2D" else window))
+    window = _pair(arguments[_WINDOWS[call.kind]])
+    dilation = _pair(arguments.get("dilation_rate") or 1)
+    stride = _pair(arguments.get("strides") or (1 if call.kind == "Conv2D" else window))
     extents = [(cells - 1) * apart + 1 for cells, apart in zip(window, dilation, strict=True)]
     before = [_before(call.kind, extent) for extent in extents]
     if stride == (1, 1) and all(
@@ -65,8 +65,8 @@ def _before(kind: str, extent: int) -> int:
     return extent - 2 if extent > 2 and extent % 2 else extent - 1
 
 
-def _pair(stated: Any) -> tuple[int, int]:
-    rows, columns = (stated, stated) if isinstance(stated, int) else stated
+def _pair(argument: Any) -> tuple[int, int]:
+    rows, columns = (argument, argument) if isinstance(argument, int) else argument
     return int(rows), int(columns)
 
 

@@ -128,8 +128,8 @@ def is_operation(layer: JsonObject) -> bool:
         return module.startswith("keras.src.ops.")
     by_keras_3 = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
     kind = layer["class_name"]
-    known = kind in _OF_LAYERS or operation_name(f"{OPERATION}{kind}", {}) in OPERATIONS
-    return by_keras_3 and known and "trainable" not in layer["config"]
+    has_its_kind = kind in _OF_LAYERS or operation_name(f"{OPERATION}{kind}", {}) in OPERATIONS
+    return by_keras_3 and has_its_kind and "trainable" not in layer["config"]
 
 
 def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
@@ -149,13 +149,13 @@ def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         arguments = {**arguments, "padding": _pads(arguments["padding"])}
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
         return kind, arguments
-    found = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
-    if "nb_row" in found:
-        found["kernel_size"] = [found["nb_row"], found["nb_col"]]
-    ordering = found.get("data_format")
+    renamed = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
+    if "nb_row" in renamed:
+        renamed["kernel_size"] = [renamed["nb_row"], renamed["nb_col"]]
+    ordering = renamed.get("data_format")
     if isinstance(ordering, str):
-        found["data_format"] = _KERAS_1_ORDERINGS.get(ordering, ordering)
-    return kind, found
+        renamed["data_format"] = _KERAS_1_ORDERINGS.get(ordering, ordering)
+    return kind, renamed
 
 
 def _pads(padding: Any) -> Any:

@@ -94,8 +94,8 @@ def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, i
     """Cells that are cut at both ends (keras/src/backend/common/backend_utils.py,
     _get_output_shape_given_tf_padding).
     """
-    stated = None if more is None else (2 * (extent // 2) if same else 0) - more
-    less = stated if stated is not None else extent - stride if same else min(extent - stride, 0)
+    asked = None if more is None else (2 * (extent // 2) if same else 0) - more
+    less = asked if asked is not None else extent - stride if same else min(extent - stride, 0)
     first = max(less, 0) // 2 if same else 0
     return first, less - first
 
@@ -177,14 +177,14 @@ def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
     row = x.row()
     kind = layer.op.replace("1D", "2D")
-    arguments = StatedFields({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
+    arguments = StatedFields({name: _of_row(name, argument) for name, argument in layer.arguments.items()})
     if arguments.get("padding") == "causal":
         dilation = pair(arguments.get("dilation_rate") or 1)
         extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
         row = row.pad_map((0, 0, extent - 1, 0))
         arguments = StatedFields({**arguments, "padding": "valid"})
-    found: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
-    return found.of_row()
+    of_maps: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
+    return of_maps.of_row()
 
 
 _OF_PLACES = frozenset(
@@ -193,14 +193,14 @@ _OF_PLACES = frozenset(
 """Arguments that state a number for each axis of places."""
 
 
-def _of_row(name: str, stated: Any) -> Any:
+def _of_row(name: str, argument: Any) -> Any:
     """An argument of a layer of rows as that of a layer of maps."""
-    if name in _OF_PLACES and stated is not None:
-        (size,) = stated if isinstance(stated, list | tuple) else [stated]
+    if name in _OF_PLACES and argument is not None:
+        (size,) = argument if isinstance(argument, list | tuple) else [argument]
         return (0 if name == "output_padding" else 1, size)
-    if name in ("cropping", "padding") and not isinstance(stated, str):
-        return (0, pair(stated))
-    return stated
+    if name in ("cropping", "padding") and not isinstance(argument, str):
+        return (0, pair(argument))
+    return argument
 
 
 ROWS = frozenset(

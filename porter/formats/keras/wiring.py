@@ -44,10 +44,10 @@ def misread(flow: Flow, definition: str | bytes) -> str | None:
             if (wrong := _misread(call, sources, depth, levels)) is not None:
                 return wrong
     ends = _calls(flow, flow.outputs)
-    found = [end.path[0] for end in ends if end.kind != _INPUT]
+    given = [end.path[0] for end in ends if end.kind != _INPUT]
     wanted = levels[()].ends
-    if (sorted(found) != sorted(wanted)) if flow.names else (found != [*wanted]):
-        return f"the model gives {found}, and its config names {[*wanted]}"
+    if (sorted(given) != sorted(wanted)) if flow.names else (given != [*wanted]):
+        return f"the model gives {given}, and its config names {[*wanted]}"
     return next(filter(None, (_not_an_end(end, 0, levels) for end in ends)), None)
 
 
@@ -56,34 +56,34 @@ def _calls(flow: Flow, results: Iterable[Result]) -> list[LayerCall]:
     return [flow.calls[each.call] for each in results if each.call >= 0]
 
 
-def turned_otherwise(turned: Flow, stated: Flow) -> str | None:
+def turned_otherwise(turned: Flow, original: Flow) -> str | None:
     """Where a model that porter turned to channels last has other wires than the model as its config states
     it, in words; None if only layers that porter put in stand between them.
     """
-    known = {(call.path, call.call_index) for call in stated.calls}
-    reads = {(call.path, call.call_index): _sources(stated, call, known) for call in stated.calls}
+    calls = {(call.path, call.call_index) for call in original.calls}
+    reads = {(call.path, call.call_index): _sources(original, call, calls) for call in original.calls}
     for call in turned.calls:
         own = (call.path, call.call_index)
-        if own in known and (found := _sources(turned, call, known)) != reads[own]:
+        if own in calls and (sources := _sources(turned, call, calls)) != reads[own]:
             whole = "/".join(call.path)
-            return f"'{whole}' reads {_names(found)}, and the model as stated {_names(reads[own])}"
-    found, wanted = ([_named(flow, end, known) for end in flow.outputs] for flow in (turned, stated))
-    return None if found == wanted else f"the model gives {_names(found)}, and as stated {_names(wanted)}"
+            return f"'{whole}' reads {_names(sources)}, and the model as stated {_names(reads[own])}"
+    sources, wanted = ([_named(flow, end, calls) for end in flow.outputs] for flow in (turned, original))
+    return None if sources == wanted else f"the model gives {_names(sources)}, and as stated {_names(wanted)}"
 
 
 _Named = tuple[LayerPath, int, int]
 """A value: the layer, which of its calls, and which of that call's results."""
 
 
-def _sources(flow: Flow, call: LayerCall, known: Collection[tuple[LayerPath, int]]) -> list[_Named]:
-    return [_named(flow, each, known) for each in results_in(call.given)]
+def _sources(flow: Flow, call: LayerCall, calls: Collection[tuple[LayerPath, int]]) -> list[_Named]:
+    return [_named(flow, each, calls) for each in results_in(call.given)]
 
 
-def _named(flow: Flow, value: Result, known: Collection[tuple[LayerPath, int]]) -> _Named:
+def _named(flow: Flow, value: Result, calls: Collection[tuple[LayerPath, int]]) -> _Named:
     """The value of a known call that a value is, or is made from by layers that porter put in."""
     while value.call >= 0:
         call = flow.calls[value.call]
-        if (call.path, call.call_index) in known:
+        if (call.path, call.call_index) in calls:
             return call.path, call.call_index, value.output
         value = results_in(call.given)[0]
     return (), 0, value.output
@@ -106,20 +106,20 @@ def _misread(
         if _in_one(source, call, depth, levels)
         and (depth == len(call.path) - 1 or not _in_one(source, call, depth + 1, levels))
     ]
-    found = [source.path[depth] for source in beside]
+    names_read = [source.path[depth] for source in beside]
     calls = levels[within].reads[name]
     whole = "/".join(inner)
     if inner in levels:  # of what a model takes, each of its layers may read a part
-        right = {*found} <= {each for reads in calls for each in reads}
+        right = {*names_read} <= {each for reads in calls for each in reads}
     else:
-        place = call.call_index % len(calls)
+        round = call.call_index % len(calls)
         given = _given_to(call)
-        wanted = levels[within].given[name][place]
+        wanted = levels[within].given[name][round]
         if given != wanted:
             return f"'{whole}' is given {given}, and its config states {wanted}"
-        right = found == [*calls[place]]
+        right = names_read == [*calls[round]]
     if not right:
-        return f"'{whole}' reads {found}, and its config names {[*map(list, calls)]}"
+        return f"'{whole}' reads {names_read}, and its config names {[*map(list, calls)]}"
     return next(filter(None, (_not_an_end(source, depth, levels) for source in beside)), None)
 
 
@@ -137,19 +137,19 @@ def _in_one(one: LayerCall, other: LayerCall, depth: int, levels: Mapping[LayerP
 def _round(call: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
     """How many calls of the model at a depth of a call's path come before the one that it is from."""
     round = call.call_index
-    for place in reversed(range(depth, len(call.path))):
-        level = levels.get(call.path[:place])
-        round //= max(1, len(level.reads.get(call.path[place], ()))) if level else 1
+    for above in reversed(range(depth, len(call.path))):
+        level = levels.get(call.path[:above])
+        round //= max(1, len(level.reads.get(call.path[above], ()))) if level else 1
     return round
 
 
 def _not_an_end(source: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> str | None:
     """A model whose value another layer takes from within it, and not from an end."""
-    for place in range(depth + 1, len(source.path)):
-        level = levels.get(source.path[:place])
-        if level is not None and source.path[place] not in level.ends:
-            whole = "/".join(source.path[:place])
-            given = source.path[place]
+    for below in range(depth + 1, len(source.path)):
+        level = levels.get(source.path[:below])
+        if level is not None and source.path[below] not in level.ends:
+            whole = "/".join(source.path[:below])
+            given = source.path[below]
             return f"'{whole}' gives {given}, and its config names {[*level.ends]}"
     return None
 
@@ -161,7 +161,7 @@ def _levels(model: JsonObject, path: LayerPath) -> Iterator[tuple[LayerPath, _Le
     named = {_name(layer): layer for layer in layers}
     names = [name for name, layer in named.items() if layer["class_name"] != _INPUT]
     if isinstance(config, list) or model["class_name"] == "Sequential":
-        reads = {name: [names[max(place - 1, 0) : place]] for place, name in enumerate(names)}
+        reads = {name: [names[max(index - 1, 0) : index]] for index, name in enumerate(names)}
         yield path, _Level(reads, dict.fromkeys(names, (_ALONE,)), names[-1:])
     else:
         yield path, _functional(config, named, names)
@@ -179,8 +179,8 @@ def _functional(config: JsonObject, named: Mapping[str, JsonObject], names: Sequ
 
 def _name(layer: JsonObject) -> str:
     config = layer["config"]
-    found: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
-    return found
+    name: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
+    return name
 
 
 def _given(node: Any) -> _Given:
@@ -197,7 +197,7 @@ def _names_in(value: Any, names: Sequence[str]) -> list[str]:
     """The layers among `names` that a value names as `["conv", 0, 0]`; those of keyword arguments, which
     stand behind one of them, come last.
     """
-    found, later = list[str](), list[str]()
+    names_of_layers, later = list[str](), list[str]()
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
@@ -205,11 +205,11 @@ def _names_in(value: Any, names: Sequence[str]) -> list[str]:
                 look(each)
         elif isinstance(value, list) and len(value) > 2 and isinstance(value[0], str):
             if value[0] in names and type(value[1]) is type(value[2]) is int:
-                found.append(value[0])
+                names_of_layers.append(value[0])
             later.extend(name for each in value[3:] for name in _names_in(each, names))
         elif isinstance(value, list):
             for each in value:
                 look(each)
 
     look(value)
-    return found + later
+    return names_of_layers + later

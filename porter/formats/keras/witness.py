@@ -66,24 +66,24 @@ def _unlike(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
         if address in seen:
             continue
         seen.add(address)
-        held = theirs.object_at(address)
+        described = theirs.object_at(address)
         # What porter's reader does not know, it has not read: the library has, or nobody.
         with suppress(UnknownPart, FileError), refusing_damage(theirs.path):
-            found = ours.node(name, address)
-            if found.held != held or not _has_values(ours, found, held.values):
+            own = ours.node(name, address)
+            if own.object != described or not _has_values(ours, own, described.values):
                 yield name or "/"
-        waiting += [(f"{name}/{link}", at) for link, at in held.links.items() if at is not None]
+        waiting += [(f"{name}/{link}", at) for link, at in described.links.items() if at is not None]
 
 
 def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | None) -> bool:
     """Whether porter takes from their place the values that are there."""
     if values is None or values.lack is not None:
         return True
-    found = hdf5.read_datasets(file, {node.name: node})[node.name]
+    array = hdf5.read_datasets(file, {node.name: node})[node.name]
     there = np.ndarray(values.shape, values.dtype, values.data, values.start)
     native = there.astype(there.dtype.newbyteorder("="), copy=False)
     # Not as numbers, of which some are equal to nothing.
-    return found.dtype == native.dtype and np.array_equal(_bytes(found), _bytes(native))
+    return array.dtype == native.dtype and np.array_equal(_bytes(array), _bytes(native))
 
 
 def _bytes(array: Array) -> Array:
@@ -114,12 +114,12 @@ def _kernels(file: hdf5.Hdf5, within: hdf5.Hdf5Node, is_first: bool, is_theano: 
     """Every kernel of four axes as TensorFlow has it."""
     for _, group in hdf5.walk(file, within):
         datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
-        found = {
+        by_name = {
             name: node
             for name, node in datasets.items()
-            if node.held.values and len(node.held.values.shape) == 4
+            if node.object.values and len(node.object.values.shape) == 4
         }
-        for kernel in hdf5.read_datasets(file, found).values():
+        for kernel in hdf5.read_datasets(file, by_name).values():
             kernel = kernel.transpose(2, 3, 1, 0) if is_first else kernel
             yield np.flip(kernel, (0, 1)) if is_theano else kernel
 

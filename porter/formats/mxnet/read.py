@@ -72,10 +72,8 @@ def read_mxnet(
         definition = text.read_bytes()
         symbol = read_symbol(definition, tensors.__contains__)
         if symbol.image is None:
-            found = (
-                f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
-            )
-            note = f"{UNREAD} of {text.name}: {found}"
+            why = f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
+            note = f"{UNREAD} of {text.name}: {why}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends
@@ -128,8 +126,8 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
     _, channels, rows, columns = (
         symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     )
-    stated = (rows or None, columns or None) if size is None else size
-    taken = GraphInput((image, 0), channels, stated, order="CHW")
+    image_size = (rows or None, columns or None) if size is None else size
+    taken = GraphInput((image, 0), channels, image_size, order="CHW")
     return read_graph(begin(flow, taken, tensors, value_name), READERS, symbol.ends)
 
 
@@ -141,13 +139,13 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
         return 3
     count = int(tensors[first.inputs[1][0]].shape[1])
     source = first.source[0]
-    count *= first.stated.count("num_group", 1)
+    count *= first.attributes.count("num_group", 1)
     slices = _slices(nodes.values())
     while source in nodes and source != image:
         node = nodes[source]
-        if node.op in ("SliceChannel", "split") and node.stated.count("axis", 1) == 1:
-            count *= node.stated.count("num_outputs", 1)
-        elif node.op == "slice_axis" and node.stated.count("axis", 0) == 1:
+        if node.op in ("SliceChannel", "split") and node.attributes.count("axis", 1) == 1:
+            count *= node.attributes.count("num_outputs", 1)
+        elif node.op == "slice_axis" and node.attributes.count("axis", 0) == 1:
             count = max(_last_channel(part, count) for part in slices[node.inputs[:1]])
         source = node.source[0] if node.inputs else image
     return count
@@ -164,37 +162,40 @@ def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequ
 
 def _last_channel(part: SymbolNode, count: int) -> int:
     """Where a part of the channels ends that has so many of them, if it does not say so."""
-    end = part.stated.word("end", "None")
-    return int(end) if end != "None" else part.stated.count("begin", 0) + count
+    end = part.attributes.word("end", "None")
+    return int(end) if end != "None" else part.attributes.count("begin", 0) + count
 
 
-def _held(node: SymbolNode, axes: str) -> dict[str, Stored]:
+def _stored_tensors(node: SymbolNode, axes: str) -> dict[str, Stored]:
     kernel, *bias = [name for name, _ in node.inputs[1:]]
-    bare = node.stated.flag("no_bias", node.op == "Deconvolution")
+    bare = node.attributes.flag("no_bias", node.op == "Deconvolution")
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not bare else {})}
 
 
 def _window(node: SymbolNode) -> tuple[Window, Pads]:
-    stated = node.stated
-    window = Window(stated.pair("kernel", 0), stated.pair("stride", 1), stated.pair("dilate", 1))
-    return window, both_sides(stated.pair("pad", 0))
+    settings = node.attributes
+    window = Window(settings.pair("kernel", 0), settings.pair("stride", 1), settings.pair("dilate", 1))
+    return window, both_sides(settings.pair("pad", 0))
 
 
 def _conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     window, pads = _window(node)
-    if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
+    if len(node.attributes.counts("kernel")) != 2 or node.attributes.word("layout", "None") not in (
+        "None",
+        "NCHW",
+    ):
         raise Unsupported("of other maps than N×C×H×W")
-    filters, groups = node.stated.count("num_filter", 0), node.stated.count("num_group", 1)
-    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(node, "OIHW"))
+    filters, groups = node.attributes.count("num_filter", 0), node.attributes.count("num_group", 1)
+    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _stored_tensors(node, "OIHW"))
 
 
 def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     """`adj` are rows and columns more, behind. A target shape takes the place of it and of pads: what is too
     much is cut off on both sides, an odd cell in front (`InferPad` in src/operator/nn/deconvolution-inl.h).
     """
-    stated = node.stated
+    settings = node.attributes
     window, (top, bottom, left, right) = _window(node)
-    if wanted := stated.counts("target_shape"):
+    if wanted := settings.counts("target_shape"):
         reach = (
             (size - 1) * stride + window.extent(axis)
             for axis, (size, stride) in enumerate(zip(known(x.sizes[2:]), window.stride, strict=True))
@@ -204,23 +205,23 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
             raise Unsupported("to more cells than its kernels reach")
         pads = -(-down // 2), down // 2, -(-across // 2), across // 2
     else:
-        rows, columns = stated.pair("adj", 0)
+        rows, columns = settings.pair("adj", 0)
         pads = top, bottom - rows, left, right - columns
-    held = _held(node, "OIHW")
-    groups = stated.count("num_group", 1)
-    op = ops.ConvTranspose(stated.count("num_filter", 0), window, pads, groups, "bias" in held)
-    return x.op(op, **held)
+    stored = _stored_tensors(node, "OIHW")
+    groups = settings.count("num_group", 1)
+    op = ops.ConvTranspose(settings.count("num_filter", 0), window, pads, groups, "bias" in stored)
+    return x.op(op, **stored)
 
 
 def _pool(node: SymbolNode, x: Tensor) -> Tensor:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
-    stated = node.stated
-    kind = node.stated.word("pool_type", "max")
-    rounding = stated.word("pooling_convention", "valid")
+    settings = node.attributes
+    kind = node.attributes.word("pool_type", "max")
+    rounding = settings.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         raise Unsupported(f"by the convention {rounding}")
     if kind == "lp":
-        if stated.count("p_value", 2) != 2:
+        if settings.count("p_value", 2) != 2:
             raise Unsupported("of another order than 2")
         return functions.sqrt(_sums(node, functions.square(x)))
     if kind == "sum":
@@ -228,33 +229,35 @@ def _pool(node: SymbolNode, x: Tensor) -> Tensor:
     if kind not in ("max", "avg"):
         raise Unsupported(f"of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
-    if stated.flag("global_pool"):
+    if settings.flag("global_pool"):
         return x.global_pool(function)
-    counted = stated.flag("count_include_pad", True)
+    counted = settings.flag("count_include_pad", True)
     return pool(x, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
 
 def _sums(node: SymbolNode, x: Tensor) -> Tensor:
     """The sum of each window, in which pads are zeros."""
-    if node.stated.flag("global_pool"):
+    if node.attributes.flag("global_pool"):
         return x.sum((2, 3), True)
     window, pads = _window(node)
-    rounding: Rounding = "full" if node.stated.word("pooling_convention") == "full" else "floor"
+    rounding: Rounding = "full" if node.attributes.word("pooling_convention") == "full" else "floor"
     mean = x.pool("mean", window, Convention.stated(pads, 0.0, "full_window", rounding))
     return math.prod(window.kernel) * mean
 
 
 def _adaptive(node: SymbolNode, x: Tensor) -> Tensor:
     """The mean of windows that lie evenly; without a size, of all cells."""
-    counts = node.stated.pair("output_size", 1)
+    counts = node.attributes.pair("output_size", 1)
     return x.made("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
 
 
 def _dense(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    if not node.stated.flag("flatten", True):
-        added = None if node.stated.flag("no_bias") or bias is None else bias.reference
+    if not node.attributes.flag("flatten", True):
+        added = None if node.attributes.flag("no_bias") or bias is None else bias.reference
         return x.dense(Product(kernel.reference, "OI", added))
-    return _features(x, kernel).fully_connected(node.stated.count("num_hidden", 0), _held(node, "OI"))
+    return _features(x, kernel).fully_connected(
+        node.attributes.count("num_hidden", 0), _stored_tensors(node, "OI")
+    )
 
 
 def _features(x: Tensor, kernel: Tensor) -> Tensor:
@@ -270,19 +273,19 @@ def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor
     """A batch norm; with `fix_gamma`, its default, the stored gamma is read as 1
     (src/operator/nn/batch_norm.cc).
     """
-    stated = node.stated
-    if stated.count("axis", 1) != 1:
+    settings = node.attributes
+    if settings.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    scale = None if stated.flag("fix_gamma", True) else gamma
-    epsilon = stated.number("eps", 1e-3)
-    momentum = round(1 - stated.number("momentum", 0.9), 9)
+    scale = None if settings.flag("fix_gamma", True) else gamma
+    epsilon = settings.number("eps", 1e-3)
+    momentum = round(1 - settings.number("momentum", 0.9), 9)
     return x.batch_norm(epsilon, momentum, gamma=scale, beta=beta, mean=mean, variance=variance)
 
 
 def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     """A LeakyReLU of each of MXNet's kinds."""
-    kind = node.stated.word("act_type", "leaky")
-    slope = node.stated.number("slope", 0.25)
+    kind = node.attributes.word("act_type", "leaky")
+    slope = node.attributes.number("slope", 0.25)
     if kind == "prelu":
         return slopes(x, node.inputs[1][0])
     made: Mapping[str, Op] = {
@@ -297,7 +300,7 @@ def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _activation(node: SymbolNode, x: Tensor) -> Tensor:
-    kind = node.stated.word("act_type")
+    kind = node.attributes.word("act_type")
     if kind not in _IN_PLACE:
         raise Unsupported(f"of type {kind}")
     return x.each(_IN_PLACE[kind])
@@ -305,49 +308,49 @@ def _activation(node: SymbolNode, x: Tensor) -> Tensor:
 
 def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolNode, Tensor], Tensor]:
     """A function of a value and of the number that the operator states."""
-    return lambda node, x: function(x, node.stated.number("scalar", 0.0))
+    return lambda node, x: function(x, node.attributes.number("scalar", 0.0))
 
 
 def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
-    stated = node.stated
-    size = node.stated.count("nsize", 0)
-    alpha = stated.number("alpha", 1e-4) / size
-    beta = stated.number("beta", 0.75)
-    return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
+    settings = node.attributes
+    size = node.attributes.count("nsize", 0)
+    alpha = settings.number("alpha", 1e-4) / size
+    beta = settings.number("beta", 0.75)
+    return x.op(ops.LocalResponseNorm(size, alpha, beta, settings.number("knorm", 2.0)))
 
 
 def _over_norm(node: SymbolNode, x: Tensor) -> Tensor:
     """L2Normalization (src/operator/l2_normalization-inl.h)."""
     over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
-    axes = over.get(node.stated.word("mode", "instance"), range(1, x.rank))
-    return functions.over_root(x, axes, node.stated.number("eps", 1e-10))
+    axes = over.get(node.attributes.word("mode", "instance"), range(1, x.rank))
+    return functions.over_root(x, axes, node.attributes.number("eps", 1e-10))
 
 
 def _split(node: SymbolNode, x: Tensor) -> list[Tensor]:
-    count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
-    return x.split_evenly(axis, count, not node.stated.flag("squeeze_axis"))
+    count, axis = node.attributes.count("num_outputs", 1), node.attributes.count("axis", 1)
+    return x.split_evenly(axis, count, not node.attributes.flag("squeeze_axis"))
 
 
 def _cut(node: SymbolNode, x: Tensor) -> Tensor:
-    stated = node.stated
-    start = stated.count("begin", 0)
-    end = stated.word("end", "None")
-    return x.cut({stated.count("axis", 0): slice(start, None if end == "None" else int(end))})
+    settings = node.attributes
+    start = settings.count("begin", 0)
+    end = settings.word("end", "None")
+    return x.cut({settings.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
 def _slice(node: SymbolNode, x: Tensor) -> Tensor:
-    starts, ends, steps = (node.stated.bounds(name) for name in ("begin", "end", "step"))
+    starts, ends, steps = (node.attributes.bounds(name) for name in ("begin", "end", "step"))
     bounds = zip(starts, ends, steps or [None] * len(starts), strict=True)
     return x.cut({axis: slice(*each) for axis, each in enumerate(bounds)})
 
 
 def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """Rows and columns cut to a stated size, or to that of another map, at an offset or in the middle."""
-    stated = node.stated
+    settings = node.attributes
     own = x.sizes[2:]
-    wanted = stated.pair("h_w", 0) if like is None else like.sizes[2:]
-    starts: Sequence[Dim] = stated.pair("offset", 0)
-    if stated.flag("center_crop"):
+    wanted = settings.pair("h_w", 0) if like is None else like.sizes[2:]
+    starts: Sequence[Dim] = settings.pair("offset", 0)
+    if settings.flag("center_crop"):
         starts = [
             whole // 2 for whole in known([size - less for size, less in zip(own, wanted, strict=True)])
         ]
@@ -361,9 +364,9 @@ def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
     """0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
     wanted = list[Dim]()
     rest = list(x.sizes)
-    for code in node.stated.counts("shape"):
-        if code < -3 or node.stated.flag("reverse"):
-            raise Unsupported(f"to {node.stated.word('shape')}")
+    for code in node.attributes.counts("shape"):
+        if code < -3 or node.attributes.flag("reverse"):
+            raise Unsupported(f"to {node.attributes.word('shape')}")
         taken = len(rest) if code == -2 else 2 if code == -3 else 1
         sizes, rest = rest[:taken], rest[taken:]
         wanted += [product(sizes)] if code == -3 else sizes if code in (0, -2) else [code]
@@ -372,24 +375,24 @@ def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
 
 def _swapped(node: SymbolNode, x: Tensor) -> Tensor:
     order = [*range(x.rank)]
-    first, second = (node.stated.count(name, 0) for name in ("dim1", "dim2"))
+    first, second = (node.attributes.count(name, 0) for name in ("dim1", "dim2"))
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
 def _reduce(node: SymbolNode, x: Tensor) -> Tensor:
-    stated = [position_of(axis, x.rank) for axis in node.stated.counts("axis")]
-    rest = [axis for axis in range(x.rank) if axis not in stated]
-    axes = rest if node.stated.flag("exclude") or not stated else stated
-    return x.reduce(_REDUCTIONS[node.op], axes, node.stated.flag("keepdims"))
+    named = [position_of(axis, x.rank) for axis in node.attributes.counts("axis")]
+    rest = [axis for axis in range(x.rank) if axis not in named]
+    axes = rest if node.attributes.flag("exclude") or not named else named
+    return x.reduce(_REDUCTIONS[node.op], axes, node.attributes.flag("keepdims"))
 
 
 def _pad(node: SymbolNode, x: Tensor) -> Tensor:
-    widths = node.stated.counts("pad_width")
-    mode = node.stated.word("mode")
+    widths = node.attributes.counts("pad_width")
+    mode = node.attributes.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
-        return x.pad(pairs, node.stated.number("constant_value", 0.0))
+        return x.pad(pairs, node.attributes.number("constant_value", 0.0))
     return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
@@ -397,10 +400,10 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     """An upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
     (src/operator/nn/upsampling-inl.h).
     """
-    scale = node.stated.count("scale", 1)
-    kind = node.stated.word("sample_type")
+    scale = node.attributes.count("scale", 1)
+    kind = node.attributes.word("sample_type")
     if kind == "bilinear":
-        channels = node.stated.count("num_filter", 0)
+        channels = node.attributes.count("num_filter", 0)
         side = 2 * scale - scale % 2
         pad = scale // 2
         window = Window((side, side), (scale, scale))
@@ -413,22 +416,22 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
 
 def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """BilinearResize2D: to a size, by scales, or to the size of another map."""
-    stated = node.stated
-    mode = node.stated.word("mode", "size")
+    settings = node.attributes
+    mode = node.attributes.word("mode", "size")
     if mode not in ("size", "like"):
         raise Unsupported(f"by the mode {mode}")
     op = ops.Resize(
-        "linear", coordinates="align_corners" if stated.flag("align_corners", True) else "half_pixel"
+        "linear", coordinates="align_corners" if settings.flag("align_corners", True) else "half_pixel"
     )
     if like is not None:
         return x.resize(op, {}, {2: like.size(2), 3: like.size(3)})
     scales, sizes = dict[int, float](), dict[int, Dim]()
     for axis, name in ((2, "height"), (3, "width")):
-        scale = stated.number(f"scale_{name}", 0.0)
+        scale = settings.number(f"scale_{name}", 0.0)
         if scale == int(scale) != 0:
             scales[axis] = scale
         else:  # the places are those of the sizes
-            sizes[axis] = int(known([x.size(axis)])[0] * scale) if scale else stated.count(name, 1)
+            sizes[axis] = int(known([x.size(axis)])[0] * scale) if scale else settings.count(name, 1)
     return x.resize(op, scales, sizes)
 
 
@@ -436,13 +439,13 @@ def _softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
     """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
-    stated = node.stated
-    x = x * ((-1 if node.op == "softmin" else 1) / stated.number("temperature", 1.0))
+    settings = node.attributes
+    x = x * ((-1 if node.op == "softmin" else 1) / settings.number("temperature", 1.0))
     if node.op in ("softmax", "log_softmax", "softmin"):
-        axis = stated.count("axis", -1)
-    elif stated.word("mode") == "channel" or stated.flag("multi_output"):
+        axis = settings.count("axis", -1)
+    elif settings.word("mode") == "channel" or settings.flag("multi_output"):
         axis = 1
-    elif node.op == "SoftmaxActivation" or stated.flag("preserve_shape"):
+    elif node.op == "SoftmaxActivation" or settings.flag("preserve_shape"):
         axis = -1
     elif x.rank == 2:
         axis = 1
@@ -452,8 +455,8 @@ def _softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
 
 
 def _layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    axis = node.stated.count("axis", -1)
-    return x.layer_norm([axis], node.stated.number("eps", 1e-5), gamma=gamma, beta=beta)
+    axis = node.attributes.count("axis", -1)
+    return x.layer_norm([axis], node.attributes.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
 _REDUCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "min": "min", "sum": "sum"}
@@ -479,7 +482,7 @@ _FUNCTIONS: Functions = by_name(
         "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
         "_mul_scalar _MulScalar": _by_number(operator.mul),
         "_div_scalar _DivScalar": _by_number(operator.truediv),
-        "_power_scalar _PowerScalar": lambda node, x: x ** node.stated.number("scalar", 1.0),
+        "_power_scalar _PowerScalar": lambda node, x: x ** node.attributes.number("scalar", 1.0),
         "_maximum_scalar _MaximumScalar": _by_number(maximum),
         "_minimum_scalar _MinimumScalar": _by_number(minimum),
         "_rdiv_scalar _RDivScalar": _by_number(lambda x, number: number / x),
@@ -488,7 +491,7 @@ _FUNCTIONS: Functions = by_name(
         "_lesser_scalar": _by_number(operator.lt),
         "_lesser_equal_scalar": _by_number(operator.le),
         "SoftmaxOutput Softmax softmax SoftmaxActivation log_softmax softmin": _softmax,
-        "Concat concat": lambda node, *values: concat(values, node.stated.count("dim", 1)),
+        "Concat concat": lambda node, *values: concat(values, node.attributes.count("dim", 1)),
         "Flatten flatten": lambda node, x: x.flatten(1),
         "Reshape reshape": _reshape,
         "SliceChannel split": _split,
@@ -501,7 +504,7 @@ _FUNCTIONS: Functions = by_name(
         "FullyConnected": _dense,
         "BatchNorm": _norm,
         "InstanceNorm": lambda node, x, gamma, beta: x.instance_norm(
-            node.stated.number("eps", 1e-3), gamma=gamma, beta=beta
+            node.attributes.number("eps", 1e-3), gamma=gamma, beta=beta
         ),
         "L2Normalization": _over_norm,
         "LayerNorm": _layer_norm,
@@ -509,19 +512,23 @@ _FUNCTIONS: Functions = by_name(
         "_contrib_BilinearResize2D": _resize,
         "Crop": _crop,
         "slice": _slice,
-        "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
-        "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1)),
+        "depth_to_space": lambda node, x: x.op(
+            ops.DepthToSpace(node.attributes.count("block_size", 1), "DCR")
+        ),
+        "space_to_depth": lambda node, x: x.cells_as_channels(node.attributes.count("block_size", 1)),
         "LRN": _lrn,
         "Activation": _activation,
         "LeakyReLU": _leaky,
         "LogisticRegressionOutput": lambda node, x, *labels: x.each(ops.Sigmoid()),
         "hard_sigmoid": lambda node, x: x.each(
-            ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
+            ops.HardSigmoid(node.attributes.number("alpha", 0.2), node.attributes.number("beta", 0.5))
         ),
-        "clip": lambda node, x: x.clip(node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
+        "clip": lambda node, x: x.clip(
+            node.attributes.number("a_min", 0.0), node.attributes.number("a_max", 0.0)
+        ),
         "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
         "slice_axis": _cut,
-        "transpose": lambda node, x: x.transpose(node.stated.counts("axes")),
+        "transpose": lambda node, x: x.transpose(node.attributes.counts("axes")),
         "UpSampling": _upsample,
     }
 )
@@ -539,5 +546,5 @@ READERS: Mapping[str, Reader[SymbolNode]] = watching(
         **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
         **{name: always(op) for name, op in OF_NUMBERS.items()},
     },
-    lambda node: node.stated.passed_over,
+    lambda node: node.attributes.passed_over,
 )

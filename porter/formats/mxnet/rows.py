@@ -30,107 +30,107 @@ def program(definition: bytes) -> KernelProgram:
     nodes = read_symbol(text, lambda name: name != image).nodes
     operators = {node.name for node in nodes}
     for node in nodes:
-        stated = Settings({key: (word,) for key, word in node.stated.words.items()})
-        count = stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
-        gives = tuple(value_name((node.name, place)) for place in range(count))
+        settings = Settings({key: (word,) for key, word in node.attributes.words.items()})
+        count = settings.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
+        gives = tuple(value_name((node.name, output)) for output in range(count))
         reads = tuple(value_name(source) if source[0] in operators else source[0] for source in node.inputs)
-        steps.append(OperatorCall(node.op, reads, gives, {"stated": stated}))
+        steps.append(OperatorCall(node.op, reads, gives, {"settings": settings}))
     return KernelProgram(image, tuple(steps), _ROWS)
 
 
 def _by_number(compute: Callable[[Numbers, float], Any]) -> Row:
-    return row(lambda stated, x: compute(x, stated.number("scalar", 0.0)))
+    return row(lambda settings, x: compute(x, settings.number("scalar", 0.0)))
 
 
-def _grid(stated: Settings) -> Grid:
-    down, across = stated.pair("pad", 0)
-    return Grid(stated.pair("stride", 1), stated.pair("dilate", 1), (down, down, across, across))
+def _grid(settings: Settings) -> Grid:
+    down, across = settings.pair("pad", 0)
+    return Grid(settings.pair("stride", 1), settings.pair("dilate", 1), (down, down, across, across))
 
 
-def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     return windows.conv(
-        x, kernel, None if stated.flag("no_bias") else bias, _grid(stated), stated.count("num_group", 1)
+        x, kernel, None if settings.flag("no_bias") else bias, _grid(settings), settings.count("num_group", 1)
     )
 
 
-def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    own = None if stated.flag("no_bias", True) else bias
-    grid = _grid(stated)
-    if wanted := stated.counts("target_shape"):
+def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+    own = None if settings.flag("no_bias", True) else bias
+    grid = _grid(settings)
+    if wanted := settings.counts("target_shape"):
         sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, wanted, strict=True)
         less = [(n - 1) * step + (side - 1) * apart + 1 - size for n, step, side, apart, size in sides]
         (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in less)
         grid = replace(grid, pads=(top, bottom, left, right))
     else:
-        grid = grid.with_more(*stated.pair("adj", 0))
-    return windows.transposed(x, kernel, own, grid, stated.count("num_group", 1))
+        grid = grid.with_more(*settings.pair("adj", 0))
+    return windows.transposed(x, kernel, own, grid, settings.count("num_group", 1))
 
 
-def _pool(stated: Settings, x: Numbers) -> Any:
-    kind = stated.word("pool_type", "max")
+def _pool(settings: Settings, x: Numbers) -> Any:
+    kind = settings.word("pool_type", "max")
     if kind == "lp":
-        return np.sqrt(_sums(stated, x**2))
+        return np.sqrt(_sums(settings, x**2))
     if kind == "sum":
-        return _sums(stated, x)
+        return _sums(settings, x)
     average = kind == "avg"
-    if stated.flag("global_pool"):
+    if settings.flag("global_pool"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    grid = _pool_grid(stated)
-    sides = stated.pair("kernel", 0)
+    grid = _pool_grid(settings)
+    sides = settings.pair("kernel", 0)
     if not average:
         return windows.max_pool(x, sides, grid)
     return windows.average_pool(
-        x, sides, grid, "clipped_window" if stated.flag("count_include_pad", True) else "real_cells"
+        x, sides, grid, "clipped_window" if settings.flag("count_include_pad", True) else "real_cells"
     )
 
 
-def _pool_grid(stated: Settings) -> Grid:
-    full = stated.word("pooling_convention") == "full"
-    return replace(_grid(stated), rounding="full" if full else "floor")
+def _pool_grid(settings: Settings) -> Grid:
+    full = settings.word("pooling_convention") == "full"
+    return replace(_grid(settings), rounding="full" if full else "floor")
 
 
-def _sums(stated: Settings, x: Numbers) -> Any:
-    if stated.flag("global_pool"):
+def _sums(settings: Settings, x: Numbers) -> Any:
+    if settings.flag("global_pool"):
         return x.sum((2, 3), keepdims=True)
-    return sum(_pool_grid(stated).cells(x, stated.pair("kernel", 0)))
+    return sum(_pool_grid(settings).cells(x, settings.pair("kernel", 0)))
 
 
-def _adaptive(stated: Settings, x: Numbers) -> Any:
+def _adaptive(settings: Settings, x: Numbers) -> Any:
     """An adaptive pool with MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
-    for axis, count in zip((2, 3), stated.pair("output_size", 1), strict=True):
+    for axis, count in zip((2, 3), settings.pair("output_size", 1), strict=True):
         size = x.shape[axis]
-        ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+        ends = [(cell * size // count, -(-(cell + 1) * size // count)) for cell in range(count)]
         x = np.stack([x.take(range(*each), axis).mean(axis) for each in ends], axis)
     return x
 
 
-def _l2(stated: Settings, x: Numbers) -> Any:
-    axes = {"channel": (1,), "spatial": tuple(range(2, x.ndim))}.get(stated.word("mode"))
+def _l2(settings: Settings, x: Numbers) -> Any:
+    axes = {"channel": (1,), "spatial": tuple(range(2, x.ndim))}.get(settings.word("mode"))
     total = (x**2).sum(axes or tuple(range(1, x.ndim)), keepdims=True)
-    return x / np.sqrt(total + stated.number("eps", 1e-10))
+    return x / np.sqrt(total + settings.number("eps", 1e-10))
 
 
-def _layer_norm(stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Any:
-    axis = stated.count("axis", -1)
-    normed = values.standardised(x, (axis,), stated.number("eps", 1e-5))
+def _layer_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Any:
+    axis = settings.count("axis", -1)
+    normed = values.standardised(x, (axis,), settings.number("eps", 1e-5))
     return np.moveaxis(np.moveaxis(normed, axis, -1) * gamma + beta, -1, axis)
 
 
-def _dense(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    flat = x.reshape(len(x), -1) if stated.flag("flatten", True) else x
-    return values.dense(flat, kernel, None if stated.flag("no_bias") else bias)
+def _dense(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+    flat = x.reshape(len(x), -1) if settings.flag("flatten", True) else x
+    return values.dense(flat, kernel, None if settings.flag("no_bias") else bias)
 
 
 def _norm(
-    stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
+    settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
 ) -> Numbers:
-    own = None if stated.flag("fix_gamma", True) else gamma
-    return values.batch_norm(x, mean, variance + stated.number("eps", 1e-3), own, beta)
+    own = None if settings.flag("fix_gamma", True) else gamma
+    return values.batch_norm(x, mean, variance + settings.number("eps", 1e-3), own, beta)
 
 
-def _leaky(stated: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
-    kind = stated.word("act_type", "leaky")
-    slope = stated.number("slope", 0.25)
+def _leaky(settings: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
+    kind = settings.word("act_type", "leaky")
+    slope = settings.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
         return values.relu(x, slope=values.across(gamma, x))
     if kind == "selu":
@@ -153,116 +153,116 @@ _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
 }
 
 
-def _lrn(stated: Settings, x: Numbers) -> Numbers:
+def _lrn(settings: Settings, x: Numbers) -> Numbers:
     numbers = (
-        stated.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0))
+        settings.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0))
     )
-    return values.response_norm(x, stated.count("nsize", 0), *numbers)
+    return values.response_norm(x, settings.count("nsize", 0), *numbers)
 
 
-def _instance_norm(stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Numbers:
-    return values.group_norm(x, x.shape[1], gamma, beta, stated.number("eps", 1e-3))
+def _instance_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Numbers:
+    return values.group_norm(x, x.shape[1], gamma, beta, settings.number("eps", 1e-3))
 
 
-def _split(stated: Settings, x: Numbers) -> tuple[Numbers, ...]:
-    axis = stated.count("axis", 1)
-    parts = np.split(x, stated.count("num_outputs", 1), axis)
-    return tuple(part.squeeze(axis) for part in parts) if stated.flag("squeeze_axis") else tuple(parts)
+def _split(settings: Settings, x: Numbers) -> tuple[Numbers, ...]:
+    axis = settings.count("axis", 1)
+    parts = np.split(x, settings.count("num_outputs", 1), axis)
+    return tuple(part.squeeze(axis) for part in parts) if settings.flag("squeeze_axis") else tuple(parts)
 
 
-def _cut(stated: Settings, x: Numbers) -> Numbers:
-    axis = stated.count("axis", 0)
-    end = stated.word("end", "None")
-    places = range(x.shape[axis])[stated.count("begin", 0) : None if end == "None" else int(end)]
+def _cut(settings: Settings, x: Numbers) -> Numbers:
+    axis = settings.count("axis", 0)
+    end = settings.word("end", "None")
+    places = range(x.shape[axis])[settings.count("begin", 0) : None if end == "None" else int(end)]
     return x.take(places, axis)
 
 
-def _slice(stated: Settings, x: Numbers) -> Numbers:
-    bounds = (re.findall(r"None|-?\d+", stated.word(name, "()")) for name in ("begin", "end", "step"))
+def _slice(settings: Settings, x: Numbers) -> Numbers:
+    bounds = (re.findall(r"None|-?\d+", settings.word(name, "()")) for name in ("begin", "end", "step"))
     numbers = ([None if word == "None" else int(word) for word in words] for words in bounds)
     return x[tuple(slice(*each) for each in zip_longest(*numbers))]
 
 
-def _crop(stated: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
-    rows, columns = stated.pair("h_w", 0) if like is None else like.shape[2:]
+def _crop(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    rows, columns = settings.pair("h_w", 0) if like is None else like.shape[2:]
     sizes = x.shape[2:]
-    top, left = stated.pair("offset", 0)
-    if stated.flag("center_crop"):
+    top, left = settings.pair("offset", 0)
+    if settings.flag("center_crop"):
         top, left = (sizes[0] - rows) // 2, (sizes[1] - columns) // 2
     return x[:, :, top : top + rows, left : left + columns]
 
 
-def _bilinear(stated: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
-    rule = Rule("linear", "align_corners" if stated.flag("align_corners", True) else "half_pixel")
+def _bilinear(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    rule = Rule("linear", "align_corners" if settings.flag("align_corners", True) else "half_pixel")
     for axis, name in ((2, "height"), (3, "width")):
-        scale = stated.number(f"scale_{name}", 0.0)
-        cells = int(x.shape[axis] * scale) if scale else stated.count(name, 1)
+        scale = settings.number(f"scale_{name}", 0.0)
+        cells = int(x.shape[axis] * scale) if scale else settings.count(name, 1)
         cells = cells if like is None else like.shape[axis]
         x = resize(x, axis, cells, cells / x.shape[axis], rule)
     return x
 
 
-def _upsampled(stated: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
-    scale = stated.count("scale", 1)
+def _upsampled(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
+    scale = settings.count("scale", 1)
     if kernel is None:
         return resize_nearest(x, (1, 1, scale, scale))
     grid = Grid((scale, scale), pads=(scale // 2,) * 4)
     return windows.transposed(x, kernel, None, grid, x.shape[1])
 
 
-def _space_to_depth(stated: Settings, x: Numbers) -> Numbers:
+def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:
     images, channels, rows, columns = x.shape
-    side = stated.count("block_size", 1)
+    side = settings.count("block_size", 1)
     blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
     return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(images, -1, rows // side, columns // side)
 
 
-def _depth_to_space(stated: Settings, x: Numbers) -> Numbers:
+def _depth_to_space(settings: Settings, x: Numbers) -> Numbers:
     images, channels, rows, columns = x.shape
-    side = stated.count("block_size", 1)
+    side = settings.count("block_size", 1)
     blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
     return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(images, -1, rows * side, columns * side)
 
 
-def _reshape(stated: Settings, x: Numbers) -> Numbers:
-    sizes, place = list[int](), 0
-    for code in stated.counts("shape"):
+def _reshape(settings: Settings, x: Numbers) -> Numbers:
+    sizes, axis = list[int](), 0
+    for code in settings.counts("shape"):
         if code == -2:
-            sizes += x.shape[place:]
+            sizes += x.shape[axis:]
         elif code == -3:
-            sizes.append(x.shape[place] * x.shape[place + 1])
+            sizes.append(x.shape[axis] * x.shape[axis + 1])
         else:
-            sizes.append(code or x.shape[place])
-        place += 2 if code == -3 else 1
+            sizes.append(code or x.shape[axis])
+        axis += 2 if code == -3 else 1
     return x.reshape(sizes)
 
 
 def _reduced(function: Callable[..., Any]) -> Row:
-    def reduce(stated: Settings, x: Numbers) -> Any:
-        axes = {axis % x.ndim for axis in stated.counts("axis")}
-        if stated.flag("exclude") or not axes:
+    def reduce(settings: Settings, x: Numbers) -> Any:
+        axes = {axis % x.ndim for axis in settings.counts("axis")}
+        if settings.flag("exclude") or not axes:
             axes = {*range(x.ndim)} - axes
-        return function(x, axis=tuple(axes), keepdims=stated.flag("keepdims"))
+        return function(x, axis=tuple(axes), keepdims=settings.flag("keepdims"))
 
     return row(reduce)
 
 
-def _softmax(stated: Settings, x: Numbers) -> Numbers:
-    return values.softmax(x / stated.number("temperature", 1.0), stated.count("axis", -1))
+def _softmax(settings: Settings, x: Numbers) -> Numbers:
+    return values.softmax(x / settings.number("temperature", 1.0), settings.count("axis", -1))
 
 
-def _pad(stated: Settings, x: Numbers) -> Numbers:
-    widths = stated.counts("pad_width")
+def _pad(settings: Settings, x: Numbers) -> Numbers:
+    widths = settings.counts("pad_width")
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
-    mode = stated.word("mode")
-    return pad(x, pairs, mode, stated.number("constant_value", 0.0))
+    mode = settings.word("mode")
+    return pad(x, pairs, mode, settings.number("constant_value", 0.0))
 
 
-def _softmax_output(stated: Settings, x: Numbers) -> Numbers:
+def _softmax_output(settings: Settings, x: Numbers) -> Numbers:
     """The softmax of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
-    if stated.flag("multi_output"):
+    if settings.flag("multi_output"):
         return values.softmax(x, 1)
-    if stated.flag("preserve_shape"):
+    if settings.flag("preserve_shape"):
         return values.softmax(x, -1)
     return values.softmax(x.reshape(len(x), -1), 1).reshape(x.shape)
 
@@ -292,7 +292,7 @@ _ROWS: Mapping[str, Row] = by_name(
         "_contrib_AdaptiveAvgPooling2D": row(_adaptive),
         "_contrib_BilinearResize2D": row(_bilinear),
         "LRN": row(_lrn),
-        "Activation": row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
+        "Activation": row(lambda settings, x: _ACTIVATIONS[settings.word("act_type")](x)),
         "LeakyReLU": row(_leaky),
         "LogisticRegressionOutput": each(values.sigmoid),
         "relu": each(values.relu),
@@ -313,10 +313,14 @@ _ROWS: Mapping[str, Row] = by_name(
         "rsqrt": each(lambda x: 1 / np.sqrt(x)),
         "_power_scalar _PowerScalar": _by_number(lambda x, number: x**number),
         "hard_sigmoid": row(
-            lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))
+            lambda settings, x: values.hard_sigmoid(
+                x, settings.number("alpha", 0.2), settings.number("beta", 0.5)
+            )
         ),
         "clip": row(
-            lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))
+            lambda settings, x: np.clip(
+                x, settings.number("a_min", -math.inf), settings.number("a_max", math.inf)
+            )
         ),
         "elemwise_add broadcast_add broadcast_plus _Plus _plus _add": each(np.add),
         "add_n ElementWiseSum _sum": each(lambda *several: sum(several[1:], several[0])),
@@ -333,12 +337,12 @@ _ROWS: Mapping[str, Row] = by_name(
         **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
         "SoftmaxOutput Softmax": row(_softmax_output),
         "SoftmaxActivation": row(
-            lambda stated, x: values.softmax(x, 1 if stated.word("mode") == "channel" else -1)
+            lambda settings, x: values.softmax(x, 1 if settings.word("mode") == "channel" else -1)
         ),
-        "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
+        "log_softmax": row(lambda settings, x: values.log_softmax(x, settings.count("axis", -1))),
         "softmax": row(_softmax),
-        "softmin": row(lambda stated, x: _softmax(stated, -x)),
-        "Concat concat": row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1))),
+        "softmin": row(lambda settings, x: _softmax(settings, -x)),
+        "Concat concat": row(lambda settings, *several: np.concatenate(several, settings.count("dim", 1))),
         "Flatten flatten": each(lambda x: x.reshape(len(x), -1)),
         "Reshape reshape": row(_reshape),
         "SliceChannel split": row(_split),
@@ -348,11 +352,11 @@ _ROWS: Mapping[str, Row] = by_name(
         "slice": row(_slice),
         "Crop": row(_crop),
         "SwapAxis swapaxes": row(
-            lambda stated, x: x.swapaxes(stated.count("dim1", 0), stated.count("dim2", 0))
+            lambda settings, x: x.swapaxes(settings.count("dim1", 0), settings.count("dim2", 0))
         ),
         "depth_to_space": row(_depth_to_space),
         "space_to_depth": row(_space_to_depth),
-        "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
+        "transpose": row(lambda settings, x: x.transpose(settings.counts("axes"))),
         "UpSampling": row(_upsampled),
     }
 )

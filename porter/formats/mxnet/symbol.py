@@ -48,7 +48,7 @@ _WHOLE = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
-class Stated:
+class Attributes:
     """An operator's attributes: words, of which those that have their default may be left out."""
 
     words: Watched[str]
@@ -70,8 +70,8 @@ class Stated:
         return str(self.words.get(name, default))
 
     def number(self, name: str, default: float) -> float:
-        found = self.words.get(name, "None")
-        return default if found == "None" else float(found)
+        word = self.words.get(name, "None")
+        return default if word == "None" else float(word)
 
     def count(self, name: str, default: int) -> int:
         return int(self.words[name]) if self.words.get(name, "None") != "None" else default
@@ -90,8 +90,8 @@ class Stated:
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
         """A setting of rows and columns."""
-        found = self.counts(name) or [default]
-        return found[0], found[-1]
+        counts = self.counts(name) or [default]
+        return counts[0], counts[-1]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class SymbolNode(Reading):
     name: str
     op: str
     inputs: tuple[NodeOutput, ...]
-    stated: Stated
+    attributes: Attributes
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,15 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     Raises:
         ValueError, TypeError, LookupError: it is damaged. RecursionError: it is nested too deeply.
     """
-    stated = read_json(text)
-    if len(stated["nodes"]) > MOST_NODES:
+    symbol = read_json(text)
+    if len(symbol["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
     reader = _SymbolReader(is_held)
-    for each in stated["nodes"]:
+    for each in symbol["nodes"]:
         reader.read(each)
-    ends = tuple(reader.value(place, index) for place, index, *_ in stated["heads"])
+    ends = tuple(reader.value(index_of_node, index) for index_of_node, index, *_ in symbol["heads"])
     (image, sides), *others = reader.free.items() or [(None, ())]
-    said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
+    said = {name: str(fact[-1]) for name, fact in symbol.get("attrs", {}).items() if isinstance(fact, list)}
     return Symbol(
         tuple(reader.nodes),
         None if others else image,
@@ -168,18 +168,18 @@ class _SymbolReader:
     passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def value(self, place: int, index: int) -> NodeOutput:
-        name, first = self.known[place]
+    def value(self, node: int, index: int) -> NodeOutput:
+        name, first = self.known[node]
         return name, index or first
 
-    def read(self, stated: Mapping[str, Any]) -> None:
+    def read(self, entry: Mapping[str, Any]) -> None:
         """Reads a node, after those that it reads."""
-        given = [source[:2] for source in stated["inputs"]]
-        place = len(self.known)
-        op = stated["op"]
-        name = take_name(str(stated["name"]), place, self.names)
-        words = _attributes(stated, name)
-        if any(type(index) is not int or not 0 <= before < place for before, index in given):
+        given = [source[:2] for source in entry["inputs"]]
+        number = len(self.known)
+        op = entry["op"]
+        name = take_name(str(entry["name"]), number, self.names)
+        words = _attributes(entry, name)
+        if any(type(index) is not int or not 0 <= before < number for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [self.value(*source) for source in given]
         if op == "null":
@@ -203,11 +203,11 @@ class _SymbolReader:
         self.known.append((name, 0))
 
 
-def _attributes(stated: Mapping[str, Any], name: str) -> Stated:
+def _attributes(entry: Mapping[str, Any], name: str) -> Attributes:
     """What a node of this name states: in `attrs` since 1.0, before it in `attr`, and before 0.9 in `param`
     beside an `attr` of what has no meaning to an operator.
     """
-    own = {**stated.get("attr", {}), **stated.get("param", {}), **stated.get("attrs", {})}
+    own = {**entry.get("attr", {}), **entry.get("param", {}), **entry.get("attrs", {})}
     if any(isinstance(word, list | dict | None) for word in own.values()):
         raise ValueError(f"an attribute of '{name}' is not text")
-    return Stated(Watched({key: str(word) for key, word in own.items()}))
+    return Attributes(Watched({key: str(word) for key, word in own.items()}))
