@@ -30,10 +30,10 @@ class Cursor:
 
     def number(self, kind: str) -> int:
         """A whole number, of a type as `struct` writes it."""
-        found: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
-        return found
+        number: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
+        return number
 
     def array(self, kind: str, count: int) -> Array:
         """Numbers of a numpy type, without a copy."""
-        found = np.dtype(kind).newbyteorder("<")
-        return np.frombuffer(self.data, found, count, self.skip(count * found.itemsize))
+        dtype = np.dtype(kind).newbyteorder("<")
+        return np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))

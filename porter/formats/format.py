@@ -145,8 +145,8 @@ def reader(module: str, function: str) -> Reader:
             for name, value in (("outputs", outputs), ("size", size), ("weights", weights))
             if value
         }
-        found: Checkpoint = getattr(import_module(module), function)(path, **given)
-        return found
+        checkpoint: Checkpoint = getattr(import_module(module), function)(path, **given)
+        return checkpoint
 
     return read
 

@@ -59,7 +59,7 @@ def read_json(text: str | bytes) -> Any:
     text = text if isinstance(text, str) else text.decode("utf-8-sig")
     if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
-    found = json.loads(text, object_pairs_hook=StatedFields)
+    content = json.loads(text, object_pairs_hook=StatedFields)
     if _HALF.search(text):
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(content, ensure_ascii=False).encode()
+    return content

@@ -111,10 +111,10 @@ def mapping(items: dict[object, object] | Iterable[tuple[object, object]] = ()) 
     """A dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python pickles
     a Counter.
     """
-    found: dict[object, object] = {}
+    entries: dict[object, object] = {}
     for key, value in items.items() if isinstance(items, dict) else items:
-        found[_hashable(key)] = value
-    return found
+        entries[_hashable(key)] = value
+    return entries
 
 
 def _hashable(key: object) -> object:
@@ -136,9 +136,9 @@ class _Machine:
         return FileError(message, where=self.where, next=self.vocabulary.next)
 
     def number(self, form: struct.Struct) -> Any:
-        (found,) = form.unpack_from(self.data, self.at)
+        (number,) = form.unpack_from(self.data, self.at)
         self.at += form.size
-        return found
+        return number
 
     def cut(self, length: int) -> bytes | None:
         """The next bytes; None if they are more than the format reads."""
@@ -158,9 +158,9 @@ class _Machine:
 
     def marked(self) -> list[Any]:
         """The values above the last mark."""
-        found = self.stack
+        values = self.stack
         self.stack = self.below.pop()
-        return found
+        return values
 
     def name(self, module: str, word: str) -> None:
         """A class or a function by its name; one outside of the vocabulary is refused."""
@@ -191,22 +191,22 @@ def _long(machine: _Machine) -> None:
 
 
 def _text(length: struct.Struct, machine: _Machine) -> None:
-    found = machine.cut(machine.number(length))
-    machine.stack.append(Made() if found is None else found.decode("utf-8", "surrogatepass"))
+    content = machine.cut(machine.number(length))
+    machine.stack.append(Made() if content is None else content.decode("utf-8", "surrogatepass"))
 
 
 def _bytes(length: struct.Struct, machine: _Machine) -> None:
-    found = machine.cut(machine.number(length))
-    machine.stack.append(Made() if found is None else found)
+    content = machine.cut(machine.number(length))
+    machine.stack.append(Made() if content is None else content)
 
 
 def _string(length: struct.Struct, machine: _Machine) -> None:
     """Reads a string of Python 2, which is text or the content of an array."""
-    found = machine.cut(machine.number(length))
-    if found is None:
+    content = machine.cut(machine.number(length))
+    if content is None:
         machine.stack.append(Made())
     else:
-        machine.stack.append(found.decode("utf-8", "replace") if machine.vocabulary.text else found)
+        machine.stack.append(content.decode("utf-8", "replace") if machine.vocabulary.text else content)
 
 
 def _decimal(machine: _Machine) -> None:
@@ -214,16 +214,16 @@ def _decimal(machine: _Machine) -> None:
     machine.stack.append(int(machine.line()[:_MOST_DIGITS]))
 
 
-def _put(place: struct.Struct, machine: _Machine) -> None:
-    machine.memo[machine.number(place)] = machine.stack[-1]
+def _put(form: struct.Struct, machine: _Machine) -> None:
+    machine.memo[machine.number(form)] = machine.stack[-1]
 
 
 def _memoize(machine: _Machine) -> None:
     machine.memo[len(machine.memo)] = machine.stack[-1]
 
 
-def _get(place: struct.Struct, machine: _Machine) -> None:
-    machine.stack.append(machine.memo[machine.number(place)])
+def _get(form: struct.Struct, machine: _Machine) -> None:
+    machine.stack.append(machine.memo[machine.number(form)])
 
 
 def _tuple(count: int, machine: _Machine) -> None:
@@ -233,8 +233,8 @@ def _tuple(count: int, machine: _Machine) -> None:
 
 
 def _marked_tuple(machine: _Machine) -> None:
-    found = tuple(machine.marked())
-    machine.stack.append(found)
+    values = tuple(machine.marked())
+    machine.stack.append(values)
 
 
 def _append(machine: _Machine) -> None:

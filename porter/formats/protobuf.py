@@ -113,24 +113,24 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     Raises:
         ValueError: it is cut short or damaged.
     """
-    place = 0
-    while place < len(data):
-        key, place = expect_varint(data, place)
+    position = 0
+    while position < len(data):
+        key, position = expect_varint(data, position)
         number, kind = key >> 3, key & 7
         if kind == 0:
-            value, place = expect_varint(data, place)
+            value, position = expect_varint(data, position)
             yield number, value
             continue
         if kind == 2:
-            length, place = expect_varint(data, place)
+            length, position = expect_varint(data, position)
         elif kind in _FIXED:
             length = _FIXED[kind]
         else:
             raise ValueError(f"a message has a field of kind {kind}")
-        content = data[place : place + length]
+        content = data[position : position + length]
         if len(content) != length:
             raise ValueError("a message ends inside a field")
-        place += length
+        position += length
         yield number, content if kind == 2 else int.from_bytes(content, "little")
 
 
@@ -149,29 +149,29 @@ def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
             offset += value
 
 
-def expect_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
+def expect_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """A varint and the place after it.
 
     Raises:
         ValueError: the data ends inside it, or it has more than 64 bits.
     """
-    found = _varint(data, place)
-    if found is None and len(data) - place < _LONGEST:
+    value_and_end = _varint(data, position)
+    if value_and_end is None and len(data) - position < _LONGEST:
         raise ValueError("it ends inside a number")
-    if found is None or found[0] >= 1 << 64:
+    if value_and_end is None or value_and_end[0] >= 1 << 64:
         raise ValueError("a number has more than 64 bits")
-    return found
+    return value_and_end
 
 
-def _varint(data: bytes | memoryview, place: int) -> tuple[int, int] | None:
+def _varint(data: bytes | memoryview, position: int) -> tuple[int, int] | None:
     """A varint and the place after it; None if the data ends inside it, or it is longer than any."""
-    if place < len(data) and data[place] < 128:  # nearly every one
-        return data[place], place + 1
+    if position < len(data) and data[position] < 128:  # nearly every one
+        return data[position], position + 1
     value = 0
-    for width, byte in enumerate(data[place : place + _LONGEST]):
+    for width, byte in enumerate(data[position : position + _LONGEST]):
         value |= (byte & 127) << 7 * width
         if byte < 128:
-            return value, place + width + 1
+            return value, position + width + 1
     return None
 
 

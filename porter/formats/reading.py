@@ -160,11 +160,11 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
             f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=path, next=next
         )
     other = _as_stored(weights)
-    found = partial(format.read, weights=other.tensors)
+    renewed = partial(format.read, weights=other.tensors)
 
     def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
         try:
-            checkpoint = found(path, *given, **named)
+            checkpoint = renewed(path, *given, **named)
         except MappingError as error:
             raise error.at(error.where or str(weights)) from None
         return replace(checkpoint, files=(*(checkpoint.files or (path,)), *(other.files or (weights,))))
@@ -209,5 +209,5 @@ def read_weights(
         checkpoint = read_checkpoint(path, outputs, size, weights)
         if whole is not None and not checkpoint.files:
             return replace(checkpoint, digests={checkpoint.path: whole.result()})
-    found = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}
-    return replace(checkpoint, digests=found)
+    by_file = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}
+    return replace(checkpoint, digests=by_file)

@@ -69,9 +69,9 @@ def recognise(path: Path) -> Format:
         FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.
     """
     content = look_at(path)
-    found = next((format for format in FORMATS.values() if format.matches(content)), None)
-    if found is None and path.exists():
+    recognised = next((format for format in FORMATS.values() if format.matches(content)), None)
+    if recognised is None and path.exists():
         raise FileError("expected a file, found a device, a pipe or a socket", where=path)
-    if found is None:
+    if recognised is None:
         raise FileError("there is no such file", where=path, next="check the path")
-    return found
+    return recognised

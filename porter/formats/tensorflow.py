@@ -43,14 +43,14 @@ def quiet_stderr() -> Iterator[None]:
     TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL.
     Switching oneDNN off would silence it too, but doubles the time per image. Python exceptions pass through.
     """
-    kept = os.dup(2)
+    saved = os.dup(2)
     try:
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def has_cubic_shares(factors: Iterable[float]) -> bool:

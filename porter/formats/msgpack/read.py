@@ -77,8 +77,8 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
     )
     if not isinstance(tree, dict):
         raise ValueError(f"it is a {type(tree).__name__}, expected a map")
-    kept = {key: part for key, part in tree.items() if key not in NOT_THE_MODEL}
-    return tree.keys(), {name: value for key, part in kept.items() for name, value in _leaves(key, part)}
+    of_model = {key: part for key, part in tree.items() if key not in NOT_THE_MODEL}
+    return tree.keys(), {name: value for key, part in of_model.items() for name, value in _leaves(key, part)}
 
 
 def numbers(leaves: Mapping[str, Any]) -> NamedArrays:

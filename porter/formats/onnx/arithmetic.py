@@ -56,9 +56,9 @@ def _div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
     """A quotient, or the response norm that it is the last step of."""
     walk = x.walk
     for means in (_MEANS, ("Reshape", _MEANS)):
-        found = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
-        if found is not None:
-            return found
+        norm = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
+        if norm is not None:
+            return norm
     return x / other
 
 
@@ -118,9 +118,9 @@ def _layer_norm(
     axes = range(axis, 0) if axis < 0 else range(axis, len(x.sizes))
     if node.op == "RMSNormalization":
         return x.rms_norm(axes, epsilon, scale)
-    found = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
+    normed = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
     spread = functions.variance(x, axes, True) + epsilon
-    return [found, x.mean(axes, True), spread.each(Sqrt(), Reciprocal())] if node.outputs > 1 else found
+    return [normed, x.mean(axes, True), spread.each(Sqrt(), Reciprocal())] if node.outputs > 1 else normed
 
 
 def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
@@ -136,8 +136,8 @@ def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None)
     axes = "OI" if node.integer("transB") else "IO"
     factors = (node.real("alpha", 1.0), node.real("beta", 1.0))
     added = None if bias is None else bias.reference
-    place = 0 if node.integer("transA") else -1
-    return x.dense(Product(kernel.reference, axes, added, factors, place))
+    axis = 0 if node.integer("transA") else -1
+    return x.dense(Product(kernel.reference, axes, added, factors, axis))
 
 
 def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
@@ -146,10 +146,10 @@ def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
         return matmul(x, other)
     if not x.is_value:
         return by_matrix(x, other)
-    held = x.walk.weights(other.source)
-    if held is not None and len(held.shape) > 2:
-        return x.with_matrices(held)
-    if held is not None and len(held.shape) == 1:
+    stored = x.walk.weights(other.source)
+    if stored is not None and len(stored.shape) > 2:
+        return x.with_matrices(stored)
+    if stored is not None and len(stored.shape) == 1:
         numbers = np.asarray(other.numbers(), np.float64)[:, None]
         kernel = x.walk.flow.hold(f"{node.name}:kernel", numbers)
         return x.dense(Product((kernel.name, 0), "IO")).without([-1])
@@ -159,14 +159,14 @@ def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
 def _selu(node: OnnxNode, x: Tensor) -> Tensor:
     """A SELU with its paper's numbers, which float32 rounds, or with others."""
     papers = SELU_ALPHA, SELU_GAMMA
-    stated = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
-    return functions.scaled_elu(x, *(papers if np.allclose(stated, papers, rtol=1e-6) else stated))
+    numbers = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
+    return functions.scaled_elu(x, *(papers if np.allclose(numbers, papers, rtol=1e-6) else numbers))
 
 
 def _hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
     """torch's slope is a sixth, which float32 rounds."""
-    stated = node.real("alpha", 0.2)
-    slope = 1 / 6 if np.float32(stated) == np.float32(1 / 6) else stated
+    slope_in_file = node.real("alpha", 0.2)
+    slope = 1 / 6 if np.float32(slope_in_file) == np.float32(1 / 6) else slope_in_file
     return x.each(HardSigmoid(slope, node.real("beta", 0.5)))
 
 

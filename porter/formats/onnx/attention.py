@@ -121,10 +121,14 @@ def _bias(
     """
     times, rows, columns, own = (size if isinstance(size, int) else 0 for size in sizes)
     flow = scope.walk.flow
-    held: Numbers = np.zeros(1)
+    mask_numbers: Numbers = np.zeros(1)
     if mask is not None:
-        held = flow.computed[mask] if mask in flow.computed else flow.held(mask[0])
-    added: Numbers = np.where(held, 0.0, _NEVER) if held.dtype.kind == "b" else np.maximum(held, _NEVER)
+        mask_numbers = flow.computed[mask] if mask in flow.computed else flow.held(mask[0])
+    added: Numbers = (
+        np.where(mask_numbers, 0.0, _NEVER)
+        if mask_numbers.dtype.kind == "b"
+        else np.maximum(mask_numbers, _NEVER)
+    )
     ahead = np.arange(columns) - np.arange(rows)[:, None] - (columns - own)
     left, right = _windows(node)
     hidden = (

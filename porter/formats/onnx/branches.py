@@ -18,10 +18,10 @@ MOST_ROUNDS = 16
 
 def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
     """The condition of each If, by its name, that is a constant, or is computed from sizes."""
-    known = {
+    truths = {
         name: flow.truth(node.source) for name, node in flow.nodes.items() if node.op == "If" and node.inputs
     }
-    return {name: truth for name, truth in known.items() if truth is not None}
+    return {name: truth for name, truth in truths.items() if truth is not None}
 
 
 def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:

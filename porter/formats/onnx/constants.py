@@ -62,8 +62,8 @@ def filling(node: OnnxNode) -> float | None:
     """The number of a ConstantOfShape; None where it is none."""
     if "value" not in node.attributes:
         return 0.0
-    stated = import_onnx().numpy_helper.to_array(node.attributes["value"].t)
-    return stated.ravel()[0].item() if stated.size == 1 and stated.dtype.kind in "iuf" else None
+    array = import_onnx().numpy_helper.to_array(node.attributes["value"].t)
+    return array.ravel()[0].item() if array.size == 1 and array.dtype.kind in "iuf" else None
 
 
 def _range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
@@ -81,13 +81,13 @@ def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -
     starts, ends, axes, steps = numbers
     if starts is None or ends is None:
         raise ValueError("a Slice without starts and ends")
-    found = [slice(None)] * rank
+    parts = [slice(None)] * rank
     places = list(range(len(starts))) if axes is None else known(axes)
-    for place, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
-        if not -rank <= place < rank:
+    for axis, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
+        if not -rank <= axis < rank:
             raise ValueError("a Slice of an axis that its input lacks")
-        found[place] = slice(start, end, step)
-    return found
+        parts[axis] = slice(start, end, step)
+    return parts
 
 
 def averaged(node: OnnxNode, x: Numbers) -> Numbers:

@@ -66,15 +66,15 @@ def images(
         for dim in value.type.tensor_type.shape.dim
     ]
     source = (value.name, 0)
-    known = [each for each in sizes if each is not None]
+    sizes_known = [each for each in sizes if each is not None]
     if len(sizes) == 4:
         yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
-    elif sizes not in ([], known[:1]) and (found := _rows(sizes[1:])) is not None:
-        yield _of_rows(source, sizes, found, size)
+    elif sizes not in ([], sizes_known[:1]) and (rows_and_columns := _rows(sizes[1:])) is not None:
+        yield _of_rows(source, sizes, rows_and_columns, size)
     windowed = any(node.op in _WINDOWED for node in nodes.values())  # what they take has a batch
-    rows = _rows_of(math.prod(known)) if len(known) == len(sizes) and not windowed else None
+    rows = _rows_of(math.prod(sizes_known)) if len(sizes_known) == len(sizes) and not windowed else None
     if rows is not None:
-        yield _whole(source, known, rows)
+        yield _whole(source, sizes_known, rows)
 
 
 def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | None:
@@ -94,17 +94,19 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
             if channels is None
             else replace(given, stated={f"{key} of {value.name}": "" for key in given.stated})
         )
-    known = tuple(size for size in sizes[1:] if size is not None)
+    shape = tuple(size for size in sizes[1:] if size is not None)
     return (
-        MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=known))
-        if known and len(known) == len(sizes) - 1
+        MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=shape))
+        if shape and len(shape) == len(sizes) - 1
         else None
     )
 
 
-def _of_rows(source: NodeOutput, sizes: Sequence[int | None], found: Size, size: Size | None) -> MappedInput:
+def _of_rows(
+    source: NodeOutput, sizes: Sequence[int | None], rows_and_columns: Size, size: Size | None
+) -> MappedInput:
     """A tensor whose images have these rows and columns."""
-    shape = completed(found, size)
+    shape = completed(rows_and_columns, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
         GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
@@ -132,7 +134,7 @@ def _rows_of(count: int) -> int | None:
 def _map(
     source: NodeOutput, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
 ) -> MappedInput:
-    batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
+    batch, channels, rows, columns = (sizes[axis] for axis in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None
     shape = completed((rows, columns), size)
     image = GraphInput(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)

@@ -44,9 +44,9 @@ class OnnxNode(Attributed):
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
 
-    def input(self, place: int) -> NodeOutput | None:
+    def input(self, index: int) -> NodeOutput | None:
         """An optional input; None where the node does not take it."""
-        return self.inputs[place] if place < len(self.inputs) and self.inputs[place] != MISSING else None
+        return self.inputs[index] if index < len(self.inputs) and self.inputs[index] != MISSING else None
 
     def integers(self, name: str) -> tuple[int, ...]:
         return Items(self.attributes[name].ints) if name in self.attributes else ()

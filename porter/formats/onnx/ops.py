@@ -141,8 +141,8 @@ def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     if sizes == (count,) and places == [*range(count)]:
         return x.reshape(shape)
     axis = position_of(node.integer("axis"), len(sizes))
-    found = x.gather(axis, places)
-    return found.reshape([*sizes[:axis], *shape, *sizes[axis + 1 :]]) if len(shape) > 1 else found
+    gathered = x.gather(axis, places)
+    return gathered.reshape([*sizes[:axis], *shape, *sizes[axis + 1 :]]) if len(shape) > 1 else gathered
 
 
 def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
@@ -157,13 +157,13 @@ def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
 
 def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
     """Into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
-    stated = node.sizes("split", sizes)
+    part_sizes = node.sizes("split", sizes)
     axis = node.integer("axis")
-    if not stated:
+    if not part_sizes:
         (size,) = known([x.size(axis)])
         most = -(-size // node.outputs)
-        stated = [*[most] * (size // most), *([size % most] if size % most else [])]
-    return x.split(axis, stated)
+        part_sizes = [*[most] * (size // most), *([size % most] if size % most else [])]
+    return x.split(axis, part_sizes)
 
 
 def _space_to_depth(node: OnnxNode, x: Tensor) -> Tensor:

@@ -20,12 +20,12 @@ class OnnxRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def read(self, node: OnnxNode) -> Op:
-        found: Op = self.op(**{name: node.real(*stated) for name, stated in self.attributes.items()})
-        return found
+        op: Op = self.op(**{name: node.real(*own) for name, own in self.attributes.items()})
+        return op
 
     def write(self, op: Op) -> dict[str, float]:
         """The attributes of the operator."""
-        return {stated: float(getattr(op, name)) for name, (stated, _) in self.attributes.items()}
+        return {own: float(getattr(op, name)) for name, (own, _) in self.attributes.items()}
 
 
 def _row(op: type[Any], **attributes: tuple[str, float]) -> OnnxRow:

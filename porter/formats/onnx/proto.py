@@ -182,8 +182,8 @@ class NameScope:
         first = next(filter(None, outputs))
         self.given[first] = node.inputs[0]
         if node.op == "Dropout":
-            stated = self._number(node.inputs, 1)
-            rate = node.real("ratio", 0.5) if stated is None else stated
+            ratio = self._number(node.inputs, 1)
+            rate = node.real("ratio", 0.5) if ratio is None else ratio
             self.passed.append((LeftOut((node.title or first).strip("/"), "Dropout", rate), node.inputs[0]))
         mask = next(filter(None, outputs[1:]), None)
         if mask is not None:
@@ -193,8 +193,8 @@ class NameScope:
 
     def _number(self, inputs: Sequence[NodeOutput], index: int) -> float | None:
         """An input that is a stored number; None where it is another one, or left out."""
-        stated = self.arrays.get(inputs[index][0]) if index < len(inputs) else None
-        return float(stated.item()) if stated is not None and stated.size == 1 else None
+        array = self.arrays.get(inputs[index][0]) if index < len(inputs) else None
+        return float(array.item()) if array is not None and array.size == 1 else None
 
 
 def _expect_names(graph: Any, refuse: Refuse) -> None:
@@ -318,8 +318,8 @@ class Initializers:
                 ).reshape(shape)
             if math.prod(shape) > 2 * tensor.ByteSize():  # also an uninitialised tensor
                 raise ValueError
-            found: Array = onnx.numpy_helper.to_array(tensor)
-            return found
+            array: Array = onnx.numpy_helper.to_array(tensor)
+            return array
         except (ValueError, KeyError, TypeError):
             message = (
                 f"tensor '{name}' does not hold the {shape} numbers of type {tensor.data_type} that "

@@ -124,9 +124,9 @@ def _unread(inputs: Sequence[Any]) -> str:
     return f"{UNREAD}: {wanted}; found {names}"
 
 
-def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
+def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
     """Makes values the outputs of a graph."""
-    expect_values(outputs, known)
+    expect_values(outputs, values)
     kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
     del graph.output[:]
     for name in outputs:
@@ -167,10 +167,10 @@ def _read_image(
     for given in images(inputs[0], model.nodes, _taken(model, _live(model, [inputs[0].name])), size):
         if len(beside) < len(inputs) - 1 or any(other.image.batch != given.image.batch for other in beside):
             return None
-        found = _read_graph(model, [given, *beside], refuse)
-        first = first or found
-        if not any(isinstance(node.op, Foreign) for node in found.graph.nodes):
-            return found
+        read = _read_graph(model, [given, *beside], refuse)
+        first = first or read
+        if not any(isinstance(node.op, Foreign) for node in read.graph.nodes):
+            return read
     return first
 
 
@@ -233,11 +233,11 @@ def _read_graph(
     )
     if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
-    stated = {name: repr(number) for name, number in walk.exact.items()}
+    sizes = {name: repr(number) for name, number in walk.exact.items()}
     for each in given:
-        stated |= each.stated
+        sizes |= each.stated
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, stated, notes)
+    return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, sizes, notes)
 
 
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
@@ -296,15 +296,15 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
     return titles(paths, {node.name: node.op for node in nodes})
 
 
-def _definition(model: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
+def _definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[str, str]) -> bytes:
     """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
-    and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
+    and whose metadata is `metadata`. onnxruntime takes no content of a tensor that no node reads.
     """
     onnx = import_onnx()
     whole = model.proto
-    kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
-    kept.graph.name = whole.graph.name or "graph"
-    kept.graph.output.extend(whole.graph.output)
+    carried = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
+    carried.graph.name = whole.graph.name or "graph"
+    carried.graph.output.extend(whole.graph.output)
     wanted = {value.name for value in whole.graph.output}
     read = set[str]()
     nodes = []
@@ -313,15 +313,15 @@ def _definition(model: OnnxGraph, tensors: NamedArrays, stated: Mapping[str, str
             read.update(node.input, captured(node, model.given))
             nodes.append(node)
     taken = (value for value in whole.graph.input if value.name in read and value.name not in model.arrays)
-    kept.graph.input.extend(sorted(taken, key=_is_no_map))
-    kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in model.arrays)
+    carried.graph.input.extend(sorted(taken, key=_is_no_map))
+    carried.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in model.arrays)
     for name, array in model.arrays.items():
         if name not in read:
             continue
         if name in tensors:
             kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))
-            kept.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
+            carried.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
         else:
-            kept.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.helper.set_model_props(kept, dict(stated))
-    return bytes(kept.SerializeToString(deterministic=True))
+            carried.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.helper.set_model_props(carried, dict(metadata))
+    return bytes(carried.SerializeToString(deterministic=True))

@@ -50,10 +50,10 @@ def expect_every_tensor(model: OnnxGraph, graph: FileGraph, given: NamedArrays) 
     Raises:
         MappingError: it names the tensors that lack.
     """
-    held = [stored.name for node in graph.nodes for stored in node.tensors.values()]
+    names = [stored.name for node in graph.nodes for stored in node.tensors.values()]
     initial = {tensor.name for tensor in model.proto.graph.initializer}
     used = upstream(
-        held,
+        names,
         lambda name: [source for source, _ in model.nodes[name].inputs] if name in model.nodes else [],
     )
     arrays = ((name, model.arrays[name]) for name in sorted(used & initial))

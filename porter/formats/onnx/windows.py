@@ -166,16 +166,16 @@ def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
     little; an odd cell is the last.
     """
     wanted = shape.integers()
-    stated = node.integers("axes")
+    axes = node.integers("axes")
     sizes = Items(x.sizes)
     less = dict[int, slice | int]()
     more = dict[int, tuple[int, int]]()
-    for place, size in zip(stated or range(len(sizes)), wanted, strict=True):
-        (apart,) = known([size - sizes[place]])
+    for axis, size in zip(axes or range(len(sizes)), wanted, strict=True):
+        (apart,) = known([size - sizes[axis]])
         if apart < 0:
-            less[place] = slice(-apart // 2, -apart // 2 + size)
+            less[axis] = slice(-apart // 2, -apart // 2 + size)
         elif apart > 0:
-            more[place] = apart // 2, apart - apart // 2
+            more[axis] = apart // 2, apart - apart // 2
     inner = x.cut(less) if less else x
     return inner.pad(more) if more else inner
 
@@ -185,15 +185,15 @@ def _pool_of_first(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | V
     for it, but its sizes decide an If.
     """
     view = x.view
-    found = x.walk.foreign(node, "")
+    foreign = x.walk.foreign(node, "")
     if (
         view.axes is None
         or len(view.axes) != 5
         or {*kernel[1:], *node.integers("strides")} != {1}
         or any(node.integers("pads"))
     ):
-        return found
-    return View(found, (*view.axes[:2], (Piece("C", view.size(2) - kernel[0] + 1),), *view.axes[3:]))
+        return foreign
+    return View(foreign, (*view.axes[:2], (Piece("C", view.size(2) - kernel[0] + 1),), *view.axes[3:]))
 
 
 def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
@@ -205,8 +205,8 @@ def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
 
 def _pads(node: OnnxNode) -> tuple[int, ...]:
     """The pads in ONNX's order: top, left, bottom, right."""
-    stated = node.integers("pads") or (0, 0, 0, 0)
-    return (0, stated[0], 0, stated[1]) if len(stated) == 2 else stated
+    pads = node.integers("pads") or (0, 0, 0, 0)
+    return (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads
 
 
 def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
@@ -265,10 +265,10 @@ def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
     own = x.sizes
-    stated = node.integers("axes")
-    axes = [axis + 4 if axis < 0 else axis for axis in stated] if stated else range(4)
+    axes_named = node.integers("axes")
+    axes = [axis + 4 if axis < 0 else axis for axis in axes_named] if axes_named else range(4)
     if len({*axes} & {*range(4)}) < len(axes):
-        raise Unsupported(f"along axes {list(stated)}")
+        raise Unsupported(f"along axes {list(axes_named)}")
     if len(own) != 4 or len(axes) != len(scales or sizes):
         raise Unsupported(f"of {len(own)} axes, or by other numbers than the axes have")
     by, to = dict(zip(axes, scales, strict=False)), dict(zip(axes, sizes, strict=False))

@@ -34,8 +34,8 @@ def main() -> None:
     described = []
     with (Path(target) / "arrays").open("wb") as stream:
         for name in named["names"]:
-            place = {**store, "path": f"{store.get('path', '')}{name}/"}
-            spec = {"driver": "zarr3" if named["zarr3"] else "zarr", "kvstore": place}
+            store_of_array = {**store, "path": f"{store.get('path', '')}{name}/"}
+            spec = {"driver": "zarr3" if named["zarr3"] else "zarr", "kvstore": store_of_array}
             array = tensorstore.open(spec, open=True, read=True, context=context).result()
             left -= math.prod(array.shape) * array.dtype.numpy_dtype.itemsize
             if left < 0:

@@ -48,7 +48,7 @@ def read_orbax(path: Path) -> Checkpoint:
     expect_installed("tensorstore", "pip install orbax-checkpoint")
     folder, *further = trees_in(path)
     if further:
-        named = some([str(found.relative_to(path)) for found in (folder, *further)])
+        named = some([str(each.relative_to(path)) for each in (folder, *further)])
         raise FileError(
             f"the folder has several trees of arrays: {named}",
             where=path,
@@ -89,14 +89,14 @@ class _Tree(NamedTuple):
 
 def _stated(folder: Path) -> _Tree:
     """The tree that a folder's metadata states, without what is not the model's."""
-    stated = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
-    leaves = dict(map(_leaf, stated["tree_metadata"].values()))
-    kept = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}
+    metadata = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
+    leaves = dict(map(_leaf, metadata["tree_metadata"].values()))
+    of_model = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}
     return _Tree(
         {keys[0] for keys in leaves},
-        frozenset(map("/".join, kept)),
-        {"/".join(keys): ".".join(keys) for keys, kind in kept.items() if kind in _NUMBERS},
-        zarr3=bool(stated.get("use_zarr3")),
+        frozenset(map("/".join, of_model)),
+        {"/".join(keys): ".".join(keys) for keys, kind in of_model.items() if kind in _NUMBERS},
+        zarr3=bool(metadata.get("use_zarr3")),
     )
 
 
@@ -106,18 +106,18 @@ def _of_structure(folder: Path) -> _Tree:
     """
     parts, leaves = read_tree(folder / STRUCTURE)
     stored = {name: value.removeprefix(PLACEHOLDER) for name, value in leaves.items() if is_elsewhere(value)}
-    for place in stored.values():
-        if "/" in place or not all(place.split(".")):
-            raise ValueError(f"it has an array of the name {place!r:.80}")
+    for dotted in stored.values():
+        if "/" in dotted or not all(dotted.split(".")):
+            raise ValueError(f"it has an array of the name {dotted!r:.80}")
     return _Tree(parts, frozenset(leaves), stored, numbers(leaves))
 
 
-def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:
+def _leaf(entry: Any) -> tuple[tuple[str, ...], str]:
     """The names on the way to a leaf, and its kind."""
-    keys = tuple(step["key"] for step in stated["key_metadata"])
+    keys = tuple(step["key"] for step in entry["key_metadata"])
     if not keys or not all(isinstance(key, str) and key and "/" not in key for key in keys):
         raise ValueError(f"it has an array of the name {keys!r:.80}")
-    value = stated["value_metadata"]
+    value = entry["value_metadata"]
     return keys, "" if value.get("skip_deserialize") else value["value_type"]
 
 
@@ -130,12 +130,12 @@ def _arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Arra
         run_apart(copy.__file__, [folder.absolute(), wanted, scratch, str(most)], size, "tensorstore")
         data = np.fromfile(Path(scratch) / "arrays", np.uint8)
         described = json.loads((Path(scratch) / "described").read_text())
-    found, at = list[Array](), 0
+    arrays, at = list[Array](), 0
     for kind, shape in described:
         if kind not in TYPES:
             raise ValueError(f"it has an array of {kind!r:.40}")
         dtype = storage_type(kind)
         end = at + prod(shape) * dtype.itemsize
-        found.append(data[at:end].view(dtype).reshape(shape))
+        arrays.append(data[at:end].view(dtype).reshape(shape))
         at = end
-    return found
+    return arrays

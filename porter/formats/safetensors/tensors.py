@@ -70,17 +70,17 @@ def read_safetensors(path: Path) -> Checkpoint:
         raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
-def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Array:
+def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Array:
     """A tensor as the header states it, of the bytes after the header."""
-    dtype = next((dtype for dtype, said in _DTYPES.items() if said == stated["dtype"]), None)
+    dtype = next((dtype for dtype, said in _DTYPES.items() if said == entry["dtype"]), None)
     if dtype is None:
-        message = f"tensor '{name}' is {stated['dtype']}, expected one of {', '.join(_DTYPES.values())}"
+        message = f"tensor '{name}' is {entry['dtype']}, expected one of {', '.join(_DTYPES.values())}"
         raise FileError(message, where=path)
     kind = storage_type(dtype)  # type: ignore[arg-type]
-    start, end = stated["data_offsets"]
+    start, end = entry["data_offsets"]
     # Writers other than the package may begin a tensor at any byte.
     values = data[start:end] if (data.ctypes.data + start) % kind.itemsize == 0 else data[start:end].copy()
-    return values.view(kind).reshape(stated["shape"])
+    return values.view(kind).reshape(entry["shape"])
 
 
 def write_safetensors(path: Path, tensors: NamedArrays) -> str:

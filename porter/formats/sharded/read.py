@@ -31,8 +31,8 @@ def read_sharded(path: Path) -> Checkpoint:
         FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the
             index's folder.
     """
-    held = read_index(path)
-    files = shards_beside(path, held)
+    names_by_shard = read_index(path)
+    files = shards_beside(path, names_by_shard)
     tensors: dict[str, Array] = {}
     notes: dict[str, None] = {}
     kinds = set[tuple[str, str | None]]()
@@ -40,7 +40,7 @@ def read_sharded(path: Path) -> Checkpoint:
         shard = _read(file)
         if twice := sorted(tensors.keys() & shard.tensors.keys()):
             raise FileError(f"several of its shards hold {some(twice)}", where=path, next=_AGAIN)
-        if unlike := sorted(held[name] ^ shard.tensors.keys()):
+        if unlike := sorted(names_by_shard[name] ^ shard.tensors.keys()):
             message = (
                 f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
             )
@@ -61,28 +61,28 @@ def read_index(path: Path) -> dict[str, set[str]]:
     Raises:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
     """
-    held: dict[str, set[str]] = {}
+    names_by_shard: dict[str, set[str]] = {}
     with refusing_damage(path, _AGAIN, "this index", OF_JSON):
         for tensor, names in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
             for name in [names] if isinstance(names, str) else names:
-                held.setdefault(name, set()).add(tensor)
-        outside = next((name for name in held if not _PLAIN.fullmatch(name)), None)
+                names_by_shard.setdefault(name, set()).add(tensor)
+        outside = next((name for name in names_by_shard if not _PLAIN.fullmatch(name)), None)
         if outside is not None:
             raise ValueError(f"its shard '{outside:.80}' is not in its folder")
-        count = sum(map(len, held.values()))
-        if not 0 < len(held) <= _MOST_SHARDS or count > MOST_NODES:
-            raise ValueError(f"it lists {count} tensors in {len(held)} files")
-    return held
+        count = sum(map(len, names_by_shard.values()))
+        if not 0 < len(names_by_shard) <= _MOST_SHARDS or count > MOST_NODES:
+            raise ValueError(f"it lists {count} tensors in {len(names_by_shard)} files")
+    return names_by_shard
 
 
-def shards_beside(path: Path, held: Iterable[str]) -> dict[str, Path]:
+def shards_beside(path: Path, names: Iterable[str]) -> dict[str, Path]:
     """The files of an index's shards, by name.
 
     Raises:
         FileError: one is not beside it.
     """
     with refusing_damage(path, _AGAIN, "this index"):
-        return {name: _shard_at(path.parent, name) for name in held}
+        return {name: _shard_at(path.parent, name) for name in names}
 
 
 def _shard_at(folder: Path, name: str) -> Path:

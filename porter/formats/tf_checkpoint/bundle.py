@@ -50,7 +50,7 @@ def tensors_of(
     Raises:
         ValueError: a slice is missing, or outside of its tensor.
     """
-    found: dict[str, CheckpointTensor | None] = {}
+    tensors: dict[str, CheckpointTensor | None] = {}
     for key, entry in entries.items():
         if key.startswith(_SLICE):
             continue
@@ -64,8 +64,8 @@ def tensors_of(
         ]
         if len(slices) != len(stored):
             raise ValueError(f"a slice of '{key.decode()}' is missing")
-        found[key.decode()] = None if dtype is None else CheckpointTensor(dtype, entry.shape, tuple(slices))
-    return found
+        tensors[key.decode()] = None if dtype is None else CheckpointTensor(dtype, entry.shape, tuple(slices))
+    return tensors
 
 
 def text_of(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
@@ -75,14 +75,14 @@ def text_of(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
         ValueError: it is damaged.
     """
     data = _stored(entry, shards)
-    length, place = expect_varint(data, 0)
-    text = data[place + _CHECKSUM :]
-    stated = length.to_bytes(4 if length < 1 << 32 else 8, "little")
-    before = data[place : place + _CHECKSUM]
+    length, start = expect_varint(data, 0)
+    text = data[start + _CHECKSUM :]
+    length_bytes = length.to_bytes(4 if length < 1 << 32 else 8, "little")
+    before = data[start : start + _CHECKSUM]
     if entry.type != _STRING or entry.shape or len(text) != length:
         raise ValueError("it is no text of the length that it states")
     checksums = int.from_bytes(before, "little"), entry.checksum
-    if (masked_crc32c(stated), masked_crc32c(b"".join((stated, before, text)))) != checksums:
+    if (masked_crc32c(length_bytes), masked_crc32c(b"".join((length_bytes, before, text)))) != checksums:
         raise ValueError("its checksum is wrong")
     return text
 

@@ -170,12 +170,12 @@ def _old_shards(path: Path) -> CheckpointFiles | None:
     """V1 in shards, found by one of them, by the pattern in a state file, or by the prefix."""
     named = _OLD_SHARD.fullmatch(path.name)
     prefix = path.with_name(named["prefix"]) if named else path
-    found = [
+    matches = [
         match
         for other in _siblings(prefix)
         if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name
     ]
-    counts = {match["count"] for match in found if named is None or match["count"] == named["count"]}
+    counts = {match["count"] for match in matches if named is None or match["count"] == named["count"]}
     if len(counts) != 1:
         return None
     count = counts.pop()

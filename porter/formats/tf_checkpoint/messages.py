@@ -83,24 +83,24 @@ def signed(number: int) -> int:
 
 def shape_of(data: memoryview) -> Shape:
     """A TensorShapeProto."""
-    stated = sorted_fields(data)
-    sizes = tuple(signed(axis.number(1)) for axis in _axes(stated, 2))
-    if stated.number(3) or min(sizes, default=0) < 0:
+    message = sorted_fields(data)
+    sizes = tuple(signed(axis.number(1)) for axis in _axes(message, 2))
+    if message.number(3) or min(sizes, default=0) < 0:
         raise ValueError(f"a tensor has the shape {sizes}")
     return sizes
 
 
 def extents_of(data: memoryview) -> Extents:
     """A TensorSliceProto."""
-    found = _axes(sorted_fields(data), 1)
+    extents = _axes(sorted_fields(data), 1)
     return tuple(
         (signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None)
-        for extent in found
+        for extent in extents
     )
 
 
-def _axes(stated: MessageFields, field: int) -> list[MessageFields]:
-    parts = stated.contents.get(field, [])
+def _axes(message: MessageFields, field: int) -> list[MessageFields]:
+    parts = message.contents.get(field, [])
     if len(parts) > _MOST_AXES:
         raise ValueError(f"a tensor has {len(parts)} axes, more than {_MOST_AXES}")
     return list(map(sorted_fields, parts))
@@ -108,23 +108,23 @@ def _axes(stated: MessageFields, field: int) -> list[MessageFields]:
 
 def entry_of(data: memoryview) -> Entry:
     """A BundleEntryProto."""
-    stated = sorted_fields(data)
-    shard, start, size, checksum = map(stated.number, (3, 4, 5, 6))
-    slices = tuple(map(extents_of, stated.contents.get(7, [])))
-    return Entry(stated.number(1), shape_of(stated.content(2)), shard, start, size, checksum, slices)
+    message = sorted_fields(data)
+    shard, start, size, checksum = map(message.number, (3, 4, 5, 6))
+    slices = tuple(map(extents_of, message.contents.get(7, [])))
+    return Entry(message.number(1), shape_of(message.content(2)), shard, start, size, checksum, slices)
 
 
 def objects_of(data: memoryview) -> list[SavedObject]:
     """A TrackableObjectGraph."""
-    found, parts = list[SavedObject](), 0
+    objects, parts = list[SavedObject](), 0
     for number, node in fields(data):
         if number != 1 or isinstance(node, int):
             continue
-        stated = sorted_fields(node)
-        children, variables = (list(map(sorted_fields, stated.contents.get(field, []))) for field in (1, 2))
+        message = sorted_fields(node)
+        children, variables = (list(map(sorted_fields, message.contents.get(field, []))) for field in (1, 2))
         parts += 1 + len(children) + len(variables)
         if parts > MOST_PARTS:
             raise ValueError(f"its objects have more than {MOST_PARTS} parts")
         owners = tuple(ObjectTensor(variable.text(3), variable.text(2)) for variable in variables)
-        found.append(SavedObject({child.text(2): child.number(1) for child in children}, owners))
-    return found
+        objects.append(SavedObject({child.text(2): child.number(1) for child in children}, owners))
+    return objects

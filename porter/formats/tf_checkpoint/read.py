@@ -73,17 +73,19 @@ def open_bundle(path: Path) -> Bundle:
         first, *shards = map(mapped, files.files)
         old = files.format == "tf-checkpoint-v1"
         entries = {} if old else read_index(first, len(shards))
-        found = tensors_of_tables((first, *shards)) if old else tensors_of(entries, shards)
-        tensors = {key: tensor for key, tensor in found.items() if tensor is not None}
+        tensors_by_key = tensors_of_tables((first, *shards)) if old else tensors_of(entries, shards)
+        tensors = {key: tensor for key, tensor in tensors_by_key.items() if tensor is not None}
         declared = sum(tensor.nbytes for tensor in tensors.values())
         # The data of V2 is not compressed, nor is the table of V1, which may pack integers.
-        held = sum(map(len, shards)) + (len(first) if old else 0)
-        if declared > (most_bytes(held) if old else held):
-            message = f"the checkpoint declares {declared} bytes of tensors, its data files hold {held}"
+        stored_bytes = sum(map(len, shards)) + (len(first) if old else 0)
+        if declared > (most_bytes(stored_bytes) if old else stored_bytes):
+            message = (
+                f"the checkpoint declares {declared} bytes of tensors, its data files hold {stored_bytes}"
+            )
             raise FileError(message, where=path, next="fetch it again")
-        stated = entries.get(OBJECT_GRAPH.encode())
-        objects = objects_of(text_of(stated, shards)) if stated is not None else []
-    return Bundle(path, files, tensors, tuple(key for key in found if key not in tensors), objects)
+        object_graph = entries.get(OBJECT_GRAPH.encode())
+        objects = objects_of(text_of(object_graph, shards)) if object_graph is not None else []
+    return Bundle(path, files, tensors, tuple(key for key in tensors_by_key if key not in tensors), objects)
 
 
 def read_tf_checkpoint(path: Path) -> Checkpoint:
@@ -97,7 +99,7 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     bundle = open_bundle(path)
     owners = bundle.owners
     training = training_state({key: tensor.shape for key, tensor in bundle.tensors.items()}, owners)
-    kept = sorted(bundle.tensors.keys() - training)
+    keys = sorted(bundle.tensors.keys() - training)
     notes = (
         [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"]
         if training
@@ -106,11 +108,11 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     others = [key for key in bundle.others if key != OBJECT_GRAPH]
     if others:
         notes.append(f"ignored {_some(others)}, which are not numbers")
-    values = bundle.read(kept)
+    values = bundle.read(keys)
     doubles = _doubles(owners, values)
     if doubles:
         notes.append(f"ignored {len(doubles)} second copies, such as {_some(doubles)}")
-    names = model_names([key for key in kept if key not in doubles], owners)
+    names = model_names([key for key in keys if key not in doubles], owners)
     tensors = {name: values[key] for key, name in names.items()}
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
 

@@ -43,28 +43,28 @@ def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor
     Raises:
         ValueError: a file is damaged, or does not hold what it states.
     """
-    found: dict[str, _Stated] = {}
+    tensors: dict[str, _Stated] = {}
     for data in files:
         for key, value in read_table(data):
             message = sorted_fields(value)
             if not key:
-                _add_stated(message.content(1), found)
+                _add_stated(message.content(1), tensors)
                 continue
             part = sorted_fields(message.content(2))
-            stated = found.get(part.text(1))
-            if stated is None:
+            tensor = tensors.get(part.text(1))
+            if tensor is None:
                 raise ValueError(f"it holds '{part.text(1)}', which it does not state")
-            places = places_of(extents_of(part.content(2)), stated.shape)
-            stated.slices.append(Slice(places, partial(_numbers, part.content(3), stated.type)))
+            places = places_of(extents_of(part.content(2)), tensor.shape)
+            tensor.slices.append(Slice(places, partial(_numbers, part.content(3), tensor.type)))
     return {
         name: CheckpointTensor(DTYPES[each.type], each.shape, tuple(each.slices))
         if each.type in _RAW | _PACKED
         else None
-        for name, each in found.items()
+        for name, each in tensors.items()
     }
 
 
-def _add_stated(meta: memoryview, found: dict[str, _Stated]) -> None:
+def _add_stated(meta: memoryview, tensors: dict[str, _Stated]) -> None:
     """The tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of its
     slices.
     """
@@ -72,9 +72,9 @@ def _add_stated(meta: memoryview, found: dict[str, _Stated]) -> None:
         if number != 1 or isinstance(value, int):
             continue
         tensor = sorted_fields(value)
-        stated = _Stated(tensor.number(3), shape_of(tensor.content(2)))
-        other = found.setdefault(tensor.text(1), stated)
-        if (other.type, other.shape) != (stated.type, stated.shape) or len(found) > MOST_NODES:
+        own = _Stated(tensor.number(3), shape_of(tensor.content(2)))
+        other = tensors.setdefault(tensor.text(1), own)
+        if (other.type, other.shape) != (own.type, own.shape) or len(tensors) > MOST_NODES:
             raise ValueError(f"it states '{tensor.text(1)}' twice, or more than {MOST_NODES} tensors")
 
 
@@ -100,11 +100,11 @@ def _varints(data: NDArray[np.uint8], kind: np.dtype[np.generic]) -> Iterator[Ar
         widths = ends - starts
         if not len(ends) or widths.max() > _WIDEST:
             raise ValueError("its numbers are cut short or damaged")
-        found = np.zeros(len(ends), np.uint64)
-        for place in range(widths.max()):
-            longer = np.flatnonzero(widths > place)
-            found[longer] |= (data[starts[longer] + place] & np.uint8(127)).astype(np.uint64) << np.uint64(
-                7 * place
+        numbers = np.zeros(len(ends), np.uint64)
+        for byte in range(widths.max()):
+            longer = np.flatnonzero(widths > byte)
+            numbers[longer] |= (data[starts[longer] + byte] & np.uint8(127)).astype(np.uint64) << np.uint64(
+                7 * byte
             )
-        yield found.astype(kind)
+        yield numbers.astype(kind)
         data = data[ends[-1] :]

@@ -16,31 +16,31 @@ def unpacked(data: bytes) -> bytes:
     Raises:
         ValueError: it is damaged.
     """
-    size, place = expect_varint(data, 0)
+    size, position = expect_varint(data, 0)
     if size > _MOST_EXPANSION * len(data):
         raise ValueError(f"{len(data)} compressed bytes state {size}")
-    found = bytearray()
-    while place < len(data) and len(found) <= size:
-        tag = data[place]
-        place = place + 1
+    content = bytearray()
+    while position < len(data) and len(content) <= size:
+        tag = data[position]
+        position = position + 1
         kind, length = tag & 3, tag >> 2
         if kind == 0:
             wide = max(0, length - 59)
-            length = int.from_bytes(data[place : place + wide], "little") if wide else length
-            place += wide
-            found += data[place : place + length + 1]
-            place += length + 1
+            length = int.from_bytes(data[position : position + wide], "little") if wide else length
+            position += wide
+            content += data[position : position + length + 1]
+            position += length + 1
             continue
         wide = {1: 1, 2: 2, 3: 4}[kind]
-        offset = int.from_bytes(data[place : place + wide], "little")
-        place += wide
+        offset = int.from_bytes(data[position : position + wide], "little")
+        position += wide
         if kind == 1:
             offset, length = tag >> 5 << 8 | offset, length & 7
         length += 4 if kind == 1 else 1
-        if not 0 < offset <= len(found):
+        if not 0 < offset <= len(content):
             raise ValueError("a compressed block copies what is before it")
-        piece = found[-offset:][:length]
-        found += (piece * (length // len(piece) + 1))[:length]
-    if len(found) != size or place != len(data):
-        raise ValueError(f"{len(found)} bytes in a compressed block that states {size}")
-    return bytes(found)
+        piece = content[-offset:][:length]
+        content += (piece * (length // len(piece) + 1))[:length]
+    if len(content) != size or position != len(data):
+        raise ValueError(f"{len(content)} bytes in a compressed block that states {size}")
+    return bytes(content)

@@ -30,8 +30,8 @@ def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     footer = data[-_FOOTER:]
     if len(footer) != _FOOTER or footer[-len(TABLE_MAGIC) :] != TABLE_MAGIC:
         raise ValueError("it does not end as a table")
-    _, _, place = _handle(footer, 0)
-    start, size, _ = _handle(footer, place)
+    _, _, position = _handle(footer, 0)
+    start, size, _ = _handle(footer, position)
     return _bounded(
         chain.from_iterable(map(entries_of, _blocks(data, _bounded(entries_of(_block(data, start, size))))))
     )
@@ -63,11 +63,11 @@ def _blocks(data: memoryview, handles: Iterable[tuple[bytes, memoryview]]) -> It
         yield _block(data, start, size)
 
 
-def _handle(data: memoryview, place: int) -> tuple[int, int, int]:
+def _handle(data: memoryview, position: int) -> tuple[int, int, int]:
     """Where a block begins, its size, and the place after both."""
-    start, place = expect_varint(data, place)
-    size, place = expect_varint(data, place)
-    return start, size, place
+    start, position = expect_varint(data, position)
+    size, position = expect_varint(data, position)
+    return start, size, position
 
 
 def _block(data: memoryview, start: int, size: int) -> memoryview:
@@ -91,13 +91,13 @@ def entries_of(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     end = len(block) - _NUMBER * (restarts + 1)
     if len(block) < _NUMBER or end < 0:
         raise ValueError("a block is too short")
-    key, place = b"", 0
-    while place < end:
-        shared, place = expect_varint(block, place)
-        fresh, place = expect_varint(block, place)
-        length, place = expect_varint(block, place)
-        if shared > len(key) or place + fresh + length > end:
+    key, position = b"", 0
+    while position < end:
+        shared, position = expect_varint(block, position)
+        fresh, position = expect_varint(block, position)
+        length, position = expect_varint(block, position)
+        if shared > len(key) or position + fresh + length > end:
             raise ValueError("an entry ends behind its block")
-        key = key[:shared] + bytes(block[place : place + fresh])
-        yield key, block[place + fresh : place + fresh + length]
-        place += fresh + length
+        key = key[:shared] + bytes(block[position : position + fresh])
+        yield key, block[position + fresh : position + fresh + length]
+        position += fresh + length

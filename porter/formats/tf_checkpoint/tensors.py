@@ -50,7 +50,7 @@ class Slice:
 
     @property
     def shape(self) -> Shape:
-        return tuple(place.stop - place.start for place in self.places)
+        return tuple(extent.stop - extent.start for extent in self.places)
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class CheckpointTensor:
             )
         if len(parts) == 1:
             return parts[0]
-        found = np.empty(self.shape, self.dtype)
+        array_whole = np.empty(self.shape, self.dtype)
         filled = np.zeros(self.shape, bool)
         for part, array in zip(self.slices, parts, strict=True):
-            found[part.places], filled[part.places] = array, True
+            array_whole[part.places], filled[part.places] = array, True
         if not filled.all():
             raise ValueError("its slices overlap")
-        return found
+        return array_whole
 
 
 def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
@@ -95,13 +95,15 @@ def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
     """
     if len(extents) != len(shape):
         raise ValueError(f"a slice has {len(extents)} axes, its tensor {len(shape)}")
-    found = tuple(
+    places = tuple(
         slice(start, start + size if size is not None else whole)
         for (start, size), whole in zip(extents, shape, strict=True)
     )
-    if any(not 0 <= place.start <= place.stop <= whole for place, whole in zip(found, shape, strict=True)):
+    if any(
+        not 0 <= extent.start <= extent.stop <= whole for extent, whole in zip(places, shape, strict=True)
+    ):
         raise ValueError(f"a slice is outside of its tensor of shape {shape}")
-    return found
+    return places
 
 
 def numbers_in(data: memoryview, dtype: np.dtype[np.generic]) -> Array:

@@ -47,8 +47,8 @@ def _binary(node: GraphNode, *values: Tensor) -> Tensor:
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
-            if (found := scope.walk.flow.match(node, pattern)) is not None:
-                return functions.log_sum_exp(scope.tensor(found["x"]), found["#axes"], keep)
+            if (captured := scope.walk.flow.match(node, pattern)) is not None:
+                return functions.log_sum_exp(scope.tensor(captured["x"]), captured["#axes"], keep)
     expect_layout(node)
     unit = functions.unit(scope) if node.op == "Mul" else None
     return unit or merged(kind_of(node), values)
@@ -89,8 +89,8 @@ def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
 
 def _exponential(node: GraphNode, x: Tensor) -> Tensor:
     """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
-    found = x.walk.flow.match(node, _SOFTMAX)
-    return functions.exp(x) if found is None else x.scope.tensor(found["x"]).softmax(*found["#axes"])
+    captured = x.walk.flow.match(node, _SOFTMAX)
+    return functions.exp(x) if captured is None else x.scope.tensor(captured["x"]).softmax(*captured["#axes"])
 
 
 def _rounded(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:

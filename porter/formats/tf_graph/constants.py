@@ -49,11 +49,11 @@ def cast(node: GraphNode, value: Numbers) -> Numbers:
 
 
 def _diagonal(
-    node: GraphNode, x: Tensor, place: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
+    node: GraphNode, x: Tensor, offset: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
 ) -> Numbers:
     """A MatrixDiagV3 of one diagonal, as of tf.eye."""
     array = x.array
-    if array is None or array.ndim != 1 or place.number():
+    if array is None or array.ndim != 1 or offset.number():
         raise Unsupported("of other than one stored diagonal")
     if not {rows.number(), columns.number()} <= {-1, array.size}:
         raise Unsupported("of another matrix than a square")

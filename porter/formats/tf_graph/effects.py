@@ -79,7 +79,7 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
     if node.op in _HANDS_ON:
         return []
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
-    found = []
+    variables = []
     for index, (source, _) in enumerate(node.inputs):
         origin = nodes[source]
         by_value = False
@@ -96,8 +96,8 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
                 origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"
             )
         if changed:
-            found.append(_variable(origin))
-    return found
+            variables.append(_variable(origin))
+    return variables
 
 
 def _variable(node: GraphNode) -> str:

@@ -78,13 +78,13 @@ def _observers(nodes: Iterable[GraphNode]) -> set[str]:
     """The nodes that only look on: they are of such an op, or read observers only. `nodes` are in order, and
     what they read of others is constants.
     """
-    known, found = set[str](), set[str]()
+    passed, observers = set[str](), set[str]()
     for node in nodes:
-        sources = {source for source, _ in node.inputs} & known
-        known.add(node.name)
-        if node.op in _OBSERVERS or (sources and found >= sources):
-            found.add(node.name)
-    return found
+        sources = {source for source, _ in node.inputs} & passed
+        passed.add(node.name)
+        if node.op in _OBSERVERS or (sources and observers >= sources):
+            observers.add(node.name)
+    return observers
 
 
 def given_by(node: GraphNode) -> list[NodeOutput]:
@@ -92,7 +92,7 @@ def given_by(node: GraphNode) -> list[NodeOutput]:
     outputs of a norm, for one, are statistics.
     """
     counts = list(output_counts(node.op, node.attributes, {}).values())
-    return [(node.name, place) for place in range(max([1, *counts[:1]]))]
+    return [(node.name, output) for output in range(max([1, *counts[:1]]))]
 
 
 def within_network(

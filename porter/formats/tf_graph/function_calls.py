@@ -87,15 +87,15 @@ def final_replacements(moved: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutpu
     """What replaces each value in the end; a call's output may be another call's. In a damaged file one may
     replace itself: it stays, and the graph is refused, because no node gives it.
     """
-    found: dict[NodeOutput, NodeOutput] = {}
+    final: dict[NodeOutput, NodeOutput] = {}
     for source in moved:
         path = []
-        while source in moved and source not in found:
-            found[source] = source  # until its end is known: a circle stops here
+        while source in moved and source not in final:
+            final[source] = source  # until its end is known: a circle stops here
             path.append(source)
             source = moved[source]
-        found |= dict.fromkeys(path, found.get(source, source))
-    return found
+        final |= dict.fromkeys(path, final.get(source, source))
+    return final
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,16 @@ class _Callee:
         """A value within a function: `argument`, or `node:output of its op:place in that` (function.proto,
         FunctionDef.node_def).
         """
-        name, *place = text.split(":")
-        if not place and name in self.arguments:
+        name, *output = text.split(":")
+        if not output and name in self.arguments:
             return self.arguments[name]
         counts = self.counts.get(name, {})
-        if len(place) != 2 or not is_place(place[1]) or int(place[1]) >= counts.get(place[0], 0):
+        if len(output) != 2 or not is_place(output[1]) or int(output[1]) >= counts.get(output[0], 0):
             raise self.refuse(
                 f"function '{self.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
             )
-        before = list(counts).index(place[0])
-        return self.names[name], sum(list(counts.values())[:before]) + int(place[1])
+        before = list(counts).index(output[0])
+        return self.names[name], sum(list(counts.values())[:before]) + int(output[1])
 
     def node(self, proto: Any, call: str) -> GraphNode:
         """A node of the function, which runs after a call's controls."""

@@ -89,24 +89,26 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     def read(size: Size) -> FileGraph:
         # A branch that is taken at one size only may have nodes of the names of another one's.
         constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
-        decided, walk, found = _decided(graph, constants, size)
+        decided, walk, graph_read = _decided(graph, constants, size)
         readings.append((decided, walk, constants))
-        return found
+        return graph_read
 
-    found = for_images(completed(_cells(graph.nodes[graph.image]), graph.size), read)
+    file_graph = for_images(completed(_cells(graph.nodes[graph.image]), graph.size), read)
     decided, walk, constants = readings[-1]
     used = [
         stored.name
-        for node in found.nodes
+        for node in file_graph.nodes
         for stored in node.tensors.values()
-        if stored.name not in found.evaluated
+        if stored.name not in file_graph.evaluated
     ]
     nodes = decided.nodes.values()
     big = [node.name for node in nodes if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    definition = _definition(_carried(decided), tensors, walk.exact, found.resizable)
-    found = replace(found, traced=graph.size is not None, definition=definition, language="tensorflow")
-    return found, {**tensors, **found.evaluated}
+    definition = _definition(_carried(decided), tensors, walk.exact, file_graph.resizable)
+    file_graph = replace(
+        file_graph, traced=graph.size is not None, definition=definition, language="tensorflow"
+    )
+    return file_graph, {**tensors, **file_graph.evaluated}
 
 
 def _decided(graph: PlainGraph, constants: GraphConstants, size: Size) -> tuple[PlainGraph, Walk, FileGraph]:
@@ -118,7 +120,7 @@ def _decided(graph: PlainGraph, constants: GraphConstants, size: Size) -> tuple[
         nodes = ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse)
         graph = replace(graph, nodes=nodes)
         short = _shortened(nodes)
-        walk, found = _walked(graph, short, constants, size)
+        walk, file_graph = _walked(graph, short, constants, size)
         chosen = {
             name: replace(branch, inputs=nodes[name].inputs[1:])
             for name, node in short.nodes.items()
@@ -129,7 +131,7 @@ def _decided(graph: PlainGraph, constants: GraphConstants, size: Size) -> tuple[
         inlined = inline_functions({**nodes, **chosen}, graph.functions, constants.refuse)
         ends = [inlined.moved.get(end, end) for end in graph.ends]
         graph = replace(graph, nodes=inlined.nodes, ends=ends)
-    return graph, walk, found
+    return graph, walk, file_graph
 
 
 def _carried(graph: PlainGraph) -> dict[str, GraphNode]:
@@ -168,18 +170,20 @@ def _walked(
     live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
     flow = Dataflow(short.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
     batch, channels = _image_shape(short.nodes, graph.image, flow)
-    stated = _cells(short.nodes[graph.image])
+    image_size = _cells(short.nodes[graph.image])
     others = [node for node in placeholders if node.name != graph.image and node.type("dtype") == _FLOAT]
-    beside = {node.name: further_image((node.name, 0), input_sizes(node), batch, stated) for node in others}
+    beside = {
+        node.name: further_image((node.name, 0), input_sizes(node), batch, image_size) for node in others
+    }
     further = {name: image for name, image in beside.items() if image is not None}
     image = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
     ends = walk.ends(names.values())
-    found = walk.finish(ends, _given(walk.builder, ends), names)
+    file_graph = walk.finish(ends, _given(walk.builder, ends), names)
     halves = _halves(node for node in short.nodes.values() if node.name in live)
-    return walk, named(replace(found, halves=halves))
+    return walk, named(replace(file_graph, halves=halves))
 
 
 def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
@@ -190,10 +194,10 @@ def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
 
 def _given(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[NodeOutput]:
     """The ends without those that are another end's logits, and without the input."""
-    found = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
-    activations = [node for name in found if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
+    by_end = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
+    activations = [node for name in by_end if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
     inside = {source for node in activations for source in node.inputs}
-    return [source for name, source in found.items() if name not in inside]
+    return [source for name, source in by_end.items() if name not in inside]
 
 
 def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
@@ -214,17 +218,17 @@ class _Shortened:
     moved: Mapping[NodeOutput, NodeOutput]
 
 
-def _shortened(nodes: Mapping[str, GraphNode], kept: Collection[str] = ()) -> _Shortened:
-    """`nodes`, which are in order, without those that give their input unchanged, but for the `kept` ones."""
+def _shortened(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _Shortened:
+    """`nodes`, which are in order, without those that give their input unchanged, except the `exempt` ones."""
     moved: dict[NodeOutput, NodeOutput] = {}
-    found: dict[str, GraphNode] = {}
+    shortened: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(moved.get(source, source) for source in node.inputs)
-        if node.op in _THROUGH and node.name not in kept and (len(inputs) == 1 or node.op == "IdentityN"):
+        if node.op in _THROUGH and node.name not in exempt and (len(inputs) == 1 or node.op == "IdentityN"):
             moved |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
-            found[node.name] = replace(node, inputs=inputs)
-    return _Shortened(found, moved)
+            shortened[node.name] = replace(node, inputs=inputs)
+    return _Shortened(shortened, moved)
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
@@ -232,10 +236,10 @@ def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
     node = nodes[image]
     if node.op != "Placeholder":
         kind = node.attributes.get("dtype") or node.attributes["T"]
-        kept = {
+        shape_attributes = {
             name: node.attributes[name] for name in ("shape", "_output_shapes") if name in node.attributes
         }
-        nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": kind, **kept})
+        nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": kind, **shape_attributes})
     return nodes
 
 

@@ -56,9 +56,9 @@ _REDUCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "mi
 
 def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
-    known = [each.walk.sizes(each.source) for each in values]
+    sizes_of_values = [each.walk.sizes(each.source) for each in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
-    return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
+    return [None if sizes is None else of_sizes(number(sizes)) for sizes in sizes_of_values]
 
 
 def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
@@ -97,15 +97,15 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
     """GatherV2 of places of an axis, which goes where there is a single one."""
     places = index.integers()
-    place = 0 if axis is None else int(axis.number())
+    axis_at = 0 if axis is None else int(axis.number())
     shape = x.walk.constant_shape(index.source)
     if not places or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
         raise Unsupported("of several places")
     if not shape:
-        return x.cut({place: places[0]})
-    at = position_of(place, x.rank)
-    found = x.gather(at, places)
-    return found.reshape([*x.sizes[:at], *shape, *x.sizes[at + 1 :]]) if len(shape) > 1 else found
+        return x.cut({axis_at: places[0]})
+    at = position_of(axis_at, x.rank)
+    gathered = x.gather(at, places)
+    return gathered.reshape([*x.sizes[:at], *shape, *x.sizes[at + 1 :]]) if len(shape) > 1 else gathered
 
 
 def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:

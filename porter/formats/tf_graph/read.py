@@ -79,10 +79,12 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=path, next="name the checkpoint beside it")
     variables = {name: array for name, array in stored.tensors.items() if name in nodes}
-    found, tensors = read_graph(
+    graph_read, tensors = read_graph(
         PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
     )
-    return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends), *found.notes), graph=found)
+    return replace(
+        stored, tensors=tensors, notes=(*notes, _span(image, ends), *graph_read.notes), graph=graph_read
+    )
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -129,13 +131,13 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     variables = read_variables(meta, needed, stored)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    found, tensors = read_graph(
+    graph_read, tensors = read_graph(
         PlainGraph(variables.renamed(needed), variables.values, image, ends, budget, size, list(library)),
         refuse,
     )
     said = f"signature '{signature.name}'" if signature.name else "no signature"
-    notes = (said, *notes, _span(image, ends), *found.notes)
-    return Checkpoint(path, "saved-model", "tf", tensors, notes, graph=found, files=files)
+    notes = (said, *notes, _span(image, ends), *graph_read.notes)
+    return Checkpoint(path, "saved-model", "tf", tensors, notes, graph=graph_read, files=files)
 
 
 def _in_words(name: str) -> list[tuple[int, str]]:
@@ -160,8 +162,8 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
     if candidates and set.intersection(*(depending(nodes, [name]) for name in candidates)):
         return candidates[0], ()
     shown = ", ".join(f"'{name}'" for name in candidates[:3])
-    found = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"
-    return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
+    candidates_text = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"
+    return None, (f"{UNREAD}: it has {candidates_text} that may take an image of rank 4",)
 
 
 def _needed(
@@ -200,10 +202,10 @@ def _named(
     names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[NodeOutput, NodeOutput], image: str
 ) -> list[NodeOutput]:
     """The values of these names: `conv`, `split:1`."""
-    known = {**{(name, 0): (name, 0) for name in nodes}, **moved}
+    values = {**{(name, 0): (name, 0) for name in nodes}, **moved}
     asked = [parse_reference(name) for name in names]
-    expect_values([name for name, _ in asked], (name for name, _ in known))
-    return within_network(nodes, image, (known.get(source, source) for source in asked))
+    expect_values([name for name, _ in asked], (name for name, _ in values))
+    return within_network(nodes, image, (values.get(source, source) for source in asked))
 
 
 def _span(image: str, ends: Sequence[NodeOutput]) -> str:
@@ -213,8 +215,8 @@ def _span(image: str, ends: Sequence[NodeOutput]) -> str:
 def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
     """Every constant of real numbers except single ones, by the name of its node."""
     constants = GraphConstants(nodes, {}, budget, refuse)
-    found = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
-    return {name: array for name, array in found.items() if array.ndim and is_floating(array)}
+    arrays = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
+    return {name: array for name, array in arrays.items() if array.ndim and is_floating(array)}
 
 
 def _serving(model: Any, path: Path) -> Any:
@@ -245,16 +247,16 @@ def _signature(meta: Any) -> _Signature:
     if not usable:
         return _Signature("", (), ())
     name = _SERVING if _SERVING in usable else usable[0]
-    stated = meta.signature_def[name]
-    return _Signature(name, _references(stated.inputs), _references(stated.outputs))
+    definition = meta.signature_def[name]
+    return _Signature(name, _references(definition.inputs), _references(definition.outputs))
 
 
-def _references(stated: Mapping[str, Any]) -> list[NodeOutput]:
-    return [parse_reference(stated[key].name) for key in sorted(stated, key=_in_words)]
+def _references(infos: Mapping[str, Any]) -> list[NodeOutput]:
+    return [parse_reference(infos[key].name) for key in sorted(infos, key=_in_words)]
 
 
 def _inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
     """The inputs of a signature that may be images, otherwise all of them, otherwise those of the graph."""
     images = image_inputs(nodes)
-    known = [name for name, _ in signature.inputs if name in nodes]
-    return [name for name in known if name in images] or known or images
+    names = [name for name, _ in signature.inputs if name in nodes]
+    return [name for name in names if name in images] or names or images

@@ -80,8 +80,8 @@ def _keys(
     by_handle: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name
-        known = owners[node.name].key if node.name in owners else None
-        keys = (known, shared, node.name, by_name.get(shared))
+        owned_key = owners[node.name].key if node.name in owners else None
+        keys = (owned_key, shared, node.name, by_name.get(shared))
         key = next((key for key in keys if key in bundle.tensors), None)
         if key is None:
             message = f"variable '{shared}' of the graph is not in its checkpoint"
@@ -109,34 +109,34 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
     if not objects.nodes or not saved:
         return {}
     places = _same_objects(objects, saved)
-    found: dict[str, ObjectTensor] = {}
+    owners: dict[str, ObjectTensor] = {}
     for node in meta.graph_def.node:
         function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         inputs = [name for name in node.input if not name.startswith("^")]
         bound = list(function.bound_inputs) if function is not None else []
-        for name, place in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
-            if place in places and objects.nodes[place].HasField("variable"):
-                variables = saved[places[place]].variables
+        for name, number in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
+            if number in places and objects.nodes[number].HasField("variable"):
+                variables = saved[places[number]].variables
                 if len(variables) == 1:
-                    found[name] = ObjectTensor(variables[0].key, objects.nodes[place].variable.name)
-    return found
+                    owners[name] = ObjectTensor(variables[0].key, objects.nodes[number].variable.name)
+    return owners
 
 
 def _same_objects(one: Any, other: Sequence[SavedObject]) -> dict[int, int]:
     """Places in one object graph to those in the other: the roots, and children with the same name."""
-    found = {0: 0}
+    same = {0: 0}
     waiting = [0]
     while waiting:
-        place = waiting.pop()
-        others = other[found[place]].children
-        for child in one.nodes[place].children:
+        node = waiting.pop()
+        others = other[same[node]].children
+        for child in one.nodes[node].children:
             target = others.get(child.local_name)
             if (
                 target is not None
-                and child.node_id not in found
+                and child.node_id not in same
                 and 0 <= child.node_id < len(one.nodes)
                 and target < len(other)
             ):
-                found[child.node_id] = target
+                same[child.node_id] = target
                 waiting.append(child.node_id)
-    return found
+    return same

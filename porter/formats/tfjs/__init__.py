@@ -16,8 +16,8 @@ _GRAPH = re.compile(
 def _is_model(content: Content) -> bool:
     """JSON, or a module of JavaScript that exports it."""
     text = (content.text or "").lstrip()
-    stated = '"modelTopology"' in text or '"weightsManifest"' in text
-    return (text[:1] == "{" and stated) or WRAPPED.search(text) is not None
+    has_key = '"modelTopology"' in text or '"weightsManifest"' in text
+    return (text[:1] == "{" and has_key) or WRAPPED.search(text) is not None
 
 
 def _is_graph(content: Content) -> bool:

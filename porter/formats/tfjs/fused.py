@@ -40,7 +40,7 @@ def _parts(node: Any, kind: Any) -> Iterator[Any]:
     if node.op not in _KEPT:
         yield node
         return
-    op, kept = _KEPT[node.op]
+    op, attributes = _KEPT[node.op]
     steps = [text.decode("utf-8", "replace") for text in node.attr["fused_ops"].list.s]
     further = list(node.input[2:])
     if steps[:1] != ["BiasAdd"] or len(steps) > 2 or len(further) < len({*steps} & {"BiasAdd", "Prelu"}):
@@ -48,7 +48,7 @@ def _parts(node: Any, kind: Any) -> Iterator[Any]:
             f"'{node.name}' fuses {', '.join(steps) or 'nothing'}, which TensorFlow.js does not run"
         )
     made = kind(name=f"{node.name}/{op}", op=op, input=node.input[:2])
-    for name in kept:
+    for name in attributes:
         if name in node.attr:
             made.attr[name].CopyFrom(node.attr[name])
     yield made

@@ -25,16 +25,16 @@ def as_json(text: str) -> str:
     Raises:
         ValueError: it exports none, or computes what it exports.
     """
-    found = WRAPPED.search(text)
-    place = text.index("{", found.start()) if found else len(text)
+    module = WRAPPED.search(text)
+    position = text.index("{", module.start()) if module else len(text)
     depth = 0
     parts = list[str]()
     while depth or not parts:
-        token = _TOKEN.match(text, place)
+        token = _TOKEN.match(text, position)
         if token is None:
-            raise ValueError(f"its module has more than plain values: {text[place : place + 40]!r}")
+            raise ValueError(f"its module has more than plain values: {text[position : position + 40]!r}")
         quoted, single, mark, word, plain = token.groups()
-        place = token.end()
+        position = token.end()
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark or "", 0)
         if single is not None:
             quoted = '"' + single.replace('"', '\\"').replace("\\'", "'") + '"'
@@ -49,10 +49,10 @@ def _number(plain: str) -> str:
     return re.sub(r"\.(?=\D|$)", ".0", re.sub(r"^(-?)\.", r"\g<1>0.", plain))
 
 
-def shard_at(place: Path) -> Path | None:
+def shard_at(path: Path) -> Path | None:
     """The file of a shard, which may be a module."""
     return next(
-        (file for suffix in _SUFFIXES if (file := place.with_name(place.name + suffix)).is_file()), None
+        (file for suffix in _SUFFIXES if (file := path.with_name(path.name + suffix)).is_file()), None
     )
 
 
@@ -65,7 +65,7 @@ def shard(file: Path) -> bytes:
     data = file.read_bytes()
     if file.suffix != ".js":
         return data
-    found = _SHARD.search(data)
-    if found is None:
+    match = _SHARD.search(data)
+    if match is None:
         raise ValueError(f"its shard '{file.name}' exports no text in base 64")
-    return base64.b64decode(found[1], validate=True)
+    return base64.b64decode(match[1], validate=True)

@@ -19,14 +19,14 @@ _KINDS = {"float32": "<f4", "float16": "<f2", "int32": "<i4", "uint8": "|u1", "u
 _MOST_AXES = 16
 
 
-def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
+def shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
     """The files of each group, which are in the folder of the model.
 
     Raises:
         ValueError: they are elsewhere, or not there.
     """
-    found = []
-    for group in stated:
+    files_of_groups = []
+    for group in groups:
         paths = [PurePosixPath(str(path)) for path in group["paths"]]
         outside = next((path for path in paths if path.is_absolute() or ".." in path.parts), None)
         if outside is not None:
@@ -35,11 +35,11 @@ def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
         lacking = next((name for name, file in files.items() if file is None), None)
         if lacking is not None:
             raise ValueError(f"its shard '{lacking}' is not beside it")
-        found.append([file for file in files.values() if file is not None])
-    return found
+        files_of_groups.append([file for file in files.values() if file is not None])
+    return files_of_groups
 
 
-def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> NamedArrays:
+def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> NamedArrays:
     """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js
     makes of them.
 
@@ -47,27 +47,27 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
         ValueError: a group does not hold what it states.
     """
     tensors: dict[str, Array] = {}
-    for group, paths in zip(stated, files, strict=True):
+    for group, paths in zip(groups, files, strict=True):
         data = b"".join(map(shard, paths))
-        place = 0
+        start = 0
         budget = most_bytes(len(data))
         for weight in group["weights"]:
             name = str(weight["name"])
-            held = weight.get("quantization") or {}
+            quantisation = weight.get("quantization") or {}
             if len(tensors) > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} weights")
             if name in tensors:
                 raise ValueError(f"the weight '{name}' stands twice")
-            array = _stored(weight, data, place)
-            place += array.nbytes
-            budget -= 4 * array.size if held else 0
+            array = _stored(weight, data, start)
+            start += array.nbytes
+            budget -= 4 * array.size if quantisation else 0
             if budget < 0:
                 raise ValueError("its weights unpack to more than its shards can hold")
-            tensors[name] = _real(array, held, str(weight["dtype"])) if held else array
+            tensors[name] = _real(array, quantisation, str(weight["dtype"])) if quantisation else array
     return tensors
 
 
-def _stored(weight: dict[str, Any], data: bytes, place: int) -> Array:
+def _stored(weight: dict[str, Any], data: bytes, start: int) -> Array:
     """A tensor that begins at a place of its group's bytes, in the type that it is stored in."""
     shape = tuple(int(size) for size in weight["shape"])
     kind = _KINDS.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
@@ -76,15 +76,15 @@ def _stored(weight: dict[str, Any], data: bytes, place: int) -> Array:
             f"the weight '{weight['name']}' is {weight['dtype']} of shape {shape}, which porter does not read"
         )
     count = math.prod(shape)
-    if place + count * np.dtype(kind).itemsize > len(data):
+    if start + count * np.dtype(kind).itemsize > len(data):
         raise ValueError(f"the weight '{weight['name']}' ends behind its shards")
-    return np.frombuffer(data, kind, count, place).reshape(shape)
+    return np.frombuffer(data, kind, count, start).reshape(shape)
 
 
-def _real(array: Array, held: dict[str, Any], dtype: str) -> Array:
+def _real(array: Array, quantisation: dict[str, Any], dtype: str) -> Array:
     """A quantised tensor as TensorFlow.js reads it: in double precision, then rounded to its type."""
     if array.dtype.kind == "f":
         return array.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = array.astype(np.float64) * float(held["scale"]) + float(held["min"])
-        return np.floor(found + 0.5).astype(np.int32) if dtype == "int32" else found.astype(np.float32)
+        numbers = array.astype(np.float64) * float(quantisation["scale"]) + float(quantisation["min"])
+        return np.floor(numbers + 0.5).astype(np.int32) if dtype == "int32" else numbers.astype(np.float32)

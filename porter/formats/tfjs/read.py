@@ -37,14 +37,12 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
     """
     with refusing_damage(path, _AGAIN, further=OF_JSON):
         text = read_bounded(path, _MOST_TEXT).decode()
-        stated = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
-        manifest = stated.get("weightsManifest") or []
+        model = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
+        manifest = model.get("weightsManifest") or []
         groups = shards(manifest, path.parent)
         tensors = read_weights(manifest, groups)
-        topology = dict(stated.get("modelTopology") or {})
-        signature = (
-            stated.get("signature") or (stated.get("userDefinedMetadata") or {}).get("signature") or {}
-        )
+        topology = dict(model.get("modelTopology") or {})
+        signature = model.get("signature") or (model.get("userDefinedMetadata") or {}).get("signature") or {}
         ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
     files = (path, *dict.fromkeys(file for group in groups for file in group))
     if isinstance(topology.get("node"), list):
@@ -69,8 +67,8 @@ def _layers_model(
     with refusing_damage(path, _AGAIN, further=OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
-    stated = {"keras_version": version if version[:1].isdigit() else "2.0"}
-    return with_graph(checkpoint, read_graph(text, tensors, str(path), stated, outputs))
+    beside = {"keras_version": version if version[:1].isdigit() else "2.0"}
+    return with_graph(checkpoint, read_graph(text, tensors, str(path), beside, outputs))
 
 
 def _graph_model(

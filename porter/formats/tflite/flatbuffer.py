@@ -30,7 +30,9 @@ class Table:
         size = _number(self.data, "H", self.place - _number(self.data, "i", self.place))
         asked = {*self._asked}
         return [
-            place for place in range((size - 4) // 2) if place not in asked and self._at(place) is not None
+            number
+            for number in range((size - 4) // 2)
+            if number not in asked and self._at(number) is not None
         ]
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
@@ -54,13 +56,13 @@ class Table:
         start, count = self.vector(field, 4)
         if count > most:
             raise ValueError(f"it has {count} tables in one list, more than the {most} that a model may have")
-        return [Table(self.data, self._followed(start + 4 * place)) for place in range(count)]
+        return [Table(self.data, self._followed(start + 4 * index)) for index in range(count)]
 
     def numbers(self, field: int, kind: str) -> Array:
         """A vector of numbers of a numpy type, without a copy."""
-        found = np.dtype(kind).newbyteorder("<")
-        start, count = self.vector(field, found.itemsize)
-        return np.frombuffer(self.data, found, count, start)
+        dtype = np.dtype(kind).newbyteorder("<")
+        start, count = self.vector(field, dtype.itemsize)
+        return np.frombuffer(self.data, dtype, count, start)
 
     def text(self, field: int) -> str:
         start, count = self.vector(field, 1)
@@ -77,17 +79,17 @@ class Table:
             raise ValueError("a vector ends behind the file")
         return start + 4, count
 
-    def _at(self, place: int) -> int | None:
+    def _at(self, number: int) -> int | None:
         """Where a field stands; None where it is left out."""
-        self._asked.add(place)
-        held = self.place - _number(self.data, "i", self.place)
-        size = _number(self.data, "H", held)
-        offset = _number(self.data, "H", held + 4 + 2 * place) if 6 + 2 * place <= size else 0
+        self._asked.add(number)
+        vtable = self.place - _number(self.data, "i", self.place)
+        size = _number(self.data, "H", vtable)
+        offset = _number(self.data, "H", vtable + 4 + 2 * number) if 6 + 2 * number <= size else 0
         return self.place + offset if offset else None
 
     def _followed(self, at: int) -> int:
-        found: int = at + _number(self.data, "I", at)
-        return found
+        target: int = at + _number(self.data, "I", at)
+        return target
 
 
 def root(data: bytes) -> Table:

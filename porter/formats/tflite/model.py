@@ -290,10 +290,12 @@ def read_model(data: bytes) -> TfliteModel:
     inputs = graph.numbers(1, "i4").tolist()
     image = _image(inputs, tensors)
     beside = _beside(names, inputs, image)
-    known: dict[int, NodeOutput] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
-    known |= {} if image is None else {image: (IMAGE, 0)}
-    known |= {index: (name, 0) for index, name in beside.items()}
-    reader = _Operators(names, tensors, stored, known, {IMAGE, *stored, *beside.values()})
+    outputs_by_index: dict[int, NodeOutput] = {
+        index: (name, 0) for index, name in enumerate(names) if name in stored
+    }
+    outputs_by_index |= {} if image is None else {image: (IMAGE, 0)}
+    outputs_by_index |= {index: (name, 0) for index, name in beside.items()}
+    reader = _Operators(names, tensors, stored, outputs_by_index, {IMAGE, *stored, *beside.values()})
     reader.read_all(graph.tables(3, MOST_NODES), codes)
     _expect_real([tensors[index] for index in inputs])
     sides = () if image is None else _sides(tensors[image])
@@ -301,7 +303,9 @@ def read_model(data: bytes) -> TfliteModel:
         operators=tuple(reader.operators),
         stored=stored,
         rounded=any(_scales(tensors[index]) for index, name in enumerate(names) if name in stored),
-        ends=tuple(known[index] for index in graph.numbers(2, "i4").tolist() if index in known),
+        ends=tuple(
+            outputs_by_index[index] for index in graph.numbers(2, "i4").tolist() if index in outputs_by_index
+        ),
         sides=sides,
         beside={name: _sides(tensors[index]) for index, name in beside.items()},
         problem=_problem(sides, [tensors[index] for index in beside]),
@@ -374,49 +378,49 @@ class _Operators:
     def __post_init__(self) -> None:
         self.inner = {*self.names, *self.taken}
 
-    def read_all(self, stated: Sequence[Table], codes: Sequence[str]) -> None:
+    def read_all(self, operators: Sequence[Table], codes: Sequence[str]) -> None:
         """Reads operators, whose names are among the codes."""
-        for each in stated:
+        for each in operators:
             self.read(each, codes[each.scalar(0, "I")])
 
-    def read(self, stated: Table, op: str) -> None:
+    def read(self, operator: Table, op: str) -> None:
         """Reads an operator, after those that it reads."""
-        gives = stated.numbers(2, "i4").tolist()
-        sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
-        inputs = tuple(self._source(place, op) for place in sources)
+        gives = operator.numbers(2, "i4").tolist()
+        sources = [index for index in operator.numbers(1, "i4").tolist() if index >= 0]
+        inputs = tuple(self._source(index, op) for index in sources)
         if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in self.stored:
             self.known[gives[0]] = inputs[0]  # its numbers are real and all there already
             return
-        whole = next((place for place in gives if _scales(self.tensors[place]) is not None), None)
+        whole = next((index for index in gives if _scales(self.tensors[index]) is not None), None)
         if whole is not None:
             raise Unread(f"{_WHOLE}: '{self.names[whole]}', which {op} gives, is in whole numbers", _REAL)
         name = take_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
-        options = stated.table(4)
-        names = tuple(self.names[place] for place in gives)
+        options = operator.table(4)
+        names = tuple(self.names[index] for index in gives)
         if activation := _activation(op, options):
             inner = take_name(f"{name}:linear", len(self.operators), self.inner)
             self.operators.append(Operator(name, op, inputs, (), options, inner))
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
         self.operators.append(Operator(name, op, inputs, names, options))
-        self.known |= {given: (name, place) for place, given in enumerate(gives)}
+        self.known |= {given: (name, index) for index, given in enumerate(gives)}
 
-    def _source(self, place: int, op: str) -> NodeOutput:
+    def _source(self, index: int, op: str) -> NodeOutput:
         """A value that an operator reads, or a tensor that is stored without numbers, as the shape of a
         scalar is.
         """
-        name, tensor = self.names[place], self.tensors[place]
-        if place not in self.known and 0 in tensor.numbers(0, "i4"):
+        name, tensor = self.names[index], self.tensors[index]
+        if index not in self.known and 0 in tensor.numbers(0, "i4"):
             self.stored[name] = _array(name, tensor, np.zeros(0, np.uint8), 0)
-            self.known[place] = name, 0
-        if place not in self.known:
+            self.known[index] = name, 0
+        if index not in self.known:
             raise ValueError(f"{op} reads '{name}', which no operator before it gives")
-        return self.known[place]
+        return self.known[index]
 
 
 def _activation(op: str, options: Table | None) -> str:
     """The activation that an operator states inside it; none is empty."""
-    place = _ACTIVATED.get(op)
-    return "" if options is None or place is None else _ACTIVATIONS[options.scalar(place, "b")]
+    number = _ACTIVATED.get(op)
+    return "" if options is None or number is None else _ACTIVATIONS[options.scalar(number, "b")]
 
 
 def _type(tensor: Table) -> int:
@@ -425,23 +429,23 @@ def _type(tensor: Table) -> int:
     return number
 
 
-def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
+def _content(data: bytes, buffers: Sequence[Table], index: int) -> Array | None:
     """The bytes of a buffer, which stand behind the tables in files above 2 GiB; None for an empty one."""
-    buffer = buffers[place]
+    buffer = buffers[index]
     start, size = buffer.scalar(1, "Q"), buffer.scalar(2, "Q")
     if start > 1 and start + size <= len(data):
         return np.frombuffer(data, np.uint8, size, start)
-    held = buffer.numbers(0, "u1")
-    return held if held.size else None
+    content = buffer.numbers(0, "u1")
+    return content if content.size else None
 
 
 def _readers(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
     """The operators that read each tensor, by its place."""
-    found = dict[int, set[str]]()
-    for stated in graph.tables(3, MOST_NODES):
-        for place in stated.numbers(1, "i4").tolist():
-            found.setdefault(place, set()).add(codes[stated.scalar(0, "I")])
-    return found
+    readers = dict[int, set[str]]()
+    for operator in graph.tables(3, MOST_NODES):
+        for index in operator.numbers(1, "i4").tolist():
+            readers.setdefault(index, set()).add(codes[operator.scalar(0, "I")])
+    return readers
 
 
 def _array(name: str, tensor: Table, content: Array, most: int, readers: Collection[str] = ()) -> Array:
@@ -517,11 +521,11 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
 
 def _scales(tensor: Table) -> tuple[Array, Array, int] | None:
     """The scales and zeros of a quantised tensor, and the axis that they are along."""
-    held = tensor.table(4) if _type(tensor) in _QUANTISED else None
-    scale = None if held is None else held.numbers(2, "f4")
-    if held is None or scale is None or not scale.size:
+    quantisation = tensor.table(4) if _type(tensor) in _QUANTISED else None
+    scale = None if quantisation is None else quantisation.numbers(2, "f4")
+    if quantisation is None or scale is None or not scale.size:
         return None
-    return scale, held.numbers(3, "i8"), abs(held.scalar(6, "i"))
+    return scale, quantisation.numbers(3, "i8"), abs(quantisation.scalar(6, "i"))
 
 
 def _code(code: Table) -> str:

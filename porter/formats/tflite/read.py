@@ -98,9 +98,9 @@ def _checkpoint(
         return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
     _, rows, columns, _ = model.sides
     own = (rows, columns)
-    stated = completed(own, size)
-    graph = for_images(stated, partial(_graph, model, most_bytes(len(data)), outputs))
-    graph = replace(graph, traced=stated != own, definition=data, language="tflite")
+    image_size = completed(own, size)
+    graph = for_images(image_size, partial(_graph, model, most_bytes(len(data)), outputs))
+    graph = replace(graph, traced=image_size != own, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
 
@@ -121,8 +121,8 @@ def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) 
     walk = begin(flow, image, model.stored, (taps | inner).get, further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
-    found = walk.ends(ends)
-    return replace(walk.finish(found, found), output_names=names)
+    given_by_end = walk.ends(ends)
+    return replace(walk.finish(given_by_end, given_by_end), output_names=names)
 
 
 def _taps(model: TfliteModel) -> dict[NodeOutput, str]:
@@ -150,12 +150,12 @@ def _beside(model: TfliteModel) -> dict[str, GraphInput | None]:
 
 def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    held = windows.stored(kernel, 2)
+    stored = windows.stored(kernel, 2)
     weights_format, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
     if weights_format:
         raise Unsupported("whose kernel is not stored row by row")
     if not keep_num_dims and x.rank not in (0, 2):
-        x = x.reshape([-1, held.shape[1]])
+        x = x.reshape([-1, stored.shape[1]])
     return x.dense(Product(kernel.reference, "OI", None if bias is None else bias.reference))
 
 
@@ -234,9 +234,9 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     axis, batch_axes = node.scalar(0, "i"), node.scalar(1, "i")
     if not places or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
         raise Unsupported("by indices that differ by image")
-    place = places[0]
+    cell = places[0]
     if len(places) == 1:
-        return x.cut({axis: slice(place, place + 1 or None) if shape else place})
+        return x.cut({axis: slice(cell, cell + 1 or None) if shape else cell})
     return x.gather(position_of(axis, x.rank), places)
 
 
@@ -367,7 +367,7 @@ _PLAIN: Mapping[str, Op] = {
 def _passed_over(node: Operator) -> list[str]:
     """The fields of an operator's options that its reader did not ask for."""
     fields = [] if node.options is None else node.options.passed_over
-    return [f"field {place} of its options" for place in fields if place not in _OTHERWISE.get(node.op, ())]
+    return [f"field {field} of its options" for field in fields if field not in _OTHERWISE.get(node.op, ())]
 
 
 READERS: Mapping[str, Reader[Operator]] = watching(

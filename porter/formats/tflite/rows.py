@@ -26,22 +26,22 @@ _PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5
 def program(definition: bytes) -> KernelProgram:
     model = read_model(definition)
     gives = {
-        (operator.name, place): name
+        (operator.name, index): name
         for operator in model.operators
-        for place, name in enumerate(operator.gives or (operator.inner,))
+        for index, name in enumerate(operator.gives or (operator.inner,))
     }
     steps = []
     for operator in model.operators:
         # A checkpoint holds no tensors of whole numbers.
         whole = {
-            place: model.stored[name]
-            for place, (name, _) in enumerate(operator.inputs)
+            index: model.stored[name]
+            for index, (name, _) in enumerate(operator.inputs)
             if name in model.stored
         }
-        whole = {place: array for place, array in whole.items() if array.dtype.kind in "iub"}
+        whole = {index: array for index, array in whole.items() if array.dtype.kind in "iub"}
         reads = (
-            "" if place in whole else gives.get(source, source[0])
-            for place, source in enumerate(operator.inputs)
+            "" if index in whole else gives.get(source, source[0])
+            for index, source in enumerate(operator.inputs)
         )
         steps.append(
             OperatorCall(
@@ -117,8 +117,8 @@ def _transposed(
         (-before, size - (whole.shape[1 + at] - before))
         for at, (before, size) in enumerate(zip(first, wanted, strict=True))
     ]
-    found = pad(whole, [(0, 0), *around, (0, 0)])
-    return found if bias is None else found + bias
+    cut = pad(whole, [(0, 0), *around, (0, 0)])
+    return cut if bias is None else cut + bias
 
 
 def _pooled(operator: Operator, x: Numbers) -> Any:
@@ -166,17 +166,15 @@ def _resized(operator: Operator, x: Numbers, sizes: Any) -> Any:
 def _strided(operator: Operator, x: Numbers, *bounds: Any) -> Any:
     begin, end, ellipsis, added, shrunk = (operator.scalar(field, "i") for field in range(5))
     index: list[Any] = []
-    for place, (first, last, step) in enumerate(zip(*map(_counts, bounds), strict=True)):
-        if ellipsis >> place & 1:
+    for axis, (first, last, step) in enumerate(zip(*map(_counts, bounds), strict=True)):
+        if ellipsis >> axis & 1:
             index.append(...)
-        elif added >> place & 1:
+        elif added >> axis & 1:
             index.append(None)
-        elif shrunk >> place & 1:
+        elif shrunk >> axis & 1:
             index.append(first)
         else:
-            index.append(
-                slice(None if begin >> place & 1 else first, None if end >> place & 1 else last, step)
-            )
+            index.append(slice(None if begin >> axis & 1 else first, None if end >> axis & 1 else last, step))
     return x[tuple(index)]
 
 
@@ -240,11 +238,11 @@ def _response(operator: Operator, x: Numbers) -> Any:
 
 def _summed(operator: Operator, x: Numbers, axis: Any) -> Any:
     """Running sums: the first option leaves each number itself out, the second begins at the end."""
-    (place,) = _counts(axis)
+    (over,) = _counts(axis)
     exclusive, backwards = (operator.scalar(field, "B") for field in (0, 1))
-    turned = np.flip(x, place) if backwards else x
-    found = np.cumsum(turned, place) - (turned if exclusive else 0)
-    return np.flip(found, place) if backwards else found
+    turned = np.flip(x, over) if backwards else x
+    sums = np.cumsum(turned, over) - (turned if exclusive else 0)
+    return np.flip(sums, over) if backwards else sums
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ _INDICES = ("", "i4", "u2", "u1")
 """The numbers of a SparseIndexVector, by its type."""
 
 
-def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
+def dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
     """The whole tensor, with zeros where it stores nothing.
 
     Args:
@@ -27,8 +27,8 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
     Raises:
         ValueError: the places are outside the tensor, or there are other numbers of them than of values.
     """
-    order, blocks = ([int(axis) for axis in stated.numbers(field, "i4")] for field in (0, 1))
-    levels = stated.tables(2, _MOST_LEVELS)
+    order, blocks = ([int(axis) for axis in sparsity.numbers(field, "i4")] for field in (0, 1))
+    levels = sparsity.tables(2, _MOST_LEVELS)
     if (
         sorted(order) != [*range(len(shape) + len(blocks))]
         or len(levels) != len(order)
@@ -53,24 +53,26 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
             raise ValueError("it has more places than cells")
         within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         chosen = np.repeat(np.arange(len(parents)), counts)
-        places = {known: held[chosen] for known, held in places.items()}
+        places = {over: cells[chosen] for over, cells in places.items()}
         own = np.repeat(starts, counts) + within
         places[axis] = own if indices is None else indices[own]
         parents = parents[chosen] * sides[axis] + within if indices is None else own
-    for place, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
-        places[axis] = places[axis] * sides.get(place, 0) + places[place]
+    for block_axis, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
+        places[axis] = places[axis] * sides.get(block_axis, 0) + places[block_axis]
     index = tuple(places[axis] for axis in range(len(shape)))
-    within_shape = all(np.all((held >= 0) & (held < size)) for held, size in zip(index, shape, strict=True))
+    within_shape = all(
+        np.all((cells >= 0) & (cells < size)) for cells, size in zip(index, shape, strict=True)
+    )
     if len(parents) != values.size or not within_shape:
         raise ValueError("its places are not those of its values")
-    found = np.zeros(shape, values.dtype)
-    found[index] = values
-    return found
+    tensor = np.zeros(shape, values.dtype)
+    tensor[index] = values
+    return tensor
 
 
 def _numbers(level: Table, field: int) -> Places:
     kind = level.scalar(field, "B")
-    held = level.table(field + 1)
-    if held is None or not 0 < kind < len(_INDICES):
+    table = level.table(field + 1)
+    if table is None or not 0 < kind < len(_INDICES):
         raise ValueError("a sparse level has no places")
-    return held.numbers(0, _INDICES[kind]).astype(np.int64)
+    return table.numbers(0, _INDICES[kind]).astype(np.int64)

@@ -25,10 +25,10 @@ _SAME = Items(("SAME", "VALID"))
 
 def stored(kernel: Tensor, axes: int) -> StoredTensor:
     """Raises Unsupported for a kernel that is computed, or has other axes."""
-    found = kernel.walk.weights(kernel.source)
-    if found is None or len(found.shape) != axes or 0 in found.shape:
+    tensor = kernel.walk.weights(kernel.source)
+    if tensor is None or len(tensor.shape) != axes or 0 in tensor.shape:
         raise Unsupported("whose kernel is not stored")
-    return found
+    return tensor
 
 
 def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
@@ -36,8 +36,8 @@ def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Sto
     vector = None if bias is None else bias.walk.weights(bias.source)
     if bias is not None and vector is None:
         raise Unsupported("whose bias is not stored")
-    held = {} if vector is None else {"bias": Stored(vector.name)}
-    return {"kernel": Stored(kernel.name, axes), **held}
+    bias_by_role = {} if vector is None else {"bias": Stored(vector.name)}
+    return {"kernel": Stored(kernel.name, axes), **bias_by_role}
 
 
 def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
@@ -56,8 +56,8 @@ def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None
     channels = x.value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    held = _held(kernel, bias, "IHWO" if by_channel else "OHWI")
-    return x.conv(ops.Conv(filters, window, convention, groups), held)
+    tensors = _held(kernel, bias, "IHWO" if by_channel else "OHWI")
+    return x.conv(ops.Conv(filters, window, convention, groups), tensors)
 
 
 def _transposed(
@@ -66,13 +66,13 @@ def _transposed(
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
     wanted = sizes.dims()
     kernel = stored(weights, 4)
-    known = x.walk.views.of(x.value).known_sizes
-    if len(wanted) != 4 or len(known) != 4:
+    before = x.walk.views.of(x.value).known_sizes
+    if len(wanted) != 4 or len(before) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
-    pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")])
-    held = _held(kernel, bias, "IHWO")
-    return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held), **held)
+    pads = tensorflow.cut_off(window, before[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")])
+    tensors = _held(kernel, bias, "IHWO")
+    return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
 
 
 def _pool(node: Operator, x: Tensor) -> Tensor:

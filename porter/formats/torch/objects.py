@@ -114,16 +114,16 @@ def vocabulary(stored: Callable[[Any], object]) -> Vocabulary:
     return Vocabulary(_NAMES, SAVE, text=True, most=_MOST_TEXT, stored=stored)
 
 
-def archived(found: Any) -> Storage:
+def archived(identity: Any) -> Storage:
     """A storage by its id in the archive."""
-    word, named, key, _, count = found
+    word, named, key, _, count = identity
     _expect(word == "storage")
     return Storage(_key(key), _storage_dtype(named), 0, _count(count), count)
 
 
-def streamed(found: Any) -> Storage:
+def streamed(identity: Any) -> Storage:
     """A storage by its id in the older stream, where it may be a part of another."""
-    word, named, key, _, total, view = found
+    word, named, key, _, total, view = identity
     _expect(word == "storage")
     start, count = (0, total) if view is None else view[1:]
     _expect(_count(start) + _count(count) <= _count(total))

@@ -58,12 +58,12 @@ def read_mapping(path: Path, data: bytes) -> NamedArrays:
     Raises:
         FileError: it holds something else.
     """
-    found, values = _archive(path, data)
-    if not isinstance(found, Mapping) or not all(
-        isinstance(name, str) and _is_tensor(held) for name, held in found.items()
+    mapping, values = _archive(path, data)
+    if not isinstance(mapping, Mapping) or not all(
+        isinstance(name, str) and _is_tensor(value) for name, value in mapping.items()
     ):
         raise FileError("expected a mapping of names to tensors", where=path, next=SAVE)
-    return {name: values.array(name, tensor) for name, tensor in found.items()}
+    return {name: values.array(name, tensor) for name, tensor in mapping.items()}
 
 
 def _mapped(descriptor: int) -> mmap.mmap:
@@ -71,15 +71,15 @@ def _mapped(descriptor: int) -> mmap.mmap:
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
 
 
-def _checkpoint(path: Path, found: object, values: StorageValues) -> Checkpoint:
+def _checkpoint(path: Path, saved: object, values: StorageValues) -> Checkpoint:
     """The checkpoint of an unpickled object."""
-    state = unwrap(found, _is_tensor, path)
-    tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
-    held = found if isinstance(found, Mapping) else {}
-    stated = {ARCH: held[ARCH]} if isinstance(held.get(ARCH), str) else {}
-    if OF_TIMM in held:
-        stated[LIBRARY] = "timm"
-    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=stated)
+    state = unwrap(saved, _is_tensor, path)
+    tensors = {name: values.array(name, tensor) for name, tensor in state.tensors.items()}
+    tensor = saved if isinstance(saved, Mapping) else {}
+    architecture = {ARCH: tensor[ARCH]} if isinstance(tensor.get(ARCH), str) else {}
+    if OF_TIMM in tensor:
+        architecture[LIBRARY] = "timm"
+    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=architecture)
 
 
 def _is_tensor(value: object) -> bool:
@@ -116,7 +116,7 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         pickled = members.read(folder + _PICKLE)
     if order not in (b"little", b"big"):
         raise members.damaged("the order of its bytes is neither 'little' nor 'big'")
-    found, _ = unpickle(pickled, vocabulary(archived), str(path))
+    saved, _ = unpickle(pickled, vocabulary(archived), str(path))
 
     def place(storage: Storage) -> Place | None:
         member = members.found.get(f"{folder}data/{storage.key}")
@@ -131,7 +131,7 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         )
         return Place(start, member.file_size)
 
-    return found, StorageValues(path, content, place, order.decode())
+    return saved, StorageValues(path, content, place, order.decode())
 
 
 def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
@@ -140,8 +140,8 @@ def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     """
     roots: dict[str, Storage] = {}
 
-    def stored(found: Any) -> Storage:
-        storage = streamed(found)
+    def stored(saved: Any) -> Storage:
+        storage = streamed(saved)
         roots.setdefault(storage.key, storage)
         return storage
 
@@ -150,7 +150,7 @@ def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     for _ in range(5):
         pickled, at = unpickle(content, words, str(path), at)
         pickles.append(pickled)
-    magic, version, _, found, keys = pickles
+    magic, version, _, saved, keys = pickles
     damaged = FileError("this PyTorch file is cut short or damaged", where=path, next="fetch it again")
     if magic != _MAGIC or version != _PROTOCOL or not isinstance(keys, list):
         raise damaged
@@ -161,4 +161,4 @@ def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
             raise damaged
         places[root.key] = Place(at + 8, root.total * root.item_bytes)
         at += 8 + root.total * root.item_bytes
-    return found, StorageValues(path, content, lambda storage: places.get(storage.key), "little")
+    return saved, StorageValues(path, content, lambda storage: places.get(storage.key), "little")

@@ -47,9 +47,9 @@ class StorageValues:
     """
 
     def __init__(
-        self, path: Path, content: Content, place: Callable[[Storage], Place | None], order: str
+        self, path: Path, content: Content, place_of: Callable[[Storage], Place | None], order: str
     ) -> None:
-        self._path, self._content, self._place, self._order = path, content, place, order
+        self._path, self._content, self._place, self._order = path, content, place_of, order
         self._bytes = np.frombuffer(content, np.uint8)
         self._copies: dict[tuple[Place, int], Array] = {}
         self._left = len(content)
@@ -73,19 +73,19 @@ class StorageValues:
                 where=where,
             )
         kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
-        place = self._held(name, tensor.storage)
+        storage = self._held(name, tensor.storage)
         last = tensor.offset + sum(
             (size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True)
         )
         empty = 0 in shape
         # With strides of zero, a few bytes can declare any size.
-        if not empty and max(last + 1, math.prod(shape)) * kind.itemsize > place.length:
+        if not empty and max(last + 1, math.prod(shape)) * kind.itemsize > storage.length:
             message = f"tensor '{name}' declares {str(shape)[:100]}, and its data has fewer bytes"
             raise FileError(message, where=where, next="save it contiguous")
         try:
             if empty:
                 return np.zeros(shape, kind)
-            buffer, start = self._buffer(place, kind.itemsize)
+            buffer, start = self._buffer(storage, kind.itemsize)
             strides = tuple(stride * kind.itemsize for stride in tensor.strides)
             return np.ndarray(shape, kind, buffer, start + tensor.offset * kind.itemsize, strides)
         except (ValueError, OverflowError):

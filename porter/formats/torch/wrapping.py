@@ -66,17 +66,17 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     unknown = (
         state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None
     )
-    found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
-    if found is None:
-        held = "an optimiser's state" if _is_of_optimiser(loaded) else f"no tensor among {listed(loaded)}"
-        raise FileError(f"expected a state_dict, found {held}", where=path, next=SAVE)
-    return found
+    best = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
+    if best is None:
+        content = "an optimiser's state" if _is_of_optimiser(loaded) else f"no tensor among {listed(loaded)}"
+        raise FileError(f"expected a state_dict, found {content}", where=path, next=SAVE)
+    return best
 
 
 def _is_of_optimiser(loaded: Mapping[Any, Any]) -> bool:
     """Whether a mapping is the state_dict of an optimiser of torch's, or has one under a key."""
-    held = (value for value in (loaded, *loaded.values()) if isinstance(value, Mapping))
-    return any({"state", "param_groups"} <= value.keys() for value in held)
+    mappings = (value for value in (loaded, *loaded.values()) if isinstance(value, Mapping))
+    return any({"state", "param_groups"} <= value.keys() for value in mappings)
 
 
 def listed(keys: Iterable[object]) -> str:
@@ -126,7 +126,7 @@ class _Search:
     def itself(self, value: Mapping[Any, Any]) -> StateDict | None:
         """The tensors that `value` holds, under names."""
         tensors = {
-            name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)
+            name: tensor for name, tensor in value.items() if isinstance(name, str) and self.is_tensor(tensor)
         }
         others = [key for key in value if key not in tensors]
         packed = next((key for key in others if isinstance(key, str) and key.endswith(_PACKED)), None)
@@ -136,27 +136,27 @@ class _Search:
                 where=self.path,
                 next="save the state_dict of the model as it was before it was quantised",
             )
-        found = _without_prefixes(tensors)
+        state = _without_prefixes(tensors)
         note = f"ignored {listed(others)}, which are not tensors"
         return (
-            replace(found, notes=(note, *found.notes) if others else found.notes) if found.tensors else None
+            replace(state, notes=(note, *state.notes) if others else state.notes) if state.tensors else None
         )
 
     def under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
         """State_dicts under keys that porter does not know, such as a student's and a teacher's."""
-        found = {
-            key: self.within(held, 1)
-            for key, held in value.items()
+        by_key = {
+            key: self.within(tensor, 1)
+            for key, tensor in value.items()
             if isinstance(key, str) and key not in _KNOWN
         }
-        states = {key: state for key, state in found.items() if state is not None}
+        states = {key: state for key, state in by_key.items() if state is not None}
         if len(states) < 2:
             return next(
                 (_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()),
                 None,
             )
         tensors = {
-            f"{key}.{name}": held for key, state in states.items() for name, held in state.tensors.items()
+            f"{key}.{name}": tensor for key, state in states.items() for name, tensor in state.tensors.items()
         }
         notes = tuple(f"{listed([key])}: {note}" for key, state in states.items() for note in state.notes)
         return _noted(
@@ -167,10 +167,10 @@ class _Search:
         )
 
 
-def _noted(found: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
-    """`found` with `note` before its own notes; `note` also lists the keys of `value` that are not used."""
+def _noted(state: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
+    """`state` with `note` before its own notes; `note` also lists the keys of `value` that are not used."""
     others = [key for key in value if key not in used]
-    return replace(found, notes=(f"{note}; ignored {listed(others)}" if others else note, *found.notes))
+    return replace(state, notes=(f"{note}; ignored {listed(others)}" if others else note, *state.notes))
 
 
 def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
@@ -180,7 +180,7 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
     if "n_averaged" in tensors and all(
         name.startswith("module.") for name in tensors if name != "n_averaged"
     ):
-        tensors = {name: held for name, held in tensors.items() if name != "n_averaged"}
+        tensors = {name: tensor for name, tensor in tensors.items() if name != "n_averaged"}
         notes.append("ignored 'n_averaged', which counts the steps of an average")
     for _ in range(_DEEPEST):
         prefix = next(
@@ -188,7 +188,7 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
         )
         if prefix is None or not tensors:
             break
-        tensors = {name.removeprefix(prefix): held for name, held in tensors.items()}
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
         notes.append(f"prefix '{prefix}' removed")
     return StateDict(tensors, tuple(notes))
 

@@ -35,8 +35,12 @@ class ModuleFields(dict[str, Any]):
 
     def sizes(self) -> list[int]:
         """The sizes of a View or a Reshape, which are a storage or a table."""
-        held = self["size"]
-        return [int(held[place]) for place in sorted(held)] if isinstance(held, dict) else [*map(int, held)]
+        sizes = self["size"]
+        return (
+            [int(sizes[number]) for number in sorted(sizes)]
+            if isinstance(sizes, dict)
+            else [*map(int, sizes)]
+        )
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ class _ModuleCalls:
     steps: list[OperatorCall] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
 
-    def forward(self, module: Thing, place: tuple[str, ...], given: Given) -> Given:
+    def forward(self, module: Thing, path: tuple[str, ...], given: Given) -> Given:
         """What a module gives: containers call their parts, others are steps."""
         kind = module.kind.split(".")[-1]
         fields = ModuleFields(module.fields)
-        parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
+        parts = [(part, (*path, str(number))) for number, part in _numbered(fields.get("modules"))]
         match kind:
             case "DataParallel" | "DataParallelTable":  # the others are copies of the first one
                 return self._in_turn(parts[:1], given)
@@ -64,7 +68,7 @@ class _ModuleCalls:
                 return self._each(parts, given)
             case "MapTable" if isinstance(given, tuple):
                 numbers = map(str, range(1, len(given) + 1))
-                copies = [(part, (*place, number)) for part, _ in parts[:1] for number in numbers]
+                copies = [(part, (*path, number)) for part, _ in parts[:1] for number in numbers]
                 return self._each(copies, given[: len(copies)])
             case "SelectTable" if isinstance(given, tuple):
                 index = fields.whole("index", 1)
@@ -73,11 +77,11 @@ class _ModuleCalls:
                 return tuple(_leaves(given))
             case _ if _passes(kind, fields):
                 return given
-        return self._called(kind, "/".join(place) or kind, fields, given)
+        return self._called(kind, "/".join(path) or kind, fields, given)
 
     def _in_turn(self, parts: Sequence[_Part], given: Given) -> Given:
-        for part, place in parts:
-            given = self.forward(part, place, given)
+        for part, path in parts:
+            given = self.forward(part, path, given)
         return given
 
     def _each(self, parts: Sequence[_Part], given: Sequence[Given]) -> tuple[Given, ...]:
@@ -85,28 +89,31 @@ class _ModuleCalls:
 
     def _called(self, kind: str, name: str, fields: ModuleFields, given: Given) -> str:
         """Adds the step of a module. Returns the name of its value."""
-        held = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
-        roles = tuple(role for role, array in held.items() if array.size)
-        arrays = [self.names.setdefault(id(held[role]), ".".join((*name.split("/"), role))) for role in roles]
-        stated = {"fields": fields, "roles": roles}
-        self.steps.append(OperatorCall(kind, (*_leaves(given), *arrays), (name,), stated))
+        arrays_by_role = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
+        roles = tuple(role for role, array in arrays_by_role.items() if array.size)
+        arrays = [
+            self.names.setdefault(id(arrays_by_role[role]), ".".join((*name.split("/"), role)))
+            for role in roles
+        ]
+        attributes = {"fields": fields, "roles": roles}
+        self.steps.append(OperatorCall(kind, (*_leaves(given), *arrays), (name,), attributes))
         return name
 
 
-def steps_of(found: Any) -> tuple[OperatorCall, ...]:
+def steps_of(content: Any) -> tuple[OperatorCall, ...]:
     """The calls that a file's module makes, and its values under the names that they have as outputs."""
     calls = _ModuleCalls()
-    ends = dict.fromkeys(_leaves(calls.forward(_module(found), (), INPUT)))
+    ends = dict.fromkeys(_leaves(calls.forward(_module(content), (), INPUT)))
     nothing = {"fields": ModuleFields(), "roles": ()}
     named = zip(names_of_outputs(len(ends)), ends, strict=True)
     return (*calls.steps, *(OperatorCall("Identity", (end,), (name,), nothing) for name, end in named))
 
 
-def _module(found: Any) -> Thing:
+def _module(content: Any) -> Thing:
     """The module of a file, or of a table: under one of the usual names, or the only one in it."""
-    if isinstance(found, Thing):
-        return found
-    things = {key: each for key, each in found.items() if isinstance(each, Thing)}
+    if isinstance(content, Thing):
+        return content
+    things = {key: each for key, each in content.items() if isinstance(each, Thing)}
     usual = [things[name] for name in _NAMES if name in things]
     return [*usual, *things.values()][0]
 
@@ -120,8 +127,10 @@ def _passes(kind: str, fields: ModuleFields) -> bool:
 
 def _numbered(table: Any) -> Iterator[tuple[int, Thing]]:
     """The modules of a container, from 1 on."""
-    held = table or {}
-    return enumerate((held[number] for number in sorted(key for key in held if isinstance(key, float))), 1)
+    modules = table or {}
+    return enumerate(
+        (modules[number] for number in sorted(key for key in modules if isinstance(key, float))), 1
+    )
 
 
 def _leaves(given: Given) -> Iterator[str]:

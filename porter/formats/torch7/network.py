@@ -46,8 +46,8 @@ class Torch7Layer(Reading):
     tensors: Mapping[str, str]
 
     def number(self, name: str, default: float) -> float:
-        found = self.stated.get(name)
-        return float(found) if isinstance(found, float | bool) else default
+        value = self.stated.get(name)
+        return float(value) if isinstance(value, float | bool) else default
 
     def count(self, name: str, default: int) -> int:
         return int(self.number(name, default))
@@ -57,11 +57,11 @@ class Torch7Layer(Reading):
 
     def counts(self, name: str) -> list[int]:
         """A list of whole numbers, as a storage or a table."""
-        held = self.stated.get(name)
+        values = self.stated.get(name)
         numbers = (
-            [held[key] for key in sorted(held)]
-            if isinstance(held, dict)
-            else np.asarray(held if held is not None else [])
+            [values[key] for key in sorted(values)]
+            if isinstance(values, dict)
+            else np.asarray(values if values is not None else [])
         )
         return [int(number) for number in numbers]
 
@@ -85,23 +85,23 @@ class Torch7Network:
     passed: tuple[tuple[LeftOut, NodeOutput], ...] = ()
 
 
-def network_in(found: Any) -> Thing | None:
+def network_in(content: Any) -> Thing | None:
     """The module of a file, or of a table that somebody saved; None where there is none."""
-    if isinstance(found, Thing):
-        return found
-    held = (
-        {key: value for key, value in found.items() if isinstance(value, Thing)}
-        if isinstance(found, dict)
+    if isinstance(content, Thing):
+        return content
+    modules = (
+        {key: value for key, value in content.items() if isinstance(value, Thing)}
+        if isinstance(content, dict)
         else {}
     )
-    named = next((held[key] for key in _AS_MODEL if key in held), None)
-    return named or (next(iter(held.values())) if len(held) == 1 else None)
+    named = next((modules[key] for key in _AS_MODEL if key in modules), None)
+    return named or (next(iter(modules.values())) if len(modules) == 1 else None)
 
 
-def arrays_in(found: Any) -> NamedArrays:
+def arrays_in(content: Any) -> NamedArrays:
     """The arrays of a table that holds no module, by their keys."""
     arrays = dict[str, Array]()
-    left = [("", found)]
+    left = [("", content)]
     seen = set[int]()
     while left:
         path, value = left.pop()
@@ -151,8 +151,10 @@ class _NetworkReader:
         op = module.kind.rpartition(".")[2]
         fields = module.fields
         if op in _CHAINS:
-            for place, each in enumerate(_modules(fields)[: 1 if op.startswith("DataParallel") else None], 1):
-                value = self.run(each, _within(path, place), value)
+            for number, each in enumerate(
+                _modules(fields)[: 1 if op.startswith("DataParallel") else None], 1
+            ):
+                value = self.run(each, _within(path, number), value)
             return value
         if op in _TABLES:
             return self._table(op, fields, path, value)
@@ -183,22 +185,22 @@ class _NetworkReader:
         if len(modules) != len(given):
             raise ValueError(f"module {path}: {len(modules)} modules of {len(given)} values")
         values: list[Flow] = [
-            self.run(module, _within(path, place), each)
-            for place, (module, each) in enumerate(zip(modules, given, strict=True), 1)
+            self.run(module, _within(path, number), each)
+            for number, (module, each) in enumerate(zip(modules, given, strict=True), 1)
         ]
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
     def _add(self, path: str, op: str, value: Flow, fields: Table) -> NodeOutput:
         """Adds the layer of a module with its arrays."""
         name = path or op
-        held = dict[str, str]()
+        names = dict[str, str]()
         for role in _HELD:
             array = fields.get(role)
             if isinstance(array, np.ndarray) and array.size:
-                held[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
-                self.tensors[held[role]] = array
+                names[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
+                self.tensors[names[role]] = array
         own = {str(key): each for key, each in fields.items()}
-        self.layers.append(Torch7Layer(name, op, tuple(_flat(value)), own, StatedFields(held)))
+        self.layers.append(Torch7Layer(name, op, tuple(_flat(value)), own, StatedFields(names)))
         return name, 0
 
 
@@ -209,16 +211,16 @@ def _is_passed(op: str, fields: Table) -> bool:
 
 def _modules(fields: Table) -> list[Any]:
     """The modules of a container in their order."""
-    held = fields.get("modules")
+    modules = fields.get("modules")
     return (
-        [held[key] for key in sorted(key for key in held if isinstance(key, float))]
-        if isinstance(held, dict)
+        [modules[key] for key in sorted(key for key in modules if isinstance(key, float))]
+        if isinstance(modules, dict)
         else []
     )
 
 
-def _within(path: str, place: int) -> str:
-    return f"{path}/{place}" if path else str(place)
+def _within(path: str, number: int) -> str:
+    return f"{path}/{number}" if path else str(number)
 
 
 def _flat(value: Flow) -> list[NodeOutput]:

@@ -60,7 +60,7 @@ def read_objects(data: bytes) -> Any:
 
 def names_of_outputs(count: int) -> list[str]:
     """What a model's own values are called: in Lua its `output`, which is a table of several."""
-    return ["output"] if count == 1 else [f"output {place} of {count}" for place in range(1, count + 1)]
+    return ["output"] if count == 1 else [f"output {number} of {count}" for number in range(1, count + 1)]
 
 
 class _ObjectReader(Cursor):
@@ -101,10 +101,10 @@ class _ObjectReader(Cursor):
         else:
             name = self._text()
             name = self._text() if name.startswith("V ") else name
-            place = name.rpartition(".")[2]
-            if name.startswith("torch.") and place.endswith("Storage"):
-                self.known[number] = self._storage(place.removesuffix("Storage"))
-            elif name.startswith("torch.") and place.endswith("Tensor"):
+            class_name = name.rpartition(".")[2]
+            if name.startswith("torch.") and class_name.endswith("Storage"):
+                self.known[number] = self._storage(class_name.removesuffix("Storage"))
+            elif name.startswith("torch.") and class_name.endswith("Tensor"):
                 self.known[number] = self._tensor()
             else:
                 self.known[number] = thing = Thing(name)
@@ -135,30 +135,30 @@ class _ObjectReader(Cursor):
             raise ValueError(f"a tensor of {axes} axes")
         sizes, strides = (self.array(self.long, axes).tolist() for _ in range(2))
         first = self._long() - 1
-        held = self.read()
-        if held is None or not axes:
+        storage = self.read()
+        if storage is None or not axes:
             return np.zeros(0, np.float32)
         if (
-            not isinstance(held, np.ndarray)
-            or held.ndim != 1
+            not isinstance(storage, np.ndarray)
+            or storage.ndim != 1
             or min((*sizes, *strides), default=0) < 0
             or first < 0
         ):
             raise ValueError("a tensor without a storage")
         count = math.prod(sizes)
-        self.budget -= count * held.itemsize
+        self.budget -= count * storage.itemsize
         if self.budget < 0:
             raise ValueError("its tensors have more numbers than it can hold")
         if (
             count
             and first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-            >= held.size
+            >= storage.size
         ):
             raise ValueError("a tensor reaches beyond its storage")
         if not count:
-            return np.zeros(sizes, held.dtype)
-        steps = [stride * held.itemsize for stride in strides]
-        return np.lib.stride_tricks.as_strided(held[first:], sizes, steps, writeable=False)
+            return np.zeros(sizes, storage.dtype)
+        steps = [stride * storage.itemsize for stride in strides]
+        return np.lib.stride_tricks.as_strided(storage[first:], sizes, steps, writeable=False)
 
     def _long(self) -> int:
         return int(self.array(self.long, 1).item())

@@ -52,11 +52,15 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     """
     data = path.read_bytes()
     with refusing_damage(path):
-        found = read_objects(data)
-        module = network_in(found)
+        content = read_objects(data)
+        module = network_in(content)
         if module is None:
             return Checkpoint(
-                path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",)
+                path,
+                "torch7",
+                None,
+                arrays_in(content),
+                ("read without a graph: it holds no module of nn's",),
             )
         return _checkpoint(path, data, read_network(module), outputs, size)
 
@@ -72,15 +76,15 @@ def _checkpoint(
     channels = next(
         (layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3
     )
-    known = {**tensors, **computed}
+    arrays = {**tensors, **computed}
     image = GraphInput((IMAGE, 0), channels, size or (None, None), order="CHW")
     budget = most_bytes(len(data))
     flow = Dataflow(
-        layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed
+        layers, {IMAGE, *layers}, Arrays(arrays), lambda layer: "", budget=budget, passed=network.passed
     )
     ends = [(name, 0) for name in outputs] or network.ends
     given = None if outputs else dict(zip(names_of_outputs(len(ends)), ends, strict=True))
-    graph = read_graph(begin(flow, image, known), READERS, ends, given)
+    graph = read_graph(begin(flow, image, arrays), READERS, ends, given)
     graph = replace(
         graph,
         evaluated={**computed, **graph.evaluated},
@@ -95,15 +99,15 @@ def _computed(network: Torch7Network) -> NamedArrays:
     """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied,
     in four axes.
     """
-    found: dict[str, Array] = {}
+    computed: dict[str, Array] = {}
     for layer in network.layers:
         if "running_std" in layer.tensors and "running_var" not in layer.tensors:
             deviation = network.tensors[layer.tensors["running_std"]].astype(np.float64)
-            found[f"{layer.name}:variance"] = deviation**-2 - layer.number("eps", 1e-5)
+            computed[f"{layer.name}:variance"] = deviation**-2 - layer.number("eps", 1e-5)
         kernel = network.tensors.get(layer.tensors.get("weight", ""))
         if layer.op in _CONVOLUTIONS and kernel is not None and kernel.ndim == 2:
-            found[f"{layer.name}:kernel"] = kernel.reshape(len(kernel), -1, *layer.pair("kH", "kW", 1))
-    return found
+            computed[f"{layer.name}:kernel"] = kernel.reshape(len(kernel), -1, *layer.pair("kH", "kW", 1))
+    return computed
 
 
 def _held(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
@@ -133,10 +137,10 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
         raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
     pads = (top, bottom - down, left, right - across)
-    held = _held(layer, x, "OIHW")
+    tensors = _held(layer, x, "OIHW")
     groups = layer.count("groups", 1)
-    op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in held)
-    return x.op(op, **held)
+    op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in tensors)
+    return x.op(op, **tensors)
 
 
 def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
@@ -149,12 +153,12 @@ def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
         return pool(x, "max", (window, pads), rounding)
     without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
     counted = layer.flag("count_include_pad", True) and not without
-    found = pool(x, "mean", (window, pads), rounding, counted)
+    mean = pool(x, "mean", (window, pads), rounding, counted)
     if layer.flag("divide", True):
-        return found
+        return mean
     if any(pads) or rounding == "ceil":
         raise Unsupported("as a sum of windows that reach over the edge")
-    return math.prod(window.kernel) * found
+    return math.prod(window.kernel) * mean
 
 
 def _whole(layer: Torch7Layer, x: Tensor) -> Tensor:
@@ -198,8 +202,8 @@ def _shaved(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 def _axis(layer: Torch7Layer, x: Tensor) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
-    place = layer.count("dimension", 1)
-    return place - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if place > 0 else place
+    dimension = layer.count("dimension", 1)
+    return dimension - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if dimension > 0 else dimension
 
 
 def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
@@ -222,11 +226,11 @@ def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
 def _view(layer: Torch7Layer, x: Tensor) -> Tensor:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
     sizes = layer.counts("size")
-    known = x.sizes
+    sizes_of_value = x.sizes
     if not sizes:
         raise Unsupported("to no sizes")
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
-    return x.reshape([known[0], *(sizes[1:] if of_batch else sizes)])
+    return x.reshape([sizes_of_value[0], *(sizes[1:] if of_batch else sizes)])
 
 
 def _pads(layer: Torch7Layer) -> dict[int, tuple[int, int]]:
@@ -261,7 +265,7 @@ def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
     factor = layer.count("scale_factor", 0)
     if factor < 1:
         raise Unsupported("to a stated size")
-    sizes = {place: x.sizes[place] * factor for place in (2, 3)}
+    sizes = {axis: x.sizes[axis] * factor for axis in (2, 3)}
     return x.resize(ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 

@@ -50,31 +50,39 @@ def _mean(fields: ModuleFields, x: Numbers) -> Any:
     counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
     sides = fields.sides("k", 1)
     grid = _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
-    found = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
-    return found if fields.get("divide", True) else found * (sides[0] * sides[1])
+    mean = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
+    return mean if fields.get("divide", True) else mean * (sides[0] * sides[1])
 
 
-def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
+def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **vectors: Numbers) -> Any:
     """Old files keep one over the deviation, with the epsilon in it."""
     epsilon = fields.get("eps", 1e-5)
-    variance = held["running_var"] + epsilon if "running_var" in held else held["running_std"] ** -2.0
-    return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"))
+    variance = (
+        vectors["running_var"] + epsilon if "running_var" in vectors else vectors["running_std"] ** -2.0
+    )
+    return values.batch_norm(x, running_mean, variance, vectors.get("weight"), vectors.get("bias"))
 
 
 def _axis(fields: ModuleFields, x: Numbers) -> int:
-    place = fields.whole("dimension", 1)
-    return place if place < 0 else place if fields.whole("nInputDims", 0) == x.ndim - 1 else place - 1
+    dimension = fields.whole("dimension", 1)
+    return (
+        dimension
+        if dimension < 0
+        else dimension
+        if fields.whole("nInputDims", 0) == x.ndim - 1
+        else dimension - 1
+    )
 
 
 def _deep(fields: ModuleFields, *several: Numbers) -> Any:
     rows, columns = (max(x.shape[axis] for x in several) for axis in (2, 3))
-    found = []
+    padded = []
     for x in several:
         down, across = rows - x.shape[2], columns - x.shape[3]
-        found.append(
+        padded.append(
             pad(x, [(0, 0), (0, 0), (down // 2, down - down // 2), (across // 2, across - across // 2)])
         )
-    return np.concatenate(found, 1)
+    return np.concatenate(padded, 1)
 
 
 def _seen(fields: ModuleFields, x: Numbers) -> Any:
@@ -98,7 +106,7 @@ def _padded(fields: ModuleFields, x: Numbers) -> Any:
     axis = fields.whole("dim", 1) - 1
     cells = fields.whole("pad", 0)
     axis += 0 < fields.whole("nInputDim", 0) < x.ndim
-    around = [(max(-cells, 0), max(cells, 0)) if place == axis else (0, 0) for place in range(x.ndim)]
+    around = [(max(-cells, 0), max(cells, 0)) if each == axis else (0, 0) for each in range(x.ndim)]
     return pad(x, around, value=fields.get("value", 0.0))
 
 

@@ -74,8 +74,8 @@ def read_archive(path: Path) -> Archive:
         names = [name for name in members.found if name.startswith("models/") and name.endswith(".json")]
         names = names or [name for name in members.found if name == _OLD]
         if len(names) != 1:
-            found = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
-            raise FileError(f"this archive holds {found}, expected one", where=path, next=SAVE)
+            content = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
+            raise FileError(f"this archive holds {content}, expected one", where=path, next=SAVE)
         text = members.read(names[0], _MOST_JSON)
         program = _program(text, path)
         if names[0] == _OLD:
@@ -104,14 +104,14 @@ def parsed(text: bytes, where: str) -> Any:
 
 def _program(text: bytes, path: Path) -> JsonObject:
     """The program of a JSON in the schema that porter reads."""
-    stated = parsed(text, str(path))
-    version = stated.get("schema_version") if isinstance(stated, dict) else None
+    fields = parsed(text, str(path))
+    version = fields.get("schema_version") if isinstance(fields, dict) else None
     major = version.get("major") if isinstance(version, dict) else None
     if major != _SCHEMA:
         message = f"the program is written in schema {str(major)[:20]}, and porter reads schema {_SCHEMA}"
         raise FileError(message, where=path, next=f"export the model with torch 2.6 or later: {SAVE}")
-    found: JsonObject = stated
-    return found
+    program: JsonObject = fields
+    return program
 
 
 class _Members(ZipMembers):
@@ -126,31 +126,31 @@ class _Members(ZipMembers):
             return self.pickled(f"{folder}{model}.pt")
         config = parsed(self.read(f"{folder}{model}_{kind}_config.json", _MOST_JSON), str(self.path))
         storages: dict[str, bytes] = {}
-        found = {}
+        tensors = {}
         try:
             for name, entry in config["config"].items():
-                held = str(entry["path_name"])
-                if held.startswith(("weight_", "tensor_")):
+                path_name = str(entry["path_name"])
+                if path_name.startswith(("weight_", "tensor_")):
                     if entry["use_pickle"]:
                         raise FileError(
                             f"tensor '{name}' is pickled, as an object", where=self.path, next=SAVE
                         )
-                    if held not in storages:
-                        storages[held] = self.read(folder + held)
-                    found[str(name)] = self._tensor(str(name), storages[held], entry["tensor_meta"])
+                    if path_name not in storages:
+                        storages[path_name] = self.read(folder + path_name)
+                    tensors[str(name)] = self._tensor(str(name), storages[path_name], entry["tensor_meta"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise self.damaged(f"the list of {kind} is damaged") from None
-        return found
+        return tensors
 
-    def _tensor(self, name: str, data: bytes, stated: JsonObject) -> Array:
+    def _tensor(self, name: str, data: bytes, entry: JsonObject) -> Array:
         """A tensor over its storage, without a copy."""
-        if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
+        if entry["layout"] != _STRIDED or entry["dtype"] not in TYPES:
             raise FileError(
                 f"tensor '{name}' is not a dense tensor of real numbers", where=self.path, next=SAVE
             )
-        kind = storage_type(TYPES[stated["dtype"]])  # type: ignore[arg-type]
-        sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))
-        offset = int(stated["storage_offset"]["as_int"])
+        kind = storage_type(TYPES[entry["dtype"]])  # type: ignore[arg-type]
+        sizes, strides = ([int(each["as_int"]) for each in entry[key]] for key in ("sizes", "strides"))
+        offset = int(entry["storage_offset"]["as_int"])
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
         fits = min((*sizes, *strides, offset), default=0) >= 0 and (last + 1) * kind.itemsize <= len(data)
         # With strides of zero, a few bytes can declare any size.

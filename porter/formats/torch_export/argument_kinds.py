@@ -13,28 +13,30 @@ from porter.formats.torch_export.nodes import AtenNode
 Kind = Callable[[Any], bool]
 
 
-def _is_value(stated: Any) -> bool:
-    return isinstance(stated, tuple)
+def _is_value(argument: Any) -> bool:
+    return isinstance(argument, tuple)
 
 
-def _is_whole(stated: Any) -> bool:
-    return type(stated) is int
+def _is_whole(argument: Any) -> bool:
+    return type(argument) is int
 
 
-def _is_number(stated: Any) -> bool:
-    return isinstance(stated, int | float | tuple)  # a number, or a value that is one
+def _is_number(argument: Any) -> bool:
+    return isinstance(argument, int | float | tuple)  # a number, or a value that is one
 
 
 def _list_of(kind: Kind) -> Kind:
-    return lambda stated: isinstance(stated, list) and all(each is None or kind(each) for each in stated)
+    return lambda argument: (
+        isinstance(argument, list) and all(each is None or kind(each) for each in argument)
+    )
 
 
 def _one_or_several(kind: Kind) -> Kind:
-    return lambda stated: kind(stated) or _list_of(kind)(stated)
+    return lambda argument: kind(argument) or _list_of(kind)(argument)
 
 
-def _is_size(stated: Any) -> bool:
-    return _is_whole(stated) or _is_value(stated)
+def _is_size(argument: Any) -> bool:
+    return _is_whole(argument) or _is_value(argument)
 
 
 _NAMES: Mapping[Kind, str] = {
@@ -70,13 +72,13 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         Unsupported: an argument is computed, and porter's op states it.
         ValueError: an argument is of another kind.
     """
-    for name, stated in node.arguments.items():
+    for name, argument in node.arguments.items():
         kind = _KINDS.get(f"{node.op}.{name}", _KINDS.get(name))
-        if kind is not None and stated is not None and not kind(stated):
-            for each in stated if isinstance(stated, list) else [stated]:
+        if kind is not None and argument is not None and not kind(argument):
+            for each in argument if isinstance(argument, list) else [argument]:
                 if isinstance(each, tuple):
                     raise Unsupported(f"whose argument '{name}' is {_computed(nodes[each[0]])}")
-            raise ValueError(f"its argument '{name:.40}' is {stated!r:.40}")
+            raise ValueError(f"its argument '{name:.40}' is {argument!r:.40}")
 
 
 def _computed(node: AtenNode) -> str:

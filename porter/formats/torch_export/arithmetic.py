@@ -173,12 +173,12 @@ def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
     """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
     flow = scope.walk.flow
     product, test = (flow.nodes[each.reference[0]] for each in (other, condition))
-    found = flow.match(test, ("Greater", "x", 0))
+    prelu = flow.match(test, ("Greater", "x", 0))
     slopes = [each for each in product.inputs if each != x.source]
     if (
         product.op == "mul"
-        and found is not None
-        and found["x"] == x.source
+        and prelu is not None
+        and prelu["x"] == x.source
         and len(slopes) == 1 < len(product.inputs)
     ):
         return x.prelu(scope.tensor(slopes[0]))
@@ -293,11 +293,11 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
         return products.matmul(walk, node, (x.source, kernel))
     if not x.is_value:
         return products.by_matrix(walk, node, x.reference, kernel)
-    held = walk.weights(kernel)
+    stored = walk.weights(kernel)
     matrix = x.dense(Product(*_matrix(walk, other.reference)))
-    if held is None or len(held.shape) < 3:
+    if stored is None or len(stored.shape) < 3:
         return matrix
-    return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, held))
+    return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, stored))
 
 
 def _matrix(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:

@@ -31,10 +31,10 @@ def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[s
             else:
                 last.pop((key, path), None)
     numbers = _numbers(begun, same)
-    found: dict[str, str] = {}
+    calls: dict[str, str] = {}
     for (key, path), name in last.items():  # the outer module of a node stands before the inner one
-        found[tap_of(name)] = f"{path}@{numbers[key, path]}"
-    return found
+        calls[tap_of(name)] = f"{path}@{numbers[key, path]}"
+    return calls
 
 
 def _numbers(calls: Iterable[tuple[str, str]], same: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -44,11 +44,11 @@ def _numbers(calls: Iterable[tuple[str, str]], same: Mapping[str, str]) -> dict[
     together = defaultdict[str, list[tuple[str, str]]](list)
     for key, path in calls:
         together[same.get(path, path)].append((key, path))
-    found: dict[tuple[str, str], str] = {}
+    numbers: dict[tuple[str, str], str] = {}
     for own in together.values():
         several = len({path for _, path in own}) > 1
-        found |= {
-            (key, path): str(place) if several else key.partition("@")[2] or "0"
-            for place, (key, path) in enumerate(own)
+        numbers |= {
+            (key, path): str(number) if several else key.partition("@")[2] or "0"
+            for number, (key, path) in enumerate(own)
         }
-    return found
+    return numbers

@@ -59,15 +59,15 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
     return x if kind is None else x.astype(np.float64)
 
 
-def constant_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
+def constant_sizes(node: AtenNode, sizes: Sequence[Any]) -> list[Any]:
     """Sizes of a constant, or of its last axes. One that the program computes is known from what it says of
     the node's value; of open ones, the first may be the number of images: see `of_each_image`.
     """
-    own = node.sizes[0][len(node.sizes[0]) - len(stated) :]
-    known = [size if isinstance(size, int) else there for size, there in zip(stated, own, strict=True)]
+    own = node.sizes[0][len(node.sizes[0]) - len(sizes) :]
+    at_run = [size if isinstance(size, int) else there for size, there in zip(sizes, own, strict=True)]
     is_whole = len(own) == len(node.sizes[0])
     return [
-        1 if is_whole and index == 0 and isinstance(size, str) else size for index, size in enumerate(known)
+        1 if is_whole and index == 0 and isinstance(size, str) else size for index, size in enumerate(at_run)
     ]
 
 
@@ -78,11 +78,11 @@ def of_each_image(nodes: Mapping[str, AtenNode], node: AtenNode, given: Sequence
     taken = [sizes for name, output in node.inputs for sizes in nodes[name].sizes[output : output + 1]]
     if not any(isinstance(size, str) for sizes in (*taken, *node.sizes) for size in sizes):
         return True
-    stated = node.arguments["dim"] if node.op in _OVER else []
-    over = stated if isinstance(stated, list) else [stated]
+    dims = node.arguments["dim"] if node.op in _OVER else []
+    over = dims if isinstance(dims, list) else [dims]
     wanted = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
     shapes = [each.shape for each in given if each is not None]
-    return shapes == wanted and not any(place % len(taken[0]) == 0 for place in over)
+    return shapes == wanted and not any(dim % len(taken[0]) == 0 for dim in over)
 
 
 def _filled(number: float | None = None) -> Callable[..., Numbers]:
@@ -95,10 +95,10 @@ def _filled(number: float | None = None) -> Callable[..., Numbers]:
     ) -> Numbers:
         if not isinstance(fill_value, int | float):
             raise Unsupported("of a number that the program computes")
-        found = cast(full(size, float(fill_value)), dtype if dtype in (_BOOL, _WHOLE) else None)
-        if found is None:
+        filled_array = cast(full(size, float(fill_value)), dtype if dtype in (_BOOL, _WHOLE) else None)
+        if filled_array is None:
             raise Unsupported("of a number of another type")
-        return found
+        return filled_array
 
     return filled
 
@@ -111,9 +111,9 @@ def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int
 
 
 def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Outputs:
-    known = [each.numbers() for each in tensors]
-    expect_room(math.prod(each.size for each in known))
-    return [np.asarray(each) for each in np.meshgrid(*known, indexing=indexing)]  # type: ignore[call-overload]
+    arrays = [each.numbers() for each in tensors]
+    expect_room(math.prod(each.size for each in arrays))
+    return [np.asarray(each) for each in np.meshgrid(*arrays, indexing=indexing)]  # type: ignore[call-overload]
 
 
 def _places(places: Numbers, count: int, width: int) -> Numbers:
@@ -130,8 +130,8 @@ def _places(places: Numbers, count: int, width: int) -> Numbers:
 
 def _rows(scope: Scope, dims: Sequence[int]) -> Numbers:
     """Rows of a table at places, of which each first axis may have a table of its own."""
-    stated, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
-    places = stated.transpose(dims)
+    indices, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
+    places = indices.transpose(dims)
     *_, count, width = table.shape
     tables = np.broadcast_to(table, (*places.shape[:-1], count, width))
     return np.take_along_axis(tables, _places(places, count, width)[..., None], -2)
@@ -145,11 +145,11 @@ def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Number
 
 def indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
     """Numbers at places that are whole numbers, axis by axis."""
-    found = [each for each in indices if each is not None]
+    places = [each for each in indices if each is not None]
     rest = [size for size, each in zip(x.shape, (*indices, *[None] * x.ndim), strict=False) if each is None]
-    if any(each.dtype.kind != "i" for each in found):
+    if any(each.dtype.kind != "i" for each in places):
         raise Unsupported("by something else than places")
-    expect_room(math.prod((*np.broadcast_shapes(*(each.shape for each in found)), *rest)))
+    expect_room(math.prod((*np.broadcast_shapes(*(each.shape for each in places)), *rest)))
     return np.asarray(x[tuple(slice(None) if each is None else each for each in indices)])
 
 
@@ -158,8 +158,8 @@ def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
     if kernel.shape[2:] != (1, 1):
         raise Unsupported("of a constant over several cells")
     expect_room(len(x) * len(kernel) * math.prod(x.shape[2:]), x, kernel)
-    found: Numbers = np.einsum("nchw,fc->nfhw", x, kernel[:, :, 0, 0])
-    return found if bias is None else found + bias[:, None, None]
+    products: Numbers = np.einsum("nchw,fc->nfhw", x, kernel[:, :, 0, 0])
+    return products if bias is None else products + bias[:, None, None]
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {

@@ -60,13 +60,13 @@ def traced_sizes(program: JsonObject, image: str) -> list[int] | None:
     Args:
         program: as in porter.formats.torch_export.archive.Archive.
     """
-    found: list[int] = []
+    sizes: list[int] = []
     for size in program["graph_module"]["graph"]["tensor_values"][image]["sizes"]:
-        stated = size if "as_int" in size else size["as_expr"].get("hint") or {}
-        if "as_int" not in stated:
+        hint = size if "as_int" in size else size["as_expr"].get("hint") or {}
+        if "as_int" not in hint:
             return None
-        found.append(int(stated["as_int"]))
-    return found
+        sizes.append(int(hint["as_int"]))
+    return sizes
 
 
 def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], graph: Graph) -> bool:
@@ -110,8 +110,8 @@ def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None
     """The names of the image's open sizes, by the map's axes; None where a size is no single symbol (`2*s0`),
     or both are the same one.
     """
-    stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
-    texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
+    sizes = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
+    texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(sizes) if "as_expr" in size}
     matches = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
     names = {axis: symbol[1] or symbol[2] for axis, symbol in matches.items() if symbol}
     return names if len({*texts.values()}) == len(names) == len(texts) else None
@@ -135,8 +135,8 @@ def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
     wide = [path for path, shape in whole.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
     def suffices(size: int) -> bool:
-        found = _shapes(graph, (*traced[:axis], size, *traced[axis + 1 :]))
-        return found is not None and all((found[path][1 + axis] or 0) > 1 for path in wide)
+        shapes_there = _shapes(graph, (*traced[:axis], size, *traced[axis + 1 :]))
+        return shapes_there is not None and all((shapes_there[path][1 + axis] or 0) > 1 for path in wide)
 
     return next(filter(suffices, range(traced[axis])), traced[axis])
 
@@ -158,9 +158,9 @@ def _read(node: ast.expr) -> Guard:
         case ast.Constant(value=int(number) | float(number)):
             return lambda sizes: number
         case ast.Subscript(
-            value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))
+            value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(index))
         ):
-            return operator.itemgetter(place)
+            return operator.itemgetter(index)
         case ast.UnaryOp(op=op, operand=operand):
             key = type(op)
             parts = [operand]

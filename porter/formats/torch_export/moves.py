@@ -59,16 +59,16 @@ def _same(
 ) -> Tensor | Numbers:
     """Casts between real numbers, copies, and what does nothing in inference."""
     array = x.array
-    if array is not None and (found := cast(array, dtype)) is not None:
-        return found
+    if array is not None and (converted := cast(array, dtype)) is not None:
+        return converted
     if dtype not in REALS:
         raise Unsupported(f"as a cast to {_type_name(dtype)}, which rounds")
     return x
 
 
-def _type_name(stated: Any) -> str:
+def _type_name(scalar_type: Any) -> str:
     """A number type that an op states, in words."""
-    return TYPES.get(stated, "another type") if isinstance(stated, int) else "another type"
+    return TYPES.get(scalar_type, "another type") if isinstance(scalar_type, int) else "another type"
 
 
 def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
@@ -77,9 +77,9 @@ def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     return x.roll(dict(zip(_listed(dims), _listed(shifts), strict=True)))
 
 
-def _listed(stated: Any) -> list[Any]:
+def _listed(argument: Any) -> list[Any]:
     """One number or several as a list."""
-    return stated if isinstance(stated, list) else [stated]
+    return argument if isinstance(argument, list) else [argument]
 
 
 def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
@@ -107,16 +107,19 @@ def _var(
 
 
 @wraps(_var)
-def _std(x: Tensor, **stated: Any) -> Tensor:
-    return functions.sqrt(_var(x, **stated))
+def _std(x: Tensor, **arguments: Any) -> Tensor:
+    return functions.sqrt(_var(x, **arguments))
 
 
 def _with_mean(spread: Callable[..., Tensor]) -> Function:
     """var_mean and std_mean."""
 
     @wraps(spread)
-    def both(x: Tensor, **stated: Any) -> list[Tensor]:
-        return [spread(x, **stated), x.mean(_axes(x, stated.get("dim")), stated.get("keepdim", False))]
+    def both(x: Tensor, **arguments: Any) -> list[Tensor]:
+        return [
+            spread(x, **arguments),
+            x.mean(_axes(x, arguments.get("dim")), arguments.get("keepdim", False)),
+        ]
 
     return both
 
@@ -162,8 +165,8 @@ def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
 
 def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Tensor]:
     """Into parts of so many cells, of which the last may have fewer, or of stated sizes."""
-    stated = split_size if split_sizes is None else split_sizes
-    return x.split(dim, stated if isinstance(stated, list) else _pieces(x, dim, stated))
+    sizes = split_size if split_sizes is None else split_sizes
+    return x.split(dim, sizes if isinstance(sizes, list) else _pieces(x, dim, sizes))
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
@@ -181,7 +184,7 @@ def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
 
 def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
     """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
-    pairs = {-1 - place: (pad[2 * place], pad[2 * place + 1]) for place in range(len(pad) // 2)}
+    pairs = {-1 - pair: (pad[2 * pair], pad[2 * pair + 1]) for pair in range(len(pad) // 2)}
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
 
@@ -250,9 +253,7 @@ def _softmax(op: Softmax | LogSoftmax) -> Function:
 
 def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     """Some axes at other places, between the others in their order."""
-    before, after = (
-        [position_of(axis, x.rank) for axis in _listed(stated)] for stated in (source, destination)
-    )
+    before, after = ([position_of(axis, x.rank) for axis in _listed(axes)] for axes in (source, destination))
     rest = iter(axis for axis in range(x.rank) if axis not in before)
     at = dict(zip(after, before, strict=True))
     return x.transpose([at[axis] if axis in at else next(rest) for axis in range(x.rank)])
@@ -274,10 +275,10 @@ class _Upsample(Call):
         op = _UPSAMPLES[name]
         if self.align_corners:
             op = replace(op, coordinates="align_corners")
-        stated = [*self.scale_factors]
-        if not stated:
-            stated = [each for each in (self.scales_h, self.scales_w) if each is not None]
-        scales = dict(enumerate(stated, 2)) if len(stated) == 2 else {}
+        given_scales = [*self.scale_factors]
+        if not given_scales:
+            given_scales = [each for each in (self.scales_h, self.scales_w) if each is not None]
+        scales = dict(enumerate(given_scales, 2)) if len(given_scales) == 2 else {}
         wanted = {} if scales else dict(enumerate(self.output_size, 2))
         if len(scales or wanted) != 2:
             raise ValueError("neither scales nor sizes of rows and columns")

@@ -112,17 +112,17 @@ def read_program(program: JsonObject) -> AtenProgram:
     stored = {}
     images = []
     for spec in signature["input_specs"]:
-        ((kind, stated),) = spec.items()
+        ((kind, fields),) = spec.items()
         if kind == "constant_input":
             continue
-        name = _name(stated["arg"])
+        name = _name(fields["arg"])
         reader.add(
             AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(reader.sizes.get(name, ()),))
         )
         if kind == "user_input":
             images.append(name)
         elif kind in ("parameter", "buffer", "tensor_constant"):
-            stored[name] = str(stated[f"{kind}_name"])
+            stored[name] = str(fields[f"{kind}_name"])
     for node in graph["nodes"]:
         reader.read(node)
     outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
@@ -174,20 +174,22 @@ class _NodeReader:
                     self.known.setdefault(size, ((node.name, output), index))
         self.nodes[node.name] = node
 
-    def read(self, stated: JsonObject) -> None:
+    def read(self, node_fields: JsonObject) -> None:
         """Reads a node, and the graphs that it runs."""
-        names = values_of(stated)
+        names = values_of(node_fields)
         # A node that gives nothing, such as an assertion of a size, has its own name.
-        name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
-        target = str(stated["target"]).removeprefix("torch.ops.")
+        name, *further = names or [str(node_fields.get("name") or f"node {len(self.nodes)}")]
+        target = str(node_fields["target"]).removeprefix("torch.ops.")
         op = _op_of(target)
-        inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
+        inner = [
+            each["arg"]["as_graph"]["graph"] for each in node_fields["inputs"] if "as_graph" in each["arg"]
+        ]
         if op in _WRAPPERS and len(inner) == 1:
-            autocast_type = self.autocast_type if op != _AUTOCAST else _autocast_type(stated["inputs"])
-            self.inline(inner[0], stated["inputs"], names, autocast_type)
+            autocast_type = self.autocast_type if op != _AUTOCAST else _autocast_type(node_fields["inputs"])
+            self.inline(inner[0], node_fields["inputs"], names, autocast_type)
             return
-        arguments = self.arguments(name, op, stated["inputs"])
-        module = next((path for _, path in reversed(module_stack(stated))), "")
+        arguments = self.arguments(name, op, node_fields["inputs"])
+        module = next((path for _, path in reversed(module_stack(node_fields))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes = tuple(self.sizes.get(each, ()) for each in names)
         expression = self.expressions.get(name)
@@ -245,7 +247,9 @@ class _NodeReader:
             autocast_type=autocast_type,
         )
         taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
-        part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
+        part.given |= {
+            _name(argument): source for argument, source in zip(graph["inputs"], taken, strict=True)
+        }
         for node in graph["nodes"]:
             part.read(node)
         self.types |= {f"{part.scope}{name}": kind for name, kind in part.types.items()}
@@ -255,12 +259,12 @@ class _NodeReader:
             if source[0].startswith(part.scope)
         }
         self.given |= {
-            name: part.given[_name(stated)] for name, stated in zip(names, graph["outputs"], strict=True)
+            name: part.given[_name(argument)] for name, argument in zip(names, graph["outputs"], strict=True)
         }
 
-    def argument(self, stated: JsonObject) -> Any:
+    def argument(self, argument: JsonObject) -> Any:
         """An argument of an op as a plain value."""
-        ((kind, value),) = stated.items()
+        ((kind, value),) = argument.items()
         match kind:
             case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is
                 return None
@@ -281,26 +285,26 @@ class _NodeReader:
             case _:
                 return UNKNOWN
 
-    def value(self, stated: JsonObject) -> Any:
+    def value(self, argument: JsonObject) -> Any:
         """A value by its name, or the number or None that stands in its place."""
-        if "name" in stated or "as_name" in stated:
-            name = _name(stated)
+        if "name" in argument or "as_name" in argument:
+            name = _name(argument)
             if name not in self.given:
                 raise ValueError(f"a node reads '{name}', which nothing before it gives")
             return self.given[name]
-        ((kind, value),) = stated.items()
+        ((kind, value),) = argument.items()
         return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
 
 
 def _reader(graph: JsonObject) -> _NodeReader:
     """A reader of the nodes of a graph, with the sizes of its values."""
     sizes = {
-        str(name): tuple(_size(size) for size in stated["sizes"])
-        for name, stated in graph["tensor_values"].items()
+        str(name): tuple(_size(size) for size in fields["sizes"])
+        for name, fields in graph["tensor_values"].items()
     }
-    types = {str(name): int(stated["dtype"]) for name, stated in graph["tensor_values"].items()}
+    types = {str(name): int(fields["dtype"]) for name, fields in graph["tensor_values"].items()}
     return _NodeReader(
-        sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, types
+        sizes, {str(name): _size(fields) for name, fields in graph["sym_int_values"].items()}, types
     )
 
 
@@ -308,23 +312,29 @@ def _autocast_type(inputs: Sequence[JsonObject]) -> int | None:
     """The type of the automatic precision that autocast's wrapper switches on by its third argument, its
     second one (torch/_higher_order_ops/wrap.py), or bfloat16 on a CPU; None where it switches it off.
     """
-    stated = inputs[1]["arg"].get("as_scalar_type")
-    return None if inputs[2]["arg"] == {"as_bool": False} else _BFLOAT16 if stated is None else int(stated)
+    scalar_type = inputs[1]["arg"].get("as_scalar_type")
+    return (
+        None
+        if inputs[2]["arg"] == {"as_bool": False}
+        else _BFLOAT16
+        if scalar_type is None
+        else int(scalar_type)
+    )
 
 
 def _mutated(specs: Iterable[JsonObject]) -> Iterator[str]:
     for spec in specs:
-        ((kind, stated),) = spec.items()
+        ((kind, fields),) = spec.items()
         if kind.endswith("_mutation"):
             what = kind.removesuffix("_mutation")
-            yield f"the {'input' if what == 'user_input' else what} '{stated[f'{what}_name']}'"
+            yield f"the {'input' if what == 'user_input' else what} '{fields[f'{what}_name']}'"
 
 
-def _name(stated: JsonObject) -> str:
+def _name(argument: JsonObject) -> str:
     """The name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
-    if len(stated) == 1 and isinstance(inner := next(iter(stated.values())), Mapping):
-        stated = inner
-    name = str(stated["name"] if "name" in stated else stated["as_name"])
+    if len(argument) == 1 and isinstance(inner := next(iter(argument.values())), Mapping):
+        argument = inner
+    name = str(argument["name"] if "name" in argument else argument["as_name"])
     if not name.isidentifier():
         raise ValueError(f"{name!r} is not a name of a value")
     return name
@@ -348,9 +358,9 @@ def module_stack(node: JsonObject) -> list[tuple[str, str]]:
     """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the
     module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
     """
-    stated = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
+    calls = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
     return [
-        (key, path) for key, path, *kind in (each.split(",", 2) for each in stated if each.count(",")) if kind
+        (key, path) for key, path, *kind in (each.split(",", 2) for each in calls if each.count(",")) if kind
     ]
 
 
@@ -377,5 +387,5 @@ def _number(value: float) -> Array:
     return np.asarray(value)
 
 
-def _size(stated: JsonObject) -> int | str:
-    return int(stated["as_int"]) if "as_int" in stated else str(stated["as_expr"]["expr_str"])
+def _size(argument: JsonObject) -> int | str:
+    return int(argument["as_int"]) if "as_int" in argument else str(argument["as_expr"]["expr_str"])

@@ -22,8 +22,8 @@ def with_rows(program: AtenProgram) -> AtenProgram:
         if any(node.op == "one_hot" for node in program.nodes.values())
         else []
     )
-    found = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
-    return replace(program, nodes={**program.nodes, **found})
+    products = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
+    return replace(program, nodes={**program.nodes, **products})
 
 
 def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:

@@ -23,9 +23,9 @@ class AtenRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def read(self, node: AtenNode) -> Op:
-        stated = {name: float(node.arguments.get(*own)) for name, own in self.attributes.items()}
-        found: Op = self.op(**stated)
-        return found
+        attributes = {name: float(node.arguments.get(*own)) for name, own in self.attributes.items()}
+        op: Op = self.op(**attributes)
+        return op
 
     def write(self, op: Op) -> dict[str, float]:
         """The arguments of the class."""

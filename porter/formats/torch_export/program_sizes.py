@@ -33,14 +33,14 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     """
     if isinstance(node.expression, int):
         return np.asarray(node.expression)
-    source, place = (
+    source, axis = (
         (node.arguments["self"], node.arguments["dim"])
         if node.op == "sym_size"
         else node.known or (("", 0), 0)
     )
     sizes = walk.found[source].sizes if source in walk.found else None
     if sizes is not None:
-        return of_sizes(sizes[place])
+        return of_sizes(sizes[axis])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
     if node.op not in ON_SIZES or len(operands) < len(node.inputs):
         raise Unsupported("of sizes that depend on pixels")
@@ -62,13 +62,13 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = 
     Raises:
         GraphError: one of them depends on the input's size in a way that porter does not follow.
     """
-    stated = node.arguments[name]
+    argument = node.arguments[name]
     own = dict[int | str | None, Dim]()
     if source is not None and (sizes := walk.view(source).sizes) is not None:
         said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
         own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}
     numbers = _Numbers(walk, name, own)
-    return [numbers.number(each) for each in (stated if isinstance(stated, list) else [stated])]
+    return [numbers.number(each) for each in (argument if isinstance(argument, list) else [argument])]
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class _Numbers:
     own: Mapping[int | str | None, Dim]
     found: dict[NodeOutput, Dim] = field(default_factory=dict)
 
-    def number(self, stated: int | NodeOutput, depth: int = 0) -> Dim:
+    def number(self, number: int | NodeOutput, depth: int = 0) -> Dim:
         """A number, or a size by its name: an `own` one, or as `read_size` found it."""
-        if isinstance(stated, int):
-            return stated
-        if stated not in self.found:
-            self.found[stated] = self._size(stated, depth)
-        return self.found[stated]
+        if isinstance(number, int):
+            return number
+        if number not in self.found:
+            self.found[number] = self._size(number, depth)
+        return self.found[number]
 
     def _size(self, source: NodeOutput, depth: int) -> Dim:
         """The size that a node computes."""
@@ -111,7 +111,7 @@ class _Numbers:
 
 
 def _computed(node: AtenNode, operands: Sequence[Dim]) -> Dim:
-    found = ON_SIZES[node.op](*operands)
-    if not isinstance(found, Open) and abs(found) > _MOST:
+    size = ON_SIZES[node.op](*operands)
+    if not isinstance(size, Open) and abs(size) > _MOST:
         raise GraphError("a size of more than 62 bits")
-    return found
+    return size

@@ -130,15 +130,15 @@ def taken_by(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
 
 def _not_images(program: AtenProgram) -> str | None:
     """Why a port cannot take what the program does, in words; None if it can."""
-    found = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
+    shown = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
     sizes = [*map(program.sizes, program.images)]
     if not sizes or len(sizes[0]) != 4 or len(sizes) > MOST_INPUTS:
-        return f"an image of rank 4 is expected as an input, found {found}"
+        return f"an image of rank 4 is expected as an input, found {shown}"
     if any(each[:1] != sizes[0][:1] for each in sizes):
-        return f"inputs of one batch are expected, found {found}"
-    stated = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
-    if any(isinstance(size, str) for size in stated):
-        return f"beside the image, inputs of known channels or sizes are expected, found {found}"
+        return f"inputs of one batch are expected, found {shown}"
+    sizes_behind = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
+    if any(isinstance(size, str) for size in sizes_behind):
+        return f"beside the image, inputs of known channels or sizes are expected, found {shown}"
     whole = next((name for name in program.images if not _becomes_real(program, name)), None)
     return None if whole is None else f"the model computes with the whole numbers of its input '{whole}'"
 
@@ -162,11 +162,11 @@ def _text(sizes: Sizes) -> str:
     return "x".join(map(str, sizes)) or "one number"
 
 
-def _only_size(stated: Mapping[str, Any], program: AtenProgram, graph: FileGraph) -> Size | None:
+def _only_size(program_fields: Mapping[str, Any], program: AtenProgram, graph: FileGraph) -> Size | None:
     """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it
     holds for all.
     """
-    traced = traced_sizes(stated, program.images[0])
+    traced = traced_sizes(program_fields, program.images[0])
     if traced is None:
         return None
     built = traced[2], traced[3]
@@ -174,7 +174,7 @@ def _only_size(stated: Mapping[str, Any], program: AtenProgram, graph: FileGraph
     if checked or graph.built_size:
         return built if checked else None
     translated = to_graph(replace(graph, size=built), keep_activation=True).graph
-    return built if not holds_at_every_size(stated, program.images[0], traced, translated) else None
+    return built if not holds_at_every_size(program_fields, program.images[0], traced, translated) else None
 
 
 def _read_graph(

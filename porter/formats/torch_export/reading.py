@@ -63,66 +63,66 @@ def reads(function: Function) -> Reader:
     An argument that the function does not take is refused by its name, because the op would be another one
     without it.
     """
-    known = _parameters(function)
+    parameters = _parameters(function)
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
         scope = Scope(walk, node)
-        stated = {
+        arguments = {
             _NAMES.get(name, name): _given(scope, name, each)
             for name, each in node.arguments.items()
             if each is not None
         }
-        for name in _WITHOUT_EFFECT - known.keys():
-            stated.pop(name, None)
-        if others := [name for name in stated if name not in known]:
+        for name in _WITHOUT_EFFECT - parameters.keys():
+            arguments.pop(name, None)
+        if others := [name for name in arguments if name not in parameters]:
             raise Unsupported(f"with {' and '.join(others)}")
-        for name, parameter in known.items():
+        for name, parameter in parameters.items():
             if name == "scope":
-                stated[name] = scope
-            elif name not in stated and parameter.default is Parameter.empty:
+                arguments[name] = scope
+            elif name not in arguments and parameter.default is Parameter.empty:
                 raise ValueError(f"it lacks the argument '{name}'")
-        result = function(**stated)
+        result = function(**arguments)
         return outputs(result.read() if isinstance(result, Call) else result)
 
     return read
 
 
-def _given(scope: Scope, name: str, stated: Any) -> Any:
+def _given(scope: Scope, name: str, argument: Any) -> Any:
     """An argument, with its values as tensors; with sizes of values as numbers."""
-    several = stated if isinstance(stated, list) else [stated]
+    several = argument if isinstance(argument, list) else [argument]
     nodes = scope.walk.flow.nodes
     if name not in OPERANDS and any(_is_size(nodes, each) for each in several):
         if scope.node.name not in scope.walk.flow.live:
-            if scope.node.op not in SIZED or not isinstance(stated, list):
+            if scope.node.op not in SIZED or not isinstance(argument, list):
                 raise Unsupported("of a constant whose size depends on the input's")
             return _of_constant(scope, name, several)
         numbers = sizes_of(scope.walk, scope.node, name, first_value(scope.node))
-        return numbers if isinstance(stated, list) else numbers[0]
-    found = [scope.tensor(each) if isinstance(each, tuple) else each for each in several]
-    return found if isinstance(stated, list) else found[0]
+        return numbers if isinstance(argument, list) else numbers[0]
+    tensors = [scope.tensor(each) if isinstance(each, tuple) else each for each in several]
+    return tensors if isinstance(argument, list) else tensors[0]
 
 
-def _of_constant(scope: Scope, name: str, stated: Sequence[Any]) -> list[Any]:
+def _of_constant(scope: Scope, name: str, sizes_stated: Sequence[Any]) -> list[Any]:
     """Sizes that a program computes and a constant has, or how often they are those of what it repeats."""
     if name not in ("repeats", "dims"):
-        return constant_sizes(scope.node, stated)
+        return constant_sizes(scope.node, sizes_stated)
     source = first_value(scope.node)
     count = len(scope.node.sizes[0])
     own = scope.tensor(source).sizes if source else ()
-    cells = [*[1] * (count - len(own)), *own][-len(stated) :]
-    sizes = constant_sizes(scope.node, [None] * count)[-len(stated) :]
-    known = zip(stated, sizes, cells, strict=True)
-    return [each if isinstance(each, int) else size // old for each, size, old in known]
+    cells = [*[1] * (count - len(own)), *own][-len(sizes_stated) :]
+    sizes = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
+    each_size = zip(sizes_stated, sizes, cells, strict=True)
+    return [each if isinstance(each, int) else size // old for each, size, old in each_size]
 
 
-def _is_size(nodes: Mapping[str, AtenNode], stated: Any) -> bool:
-    return isinstance(stated, tuple) and nodes[stated[0]].op in SIZES
+def _is_size(nodes: Mapping[str, AtenNode], argument: Any) -> bool:
+    return isinstance(argument, tuple) and nodes[argument[0]].op in SIZES
 
 
 def first_value(node: AtenNode) -> NodeOutput | None:
     """The value that a node works on; None where it works on something else."""
-    found = node.arguments.get("self", node.arguments.get("input"))
-    return found if isinstance(found, tuple) else None
+    value = node.arguments.get("self", node.arguments.get("input"))
+    return value if isinstance(value, tuple) else None
 
 
 def reads_row(row: AtenRow) -> Reader:

@@ -97,8 +97,11 @@ def _stored(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str
         raise Unsupported("with a kernel that is computed")
     if bias is not None and (vector is None or len(vector.shape) != 1):
         raise Unsupported("with a bias that is computed")
-    held = {} if vector is None else {"bias": Stored(vector.name)}
-    return kernel, {"kernel": Stored(kernel.name, "OIW" if len(kernel.shape) == 3 else "OIHW"), **held}
+    bias_by_role = {} if vector is None else {"bias": Stored(vector.name)}
+    return kernel, {
+        "kernel": Stored(kernel.name, "OIW" if len(kernel.shape) == 3 else "OIHW"),
+        **bias_by_role,
+    }
 
 
 def _pads(window: Window, padding: Pair | str) -> Pads:
@@ -227,8 +230,8 @@ def _to_one_number(function: Reduced) -> Function:
     return adaptive
 
 
-def _pair(stated: Pair) -> tuple[int, int]:
-    numbers = [stated] if isinstance(stated, int) else stated
+def _pair(argument: Pair) -> tuple[int, int]:
+    numbers = [argument] if isinstance(argument, int) else argument
     return numbers[0], numbers[-1]
 
 

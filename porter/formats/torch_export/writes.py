@@ -99,8 +99,8 @@ def _with_whole_values(program: AtenProgram) -> AtenProgram:
     """
     names: dict[NodeOutput, NodeOutput] = {}
     nodes: dict[str, AtenNode] = {}
-    for name, stated in program.nodes.items():
-        nodes[name] = node = _renamed(stated, names)
+    for name, original in program.nodes.items():
+        nodes[name] = node = _renamed(original, names)
         if node.target in _WRITES and node.inputs:
             before = program.nodes[node.source[0]]
             if before.op not in VIEWS and before.target not in _WRITES:
@@ -155,8 +155,8 @@ def _made(node: AtenNode, kind: int | None) -> AtenNode:
     op = "zeros" if plain in _EMPTY else plain
     if op not in _MADE or not _is_known(node.sizes[0]):
         return node
-    stated = {name: value for name, value in node.arguments.items() if name == "fill_value"}
-    arguments = {"size": list(node.sizes[0]), "dtype": kind, **stated}
+    number = {name: value for name, value in node.arguments.items() if name == "fill_value"}
+    arguments = {"size": list(node.sizes[0]), "dtype": kind, **number}
     return replace(node, op=op, target=f"aten.{op}.default", inputs=(), arguments=arguments)
 
 
@@ -182,27 +182,27 @@ class _FunctionalWriter:
 
     def __post_init__(self) -> None:
         nodes = self.program.nodes
-        self.last = {source: place for place, node in enumerate(nodes.values()) for source in node.inputs}
+        self.last = {source: number for number, node in enumerate(nodes.values()) for source in node.inputs}
         self.last |= {self.program.given[name]: len(nodes) for name in self.program.outputs}
         self.types = {source: self.program.types.get(name) for name, source in self.program.given.items()}
 
-    def add(self, place: int, stated: AtenNode) -> None:
+    def add(self, number: int, original: AtenNode) -> None:
         """Adds a node; one that writes into a value becomes steps that make a new one."""
-        if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
-            base = self.views.get(stated.source, stated.source)
-            self.views |= {(stated.name, output): base for output in range(stated.outputs)}
-        node = _renamed(stated, self.now)
-        found = self._steps(place, stated) if stated.target in _WRITES else None
+        if original.inputs and (original.op in VIEWS or original.target in _WRITES):
+            base = self.views.get(original.source, original.source)
+            self.views |= {(original.name, output): base for output in range(original.outputs)}
+        node = _renamed(original, self.now)
+        written = self._steps(number, original) if original.target in _WRITES else None
         if node.target == "aten.copy.default":
             self._add_alias(node, self._copied(node))
         elif node.op in _SCATTERS:
-            self._add_alias(node, self._scattered(stated))
-        elif found is None:
+            self._add_alias(node, self._scattered(original))
+        elif written is None:
             self.nodes[node.name] = node
         else:
             source = self._written(node)
             self._add_alias(node, source)
-            steps, whole = found
+            steps, whole = written
             for step in steps:
                 source = self._joined(node, step, source)
             self.now[whole] = source
@@ -230,11 +230,11 @@ class _FunctionalWriter:
     def _spread(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
         """A value, or what it is repeated to the sizes of what a node gives."""
         sizes = node.sizes[0]
-        stated = [size if isinstance(size, int) else -1 for size in sizes]
+        sizes_or_own = [size if isinstance(size, int) else -1 for size in sizes]
         return (
             source
             if self._sizes(source) == sizes
-            else self._new(node, "expand", (source,), {"self": source, "size": stated}, sizes)
+            else self._new(node, "expand", (source,), {"self": source, "size": sizes_or_own}, sizes)
         )
 
     def _scattered(self, node: AtenNode) -> NodeOutput | None:
@@ -257,7 +257,7 @@ class _FunctionalWriter:
     def _since(self, source: NodeOutput) -> NodeOutput:
         return self.now.get(source, source)
 
-    def _steps(self, place: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
+    def _steps(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
         """The slices that a write goes through, the last one first, and what they are of; None where the
         write stays as it is.
         """
@@ -275,13 +275,15 @@ class _FunctionalWriter:
             part = step.inputs[0]
             if step.op not in _PARTS or _cells(step, self._sizes(part)) is None:
                 return None
-        views = {view for view, held in self.views.items() if held == base and view[0] != node.name}
-        older = any(self.last.get(view, 0) > place for view in {*views, base} - {part})
+        views = {
+            view for view, base_of_view in self.views.items() if base_of_view == base and view[0] != node.name
+        }
+        older = any(self.last.get(view, 0) > number for view in {*views, base} - {part})
         return (steps, part) if plain and not older and self.program.nodes[base[0]].target else None
 
     def _source(self, node: AtenNode) -> NodeOutput | float:
-        found: NodeOutput | float = node.arguments.get(_WRITES[node.target], 0.0)
-        return found
+        source: NodeOutput | float = node.arguments.get(_WRITES[node.target], 0.0)
+        return source
 
     def _written(self, node: AtenNode) -> NodeOutput:
         """The value that stands in the written part afterwards."""
@@ -338,8 +340,8 @@ class _FunctionalWriter:
         return self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, one)
 
     def _view(self, node: AtenNode, source: NodeOutput, sizes: Sizes) -> NodeOutput:
-        stated = [size if isinstance(size, int) else -1 for size in sizes]
-        return self._new(node, "view", (source,), {"self": source, "size": stated}, sizes)
+        sizes_or_rest = [size if isinstance(size, int) else -1 for size in sizes]
+        return self._new(node, "view", (source,), {"self": source, "size": sizes_or_rest}, sizes)
 
     def _part(
         self, node: AtenNode, whole: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
@@ -347,8 +349,8 @@ class _FunctionalWriter:
         """The cells of an axis of known size from a first one to the one before another."""
         start, end = cells
         left = len(range(int(sizes[axis]))[start:end])
-        stated = {"self": whole, "dim": axis, "start": start, "end": end}
-        return self._new(node, "slice", (whole,), stated, (*sizes[:axis], left, *sizes[axis + 1 :]))
+        arguments = {"self": whole, "dim": axis, "start": start, "end": end}
+        return self._new(node, "slice", (whole,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
 
     def _new(
         self,
