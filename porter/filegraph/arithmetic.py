@@ -59,7 +59,9 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
     live, other = sources if is_first else sources[::-1]
     if isinstance(other, View):
         raise Unsupported("of constants")
-    return _by_constant(walk, node, walk.kept(_narrow(walk, live, other)), _Step(kind, other, is_first))
+    return _by_constant(
+        walk, node, walk.plain_or_own(_narrow(walk, live, other)), _Step(kind, other, is_first)
+    )
 
 
 def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
@@ -81,7 +83,7 @@ def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros
     product = math.prod(number or 0.0 for number in numbers)
     if not product:
         return Zeros(sizes[0])
-    number = walk.flow.stated(f"{node.name}:number", np.asarray(product))
+    number = walk.flow.add_constant(f"{node.name}:number", np.asarray(product))
     return Repeated(number, sizes[0], lacks="of constants")
 
 
@@ -134,7 +136,7 @@ def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
         # It has other sizes, if the array stretches it.
         return walk.views.of(with_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
-    return walk.views.led_like(array, with_array(walk, node.name, kind, array.value, constant))
+    return walk.views.as_rank_of(array, with_array(walk, node.name, kind, array.value, constant))
 
 
 def _biased(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
@@ -176,7 +178,7 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTe
     sizes = _fitted_sizes(tensor.shape, rank)
     stored = tensor.name
     if kind in ("Sub", "Div"):
-        stored = walk.flow.hold(f"{name}:array", _opposite(kind, walk.flow.held(stored))).name
+        stored = walk.flow.hold(f"{name}:array", _opposite(kind, walk.flow.stored_numbers(stored))).name
     axes = ""
     if value.is_map and walk.builder.order == "HWC":
         axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
@@ -246,7 +248,7 @@ def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequen
         if op is not None
         else walk.builder.subtract(node.name, *values)
     )
-    return walk.views.led(value, rank)
+    return walk.views.as_rank(value, rank)
 
 
 def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
@@ -340,24 +342,24 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
 
 
 def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
 def filled(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
     """A number for each number of a value."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
 def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float) -> View:
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
 
 
 def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
     """A PReLU with one slope, or one for each channel."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
         return apply(walk, node, source, ops.LeakyRelu(number))
@@ -370,7 +372,7 @@ def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) ->
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
     scaled = with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
-    return walk.views.led_like(array, walk.builder.add(node.name, ops.Add(), above, scaled))
+    return walk.views.as_rank_of(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
 
 class NormLayer(NamedTuple):
@@ -396,7 +398,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
         learnt = name in walk.trained or name.rpartition("/")[2] == role
-        if name and not learnt and np.all(walk.flow.held(name) == neutral):
+        if name and not learnt and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
     normed = _each_cell(walk, node, view, norm.op, names)
     return normed if apart is None else normed.reshaped(walk.view(source).known_sizes)
@@ -518,7 +520,7 @@ def instance_norm(
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
     """
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")

@@ -13,7 +13,7 @@ from porter.filegraph.axes import View
 from porter.filegraph.builder import Apart
 from porter.filegraph.constants import ELEMENTWISE
 from porter.filegraph.dataflow import N, OperatorNode
-from porter.filegraph.dims import Dim, Open, divides, known
+from porter.filegraph.dims import Dim, Open, divides, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.walk import NodeWalk, Read, Source, Walk
 
@@ -90,7 +90,7 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
         # Numbers for the cells of an image would then fit those of the map.
         if not _has_open(cut) and sum(cut) >= step:
             raise Unsupported(f"before a {ends[0].op} that crops a whole block or more")
-    top, bottom, left, right = known(pad - crop for pad, crop in zip(pads, crops, strict=True))
+    top, bottom, left, right = fixed_sizes(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
     return apart if axis is None else walk.views.of(apart).without([axis])

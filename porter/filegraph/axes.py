@@ -198,12 +198,12 @@ class Aligned:
 
     Attributes:
         axes: the value's, by the positions of the tensor's; None for the batch.
-        held: how the tensor holds what such ops make of the value.
+        as_tensor: how the tensor holds what such ops make of the value.
     """
 
     value: Value
     axes: Items[int | None]
-    held: Callable[[Value], View]
+    as_tensor: Callable[[Value], View]
 
     def by_axis(self, by_position: Mapping[int, T]) -> dict[int, T]:
         """What a file states for positions of its tensor, by the value's axes.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.dims import ON_SIZES, Dim, Open, Undecided, are_open, known
+from porter.filegraph.dims import ON_SIZES, Dim, Open, Undecided, are_open, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels import layouts, values
 from porter.filegraph.kernels.resizing import Rule, resize as resized
@@ -130,7 +130,7 @@ def filled(x: Numbers, number: float) -> Numbers:
 
 def full(sizes: Sequence[Dim], number: float) -> Numbers:
     """One number. Raises Undecided if a size is open."""
-    wanted = known(sizes)
+    wanted = fixed_sizes(sizes)
     expect_room(math.prod(wanted))
     return np.full(wanted, number)
 
@@ -189,7 +189,7 @@ def cumsum(x: Numbers, axis: int, reverse: bool = False, exclusive: bool = False
 
 
 def reshape(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
-    return x.reshape(known(sizes))
+    return x.reshape(fixed_sizes(sizes))
 
 
 def flatten(x: Numbers, first: int, last: int = -1) -> Numbers:
@@ -218,7 +218,7 @@ def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
     own = [1] * (len(sizes) - x.ndim) + [*x.shape]
     wanted = [
         old if size == -1 else size
-        for old, size in zip(own[len(own) - len(sizes) :], known(sizes), strict=True)
+        for old, size in zip(own[len(own) - len(sizes) :], fixed_sizes(sizes), strict=True)
     ]
     whole = np.broadcast_shapes(x.shape, tuple(wanted))
     expect_room(math.prod(whole), x)
@@ -227,7 +227,7 @@ def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
 
 def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
     """Whole copies of axes, one after the other."""
-    counts = known(times)
+    counts = fixed_sizes(times)
     expect_room(x.size * math.prod(counts), x)
     return np.tile(x, counts)
 
@@ -247,7 +247,9 @@ def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
 
 
 def _known_slice(part: slice) -> slice:
-    return slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+    return slice(
+        *(None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
+    )
 
 
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
@@ -270,7 +272,7 @@ def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> 
     """Pads an array, within the bound of constants."""
     widths = [(0, 0)] * x.ndim
     for position, pair in pairs.items():
-        before, after = known(pair)
+        before, after = fixed_sizes(pair)
         widths[position_of(position, x.ndim)] = before, after
     expect_room(math.prod(size + sum(pair) for size, pair in zip(x.shape, widths, strict=True)), x)
     return layouts.pad(x, widths, value=fill)
@@ -280,7 +282,7 @@ def resize(x: Numbers, op: Resize, scales: Mapping[int, float], sizes: Mapping[i
     """Maps with other cells, such as a table of positions at another size."""
     rule = Rule(op.mode, op.coordinates, op.rounding, op.a, op.inside)
     for axis, by in {**sizes, **scales}.items():
-        (size,) = known([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * by)]
+        (size,) = fixed_sizes([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * by)]
         expect_room(x.size // max(x.shape[axis], 1) * size, x)
         x = resized(x, axis, size, scales.get(axis, size / x.shape[axis]), rule)
     return x

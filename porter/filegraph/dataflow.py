@@ -20,7 +20,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays, Numbers, is_floating
 from porter.base.left_out import LeftOut
 from porter.filegraph.constants import MOST_COMPUTED
-from porter.filegraph.dims import Dim, are_open, known, whole
+from porter.filegraph.dims import Dim, are_open, fixed_sizes, whole
 from porter.filegraph.kernels.program import NodeOutput as NodeOutput
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
@@ -184,7 +184,7 @@ class Dataflow(Generic[N]):
         self.evaluated[name] = array
         return StoredTensor(name, array.shape)
 
-    def held(self, name: str) -> Numbers:
+    def stored_numbers(self, name: str) -> Numbers:
         """The content of a tensor by its name: a stored one, or one that was computed."""
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
@@ -193,7 +193,7 @@ class Dataflow(Generic[N]):
         batch, with one cell there; another one as it is.
         """
         array = (
-            self.held(tensor.name).reshape(tensor.shape)
+            self.stored_numbers(tensor.name).reshape(tensor.shape)
             if len(tensor.shape) > 2 and tensor.shape[0] > 1
             else None
         )
@@ -201,7 +201,7 @@ class Dataflow(Generic[N]):
             return tensor
         return self.hold(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
 
-    def stated(self, name: str, numbers: Numbers) -> NodeOutput:
+    def add_constant(self, name: str, numbers: Numbers) -> NodeOutput:
         """Keeps numbers that a node states itself, as a constant."""
         self.computed[name, 0] = numbers
         return name, 0
@@ -260,7 +260,7 @@ class Dataflow(Generic[N]):
             Undecided: one of them is open.
         """
         dims = self.dims(source)
-        return None if dims is None else known(dims)
+        return None if dims is None else fixed_sizes(dims)
 
     def tensor(self, source: NodeOutput) -> StoredTensor | None:
         """The constant or variable that a value is; None for a computed value, or a reshaped one that is not

@@ -361,7 +361,7 @@ def product(dims: Iterable[Dim]) -> Dim:
     return reduce(operator.mul, rest, first)
 
 
-def known(dims: Iterable[Dim]) -> list[int]:
+def fixed_sizes(dims: Iterable[Dim]) -> list[int]:
     """Sizes of which none is open.
 
     Raises:

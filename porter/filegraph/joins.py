@@ -16,7 +16,7 @@ from porter.base.dtypes import Numbers
 from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Open, known
+from porter.filegraph.dims import Open, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.parts import MOST_PARTS, _padded, part
 from porter.filegraph.places import position_of
@@ -26,7 +26,7 @@ from porter.graph import Tokens
 
 def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Sequence[int]) -> View:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     size = view.size(axis)
     cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
@@ -111,7 +111,7 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
             or _of_constants(walk, node, sources, axis)
             or _with_constants(walk, node, sources, axis)
         )
-    views = [view for source in sources if (view := walk.kept(source)).axes is not None]
+    views = [view for source in sources if (view := walk.plain_or_own(source)).axes is not None]
     cells = tried(lambda: [view.without([axis]) for view in views])
     stacked = _stacked(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
     joined = stacked or _by_channels(walk, node, walk.beside(sources), axis)
@@ -135,7 +135,7 @@ def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) ->
     if views[0].has_batch(axis):
         raise Unsupported("along the batch")
     value = walk.builder.join(node.name, views[0].axis_at(axis), *(view.value for view in views))
-    return walk.views.led_like(views[0], value)
+    return walk.views.as_rank_of(views[0], value)
 
 
 def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
@@ -151,8 +151,8 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
     fills = {fill for _, fill in filled}
     if len(filled) < len(fillings) or len(fills) != 1:
         return None
-    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.kept(inner[0])
-    sizes = known([size for size, _ in filled])
+    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.plain_or_own(inner[0])
+    sizes = fixed_sizes([size for size, _ in filled])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
     return _padded(walk, node, walk.given(inside), {axis: ends}, fills.pop())
 
@@ -165,7 +165,7 @@ def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axi
     if len(whole) < len(sources) or not sizes:
         return None
     numbers = np.concatenate(whole, axis)
-    constant = walk.flow.stated(f"{node.name}:constants", numbers)
+    constant = walk.flow.add_constant(f"{node.name}:constants", numbers)
     index = position_of(axis, numbers.ndim)
     joined = tuple(numbers.shape[at] if at == index else size for at, size in enumerate(sizes[0]))
     return Repeated(constant, joined, lacks="of constants")
@@ -216,7 +216,7 @@ def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis
     wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(axis): (ends[0], ends[1])})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
     tensor = replace(tensor, shape=numbers.shape[first:])
-    return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
+    return walk.views.as_rank_of(view, with_stored(walk, node.name, "Add", wide, tensor))
 
 
 def _all_whole(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
@@ -233,7 +233,7 @@ def _whole(walk: Walk, source: Source) -> Numbers | None:
     """
     before = walk.unrepeated(source)
     tensor = walk.weights(before)
-    numbers = walk.constant(before) if tensor is None else walk.flow.held(tensor.name)
+    numbers = walk.constant(before) if tensor is None else walk.flow.stored_numbers(tensor.name)
     if numbers is None:
         return None
     if source in walk.repeated:
@@ -278,12 +278,12 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
             return None
         own = name if index == len(stored) else f"{name}:{index}"
         value = walk.builder.add(own, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
-    return walk.views.led_like(view, value)
+    return walk.views.as_rank_of(view, value)
 
 
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Values one after the other along a new axis; of maps their channels, of which it counts the parts."""
-    views = [walk.kept(source) for source in sources]
+    views = [walk.plain_or_own(source) for source in sources]
     if (stacked := _stacked(walk, node, views, axis)) is not None:
         return stacked
     wide = [view.with_axes([axis]) for view in views]

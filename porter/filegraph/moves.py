@@ -14,7 +14,7 @@ from dataclasses import replace
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
+from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, text
 from porter.filegraph.file_graph import Unsupported, first_of
 from porter.filegraph.joins import _beside
 from porter.filegraph.parts import MOST_PARTS, turned_round
@@ -90,7 +90,7 @@ def _turned_constant(walk: Walk, node: OperatorNode, source: Source, order: Sequ
         return None
     wide = numbers.reshape([1] * (len(filled.sizes) - numbers.ndim) + [*numbers.shape])
     sizes = Items(filled.sizes)
-    turned = walk.flow.stated(f"{node.name}:turned", wide.transpose(order))
+    turned = walk.flow.add_constant(f"{node.name}:turned", wide.transpose(order))
     return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
@@ -101,10 +101,10 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     sizes = walk.sizes(source) or ()
     if not walk.is_live(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
-    counts = known(times)
+    counts = fixed_sizes(times)
     if math.prod(counts) > MOST_PARTS or min(counts) < 1:
         raise Unsupported(f"into more than {MOST_PARTS} copies")
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     for index, count in enumerate(counts):
         if count > 1:
             view = _beside(walk, node, [view] * count, index)
@@ -113,7 +113,7 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
 
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     sizes = view.known_sizes
     rank = len(view.known_sizes)
     if times < 1:
@@ -143,14 +143,14 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
         return repeated
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
         return replace(repeated, lacks=f"with {Undecided().message}")
-    return replace(repeated, view=walk.view(source).repeated(known(times)))
+    return replace(repeated, view=walk.view(source).repeated(fixed_sizes(times)))
 
 
 def quarter_turns(
     walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int
 ) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     rank = len(view.known_axes)
     order = [*range(rank)]
     one, other = (position_of(position, rank) for position in positions)
@@ -209,7 +209,7 @@ def row(walk: Walk, node: OperatorNode, source: Source) -> Value:
     """
     view = walk.view(source)
     if len(view.known_axes) == 3:
-        value = walk.views.settled(f"{node.name}:row", view.with_axes([_rows(walk)]))
+        value = walk.views.in_file_layout(f"{node.name}:row", view.with_axes([_rows(walk)]))
         if value.is_map:
             return value
     raise Unsupported("of one axis, of something else than a row of cells")

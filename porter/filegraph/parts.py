@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Dim, Open, Undecided, known, text
+from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, text
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.resampling import as_large
@@ -33,7 +33,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if opened and zeros is not None:
         raise Undecided
     if opened:
-        view = as_large(walk, node, walk.kept(source), opened)
+        view = as_large(walk, node, walk.plain_or_own(source), opened)
         return cut(walk, node, view, by_numbers) if by_numbers else view
     left = _sizes_of_parts(by_numbers, sizes)
     if 0 in left:
@@ -91,7 +91,7 @@ def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, sl
     sizes = walk.view(source).sizes
     around = [position for position, part in parts.items() if sizes and _is_around(part, sizes[position])]
     rest = {position: part for position, part in parts.items() if position not in around}
-    view = turned_round(walk, node, source, around) if around else walk.kept(source)
+    view = turned_round(walk, node, source, around) if around else walk.plain_or_own(source)
     return _cut(walk, node.name, view, rest) if rest else view
 
 
@@ -125,7 +125,7 @@ def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) ->
     value = walk.builder.cut(name, aligned.value, slices)
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
-    tensor = aligned.held(value)
+    tensor = aligned.as_tensor(value)
     return tensor.without(gone) if gone else tensor
 
 
@@ -150,16 +150,16 @@ def _slice(part: slice, size: Dim) -> slice:
     if isinstance(size, int):
         return _slice_of_known(part, size)
     start, stop = (end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
-    (first,) = known([start or 0])
+    (first,) = fixed_sizes([start or 0])
     if first >= 0 and isinstance(part.start, Open):
         raise Undecided
     if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
-        stop = min(*known([stop or 0]), 0) or None
+        stop = min(*fixed_sizes([stop or 0]), 0) or None
     return slice(start, stop, part.step)
 
 
 def _slice_of_known(part: slice, size: int) -> slice:
-    ends = (None if end is None else known([end])[0] for end in (part.start, part.stop, part.step))
+    ends = (None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
     whole = slice(*ends)
     cells = range(size)[whole]
     return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
@@ -206,7 +206,7 @@ def pad(
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
     """
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     around = dict[int, tuple[int, int]]()
     opened = dict[int, tuple[Dim, Dim]]()
     for position, (before, after) in pairs.items():
@@ -232,19 +232,19 @@ def _padded(
             raise Unsupported(f"of channels with {fill:g}")
         wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
         numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
-        return aligned.held(walk.builder.affine(node.name, wide, (1.0,), numbers))
-    return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
+        return aligned.as_tensor(walk.builder.affine(node.name, wide, (1.0,), numbers))
+    return aligned.as_tensor(walk.builder.widen(node.name, aligned.value, ends, fill))
 
 
 def extend(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
 ) -> View:
     """Cells of a map's own before and after its rows and columns."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     names = walk.views.names(view)
     if names is None:
         raise Unsupported(f"by {mode} of something else than a map")
-    pads = {names[position]: known(pair) for position, pair in pairs.items() if any(pair)}
+    pads = {names[position]: fixed_sizes(pair) for position, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
         raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
     if not pads:
@@ -256,7 +256,7 @@ def extend(
 
 def turned_round(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
     """The cells of these axes from the last one to the first."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     for position in positions:
         view = _turned_round(walk, node, view, position)
     return view
@@ -308,7 +308,7 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
         if len(whole) < len(parts):
             raise Unsupported("of an axis of open size")
         value = walk.builder.join(node.name, axis, *whole)
-    return walk.views.led_like(view, value)
+    return walk.views.as_rank_of(view, value)
 
 
 def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], offset: int) -> View:

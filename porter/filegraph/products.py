@@ -44,7 +44,7 @@ class Product:
     Attributes:
         axes: of the kernel, as in Stored.
         bias: a constant of one number, or one for each unit.
-        place: of the features in the value; if it is not the last, the value is transposed before its
+        axis: of the features in the value; if it is not the last, the value is transposed before its
             product.
     """
 
@@ -52,7 +52,7 @@ class Product:
     axes: str
     bias: NodeOutput | None = None
     factors: tuple[float, float] = (1.0, 1.0)
-    place: int = -1
+    axis: int = -1
 
 
 def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> View:
@@ -62,7 +62,7 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     if tensor is None or len(tensor.shape) != 2 or not axes:
         raise Unsupported("by a kernel that is computed, or has other axes than two")
     features, units = (tensor.shape[axes.index(axis)] for axis in "IO")
-    view = _with_features_last(walk, node, source, product.place)
+    view = _with_features_last(walk, node, source, product.axis)
     if view.value.channels not in (None, features):
         raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
@@ -159,14 +159,14 @@ def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
     value = walk.builder.add(node.name, MatMul(matrices is not None), first.value, second.value)
-    return walk.views.led(value, rank)
+    return walk.views.as_rank(value, rank)
 
 
 def _turned(walk: Walk, view: View) -> View | None:
     """An array that a file turns for a product, before that: what is turned in the file, is not turned
     again.
     """
-    return walk.settled_array(_with_last_turned(view)) if view.rank > 2 else None
+    return walk.array_of_own_axes(_with_last_turned(view)) if view.rank > 2 else None
 
 
 def _with_last_turned(view: View) -> View:
@@ -208,7 +208,7 @@ def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: Att
     elif scores.mask is not None:
         weights = with_array(walk, f"{node.name}:mask", "Add", weights, scores.mask)
     shares = walk.builder.add(f"{node.name}:shares", Softmax(), weights)
-    return walk.views.led_like(query, walk.builder.add(node.name, MatMul(), shares, value.value))
+    return walk.views.as_rank_of(query, walk.builder.add(node.name, MatMul(), shares, value.value))
 
 
 class Equation(NamedTuple):
@@ -219,11 +219,13 @@ class Equation(NamedTuple):
     result: str
 
     @property
-    def kept(self) -> str:
+    def free(self) -> str:
+        """The axes of the first operand only."""
         return "".join(axis for axis in self.first if axis not in self.second)
 
     @property
     def units(self) -> str:
+        """The axes of the second operand only."""
         return "".join(axis for axis in self.second if axis not in self.first)
 
     @property
@@ -238,7 +240,7 @@ class Equation(NamedTuple):
     @property
     def is_product(self) -> bool:
         """Whether the result has all other axes than the summed ones."""
-        return sorted(self.result) == sorted(self.shared + self.kept + self.units)
+        return sorted(self.result) == sorted(self.shared + self.free + self.units)
 
 
 class Kernel(NamedTuple):
@@ -296,7 +298,7 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
     kernel = Kernel(tensor.name, tensor.shape)
-    view = walk.kept(sources[0])
+    view = walk.plain_or_own(sources[0])
     return first_of(
         lambda: with_kernel(walk, node, view, equation, kernel),
         lambda: _by_groups(walk, node.name, view, equation, kernel),
@@ -316,7 +318,7 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
     if not len(shape) == len(batch) + 2 > 2:
         raise Unsupported("with matrices of other axes")
-    return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
+    return _by_groups(walk, node.name, walk.plain_or_own(source), equation, Kernel(matrices.name, shape))
 
 
 def by_matrix(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
@@ -352,7 +354,9 @@ def bilinear(
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
-    products = _each_by_each(walk, within(node, "products"), inner, [walk.kept(each) for each in sources])
+    products = _each_by_each(
+        walk, within(node, "products"), inner, [walk.plain_or_own(each) for each in sources]
+    )
     whole = Equation(inner.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
     return with_kernel(walk, node, products, whole, kernel_and_bias)
@@ -360,7 +364,7 @@ def bilinear(
 
 def mixed(walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.affords(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
@@ -399,7 +403,7 @@ def _scaled(
     array = walk.array(sources[0])
     sizes = dict(zip(second, tensor.shape, strict=True))
     stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in x[1:]))
-    return walk.views.led_like(array, with_stored(walk, node.name, "Mul", array.value, stored))
+    return walk.views.as_rank_of(array, with_stored(walk, node.name, "Mul", array.value, stored))
 
 
 def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
@@ -408,9 +412,9 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     Raises:
         Unsupported: it is another product.
     """
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     name = node.name
-    (x, second, result), others, units = equation, equation.kept, equation.units
+    (x, second, result), others, units = equation, equation.free, equation.units
     fits = equation.is_product and len(kernel.shape) == len(second)
     if not fits or equation.shared or not (equation.summed and others):
         raise Unsupported("with a kernel of other axes")
@@ -433,7 +437,7 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     the groups.
     """
     x, second, result = equation
-    groups, others, units, summed = equation.shared, equation.kept, equation.units, equation.summed
+    groups, others, units, summed = equation.shared, equation.free, equation.units, equation.summed
     ordered = [axis for axis in second if axis not in summed] == [*groups, *units]
     if not (equation.is_product and ordered and summed and groups and others):
         raise Unsupported("with matrices of other axes")
@@ -450,7 +454,7 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
 
 def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
     """An einsum of two values, as a matrix product of them with their axes in order."""
-    wide = [walk.kept(source) for source in sources]
+    wide = [walk.plain_or_own(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     (x, left), (y, right) = (
         _summed(walk, node, view, letters, others)
@@ -469,16 +473,16 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
     }
     shared = sorted(equation.shared, key=lambda axis: (axis not in of_batch, x.index(axis)))
     summed = "".join(sorted(equation.summed, key=x.index))
-    rows = _joined(left, x, [*shared, equation.kept, summed], sizes)
+    rows = _joined(left, x, [*shared, equation.free, summed], sizes)
     columns = _joined(right, y, [*shared, summed, equation.units], sizes)
     products = _of_matrices(walk, node, (rows, columns))
-    return _apart(products, [*shared, equation.kept, equation.units], equation.result, sizes)
+    return _apart(products, [*shared, equation.free, equation.units], equation.result, sizes)
 
 
 def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
     """An einsum of one operand: diagonals, sums over axes and a transpose."""
     x, _, result = text.replace(" ", "").partition("->")
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     for letter in sorted({*x}):
         if x.count(letter) == 2:
             places = x.index(letter), x.rindex(letter)

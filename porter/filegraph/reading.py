@@ -72,7 +72,7 @@ def begin(
     values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
     for each, value in zip(images, values, strict=True):
         view = walk.views.of(value)
-        walk.found[each.source] = view if each.axes is None else view.transposed(each.axes)
+        walk.view_of[each.source] = view if each.axes is None else view.transposed(each.axes)
     return walk
 
 
@@ -85,25 +85,25 @@ def _further_input(name: str, image: GraphInput) -> FurtherInput:
 
 
 def read_nodes(
-    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False
+    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], moves_are_nodes: bool = False
 ) -> None:
     """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
 
     Args:
         reader_of: gives the reader of an op.
-        settled: what moves a value is a node where the file has it, not where it is read first.
+        moves_are_nodes: what moves a value is a node where the file has it, not where it is read first.
     """
     walk.flow.evaluate = partial(_evaluated, walk, reader_of)
     for node in walk.flow.nodes.values():
-        if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
+        if (node.name, 0) in walk.view_of or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         reader = reader_of(node.op)
         given = walk.foreign(node, "") if reader is None else _read(walk, node, reader)
         walk.give(node, given if isinstance(given, Sequence) else [given])
-        if settled:
-            walk.kept((node.name, 0))
+        if moves_are_nodes:
+            walk.plain_or_own((node.name, 0))
     for layer, source in walk.flow.passed:
-        if source in walk.found:
+        if source in walk.view_of:
             leave_out(walk, layer, source)
 
 
@@ -164,7 +164,7 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
 def _fused(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
     """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
-    view = walk.kept(captures["x"])
+    view = walk.plain_or_own(captures["x"])
     groups = None
     if isinstance(op, LayerNorm) and not view.value.is_array:
         groups = walk.views.normed_groups(view, captures["#axes"])

@@ -40,7 +40,7 @@ def reduce(
         return _total(walk, node, source, positions, keep)
     if function == "min":
         return _least(walk, node, source, positions, keep)
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     names = walk.views.names(view) if view.value.is_map else None
     if names is None:
         whole = _of_array(walk, node, source, function, positions)
@@ -82,14 +82,14 @@ def _along(walk: NodeWalk[N], node: N, view: View, function: Function, positions
     value = walk.builder.reduce(
         node.name, view.value, function, [view.axis_at(position) for position in positions]
     )
-    return walk.views.led(value, view.rank - len(positions)).with_axes(positions)
+    return walk.views.as_rank(value, view.rank - len(positions)).with_axes(positions)
 
 
 def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
-    parts = _parts(walk, node, walk.kept(source), *positions) if len(positions) == 1 else ()
+    parts = _parts(walk, node, walk.plain_or_own(source), *positions) if len(positions) == 1 else ()
     if parts:
         sums = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
         return sums.with_axes(positions) if keep else sums
@@ -104,7 +104,7 @@ def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection
 
 def _least(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
     most = reduce(walk, node, opposite, "max", positions, keep)
     return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
@@ -135,7 +135,7 @@ def softmax(
     if not positions:
         raise Unsupported("over no axes")
     if len(positions) == 1:
-        view = walk.kept(source)
+        view = walk.plain_or_own(source)
         parts = _parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
             apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
@@ -159,6 +159,6 @@ def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequen
     if len(positions) > 1:
         joined = joined.reshaped([*sizes[: len(others)], product(sizes[len(others) :])])
     array = walk.as_array(f"{node.name}:last", joined)
-    shares = walk.views.led_like(array, walk.builder.add(node.name, op, array.value))
+    shares = walk.views.as_rank_of(array, walk.builder.add(node.name, op, array.value))
     split = shares.reshaped(sizes) if len(positions) > 1 else shares
     return split.restored(order)

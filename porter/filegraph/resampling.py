@@ -95,7 +95,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
     Raises:
         Unsupported: it is no map.
     """
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     if view.value.is_array and view.rank == 4:
         view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
@@ -179,7 +179,7 @@ def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     """
     layout = walk.views.layout()
     positions = {layout.index(axis): size for axis, size in wanted.items()}
-    for source, view in reversed(walk.found.items()):
+    for source, view in reversed(walk.view_of.items()):
         sizes = view.sizes or ()
         if len(sizes) == len(layout) and all(sizes[position] == size for position, size in positions.items()):
             value = tried(partial(walk.value, source))

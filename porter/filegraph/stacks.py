@@ -56,7 +56,7 @@ def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pa
     if top or bottom or more:
         array = walk.as_array(f"{node.name}:maps", last)
         padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
-        last = walk.views.led_like(array, padded)
+        last = walk.views.as_rank_of(array, padded)
     value = tried(lambda: _below(walk, f"{node.name}:below", last)) if extent <= whole else None
     if value is None:
         return None
@@ -92,7 +92,7 @@ def _below(walk: Walk, name: str, view: View) -> Value:
     """
     (images, *several), *axes = view.known_axes
     below = View(view.value, joined([(images,), (*several, *axes[0]), *axes[1:]]))
-    value = walk.views.settled(name, below.restored(_channels_last(walk)))
+    value = walk.views.in_file_layout(name, below.restored(_channels_last(walk)))
     if not value.is_map:
         raise Unsupported("of several maps of each image that are not rows below each other")
     return value

@@ -37,7 +37,7 @@ from porter.filegraph.dims import (
     Undecided,
     are_open,
     as_real,
-    known,
+    fixed_sizes,
     of_sizes,
     product,
     text,
@@ -69,7 +69,7 @@ class Scope:
         """Numbers that the node states itself."""
         array = np.asarray(numbers, np.float64)
         name = repr(array.item()) if array.size == 1 else f"numbers {len(self.walk.flow.computed)}"
-        return self.tensor(self.walk.flow.stated(f"{self.node.name}:{name}", array))
+        return self.tensor(self.walk.flow.add_constant(f"{self.node.name}:{name}", array))
 
 
 def _operation(
@@ -131,7 +131,7 @@ class Tensor:
         return self.scope.walk
 
     @cached_property
-    def _found(self) -> Source | Numbers:
+    def _made(self) -> Source | Numbers:
         """A value or a constant of the file, or numbers that were computed."""
         if self.given is not None:
             return self.given
@@ -141,22 +141,22 @@ class Tensor:
     @property
     def source(self) -> Source:
         """The value, as an operand of another operation."""
-        made = self._found
+        made = self._made
         if isinstance(made, np.ndarray):
-            return self.walk.flow.stated(f"{self.scope.node.name}:{self.word}", made)
+            return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", made)
         return made
 
     @property
     def array(self) -> Numbers | None:
         """The numbers of a constant; None for a value."""
-        made = self._found
+        made = self._made
         if isinstance(made, np.ndarray):
             return made
         return None if isinstance(made, View) else self.walk.flow.content(made)
 
     def outcome(self) -> Read:
         """The value, as what the operator gives."""
-        if self.given is None and "_found" not in self.__dict__:
+        if self.given is None and "_made" not in self.__dict__:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -202,19 +202,19 @@ class Tensor:
     def value(self) -> Value:
         """The value as a map or features."""
         if isinstance(self.source, View):
-            return self.walk.views.settled(f"{self.scope.node.name}:{self.word}", self.source)
+            return self.walk.views.in_file_layout(f"{self.scope.node.name}:{self.word}", self.source)
         return self.walk.value(self.source)
 
     @property
     def sizes(self) -> tuple[Dim, ...]:
         """Raises Unsupported for a value of unknown shape."""
-        made = self._found
+        made = self._made
         return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        made = self._found
+        made = self._made
         return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
 
     def size(self, axis: int) -> Dim:
@@ -369,7 +369,7 @@ class Tensor:
         ends = [sum(wanted[:at]) for at in range(len(wanted) + 1)]
         if keep:
             return [self.cut({axis: slice(*cells)}) for cells in pairwise(ends)]
-        return [self.cut({axis: at}) for at in known(ends[:-1])]
+        return [self.cut({axis: at}) for at in fixed_sizes(ends[:-1])]
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
         """Splits, as `split` does, into parts of one size."""
@@ -414,7 +414,7 @@ class Tensor:
 
     def normed_groups(self, axes: Axes) -> int | None:
         """The groups of a map's channels that a norm over these axes is of; None if it is of none."""
-        view = self.walk.kept(self.source)
+        view = self.walk.plain_or_own(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
 
     def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
@@ -494,7 +494,7 @@ class _TensorLayer(NamedTuple):
 
 def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
     """A layer whose channels are these axes, of any axes of the tensor."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
     if positions == [len(sizes) - 1]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from porter.filegraph.dataflow import NodeOutput
-from porter.filegraph.dims import Dim, known
+from porter.filegraph.dims import Dim, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensor import Tensor
@@ -38,7 +38,7 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
         elif "new_axis" in has:
             index.append(None)
         elif "shrink_axis" in has:
-            index += known([begin])
+            index += fixed_sizes([begin])
         else:
             index.append(slice(None if "begin" in has else begin, None if "end" in has else end, step))
     index += [slice(None)] * (count - sum(part is not None for part in index))
@@ -67,7 +67,7 @@ def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: s
     """
     cut: list[int] = []
     for axis, (size, given) in enumerate(zip(sizes, wanted, strict=True)):
-        (left,) = known([(size - 1) * window.stride[axis] + window.extent(axis) - given])
+        (left,) = fixed_sizes([(size - 1) * window.stride[axis] + window.extent(axis) - given])
         before = max(left, 0) // 2 if rule == "SAME" else 0
         cut += [before, left - before]
     return cut[0], cut[1], cut[2], cut[3]

@@ -81,7 +81,7 @@ class Views:
         """Whether the file's tensors have no batch."""
         return self.batch == 0
 
-    def led(self, value: Value, rank: int) -> View:
+    def as_rank(self, value: Value, rank: int) -> View:
         """An array as a tensor of so many axes, of which the first is the batch and those of the array's that
         are too many.
         """
@@ -91,9 +91,9 @@ class Views:
         lead = len(axes) - rank + 1
         return View(value, joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
-    def led_like(self, view: View, value: Value) -> View:
+    def as_rank_of(self, view: View, value: Value) -> View:
         """An array of the same axes as another one, as its tensor holds it."""
-        return self.led(value, view.rank)
+        return self.as_rank(value, view.rank)
 
     def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
         """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it
@@ -227,9 +227,9 @@ class Views:
     def as_held(self, name: str, view: View, before: View) -> View:
         """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
         plain = before.value.is_map and self.names(before) == self.layout()
-        return self.of(self.settled(name, view)) if plain else view
+        return self.of(self.in_file_layout(name, view)) if plain else view
 
-    def settled(self, name: str, view: View, tap: str | None = None) -> Value:
+    def in_file_layout(self, name: str, view: View, tap: str | None = None) -> Value:
         """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is
         a map, one of two is features, and another one is an array; a foreign one where porter has none.
         """
@@ -240,7 +240,7 @@ class Views:
             return view.value
         special = None if view.value.is_array else self.op(view)
         if special is None and (spread := self.spread(f"{name}:repeated", view)) != view:
-            return self.settled(name, spread, tap)
+            return self.in_file_layout(name, spread, tap)
         op: Op | Foreign | None = special or self.rearranged(
             view, of_map=len(view.axes) == 4 and not self.whole
         )
@@ -256,7 +256,7 @@ class Views:
         """
         axes = view.axes or ()
         repeated = self._repeated(view)
-        times = {piece.axis: _stated(axes[at][index].size) for (at, index), piece in repeated.items()}
+        times = {piece.axis: _or_one(axes[at][index].size) for (at, index), piece in repeated.items()}
         copies = times.pop("C", 1)
         if not repeated or copies > _MOST_COPIES:
             return view
@@ -361,7 +361,7 @@ class Views:
     ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
         rows, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        block, columns = (_stated(axis[-1].size) if axis else 1 for axis in (rows, across))
+        block, columns = (_or_one(axis[-1].size) if axis else 1 for axis in (rows, across))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
             (
                 Upsample(block, columns),
@@ -369,7 +369,7 @@ class Views:
             )
         ]
         if len(channels) == 2:
-            groups = _stated(channels[1].size)
+            groups = _or_one(channels[1].size)
             inner = c.size // groups
             ops.append(
                 (
@@ -382,7 +382,7 @@ class Views:
             ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
             ops.append((DepthToSpace(block, "CRD"), self._map(n, *cell, (Piece("C", rest, block**2),))))
-        block = next((_stated(piece.size) for piece in channels if piece.axis == h.axis), 1)
+        block = next((_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:
             blocks = ((Piece("H", fewer, block),), (Piece("W", narrower, block),))
@@ -472,7 +472,7 @@ def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     return filters, *(size - count for size, count in zip(extents, more, strict=True))
 
 
-def _stated(size: Dim) -> int:
+def _or_one(size: Dim) -> int:
     """A size that may be a number of an op; one if it is open."""
     return 1 if isinstance(size, Open) else size
 

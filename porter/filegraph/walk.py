@@ -68,7 +68,7 @@ Reader = Callable[["NodeWalk[N]", N], Outputs]
 COMPUTED = "by numbers that the model computes as it runs"
 
 
-def _stated(value: T | None) -> T:
+def _expect_given(value: T | None) -> T:
     if value is None:
         raise Unsupported(COMPUTED)
     return value
@@ -90,7 +90,7 @@ class NodeWalk(Generic[N]):
         batch: see porter.filegraph.views.Views.
         trained: names of variables; of all that a file stores, where it does not tell variables from
             constants.
-        found: the values so far, as the file's tensors hold them.
+        view_of: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half
             in a GELU.
         repeated: values whose axes of one cell are repeated.
@@ -106,14 +106,14 @@ class NodeWalk(Generic[N]):
     trained: Collection[str] = ()
     batch: InitVar[int | None] = None
     views: Views = field(init=False)
-    found: dict[NodeOutput, View] = field(default_factory=dict)
+    view_of: dict[NodeOutput, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     repeated: dict[Source, Repeated] = field(default_factory=dict)
     blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
     tap: Tap = first_output_name
     images: tuple[NodeOutput, ...] = ()
     apart: set[str] = field(default_factory=set)
-    _settled: dict[NodeOutput, Value] = field(default_factory=dict)
+    _in_file_layout: dict[NodeOutput, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:
@@ -128,19 +128,19 @@ class NodeWalk(Generic[N]):
         if isinstance(source, View):
             return source
         name, index = source
-        if source not in self.found:
+        if source not in self.view_of:
             if not self.flow.is_live(source):
                 raise Unsupported(f"of the constant '{name}'")
             if name not in self.flow.nodes:
                 raise GraphError(f"no node gives output {index} of '{name}'")
             node = self.flow.nodes[name]
-            own = [self.found[name, 0]] if (name, 0) in self.found else []
+            own = [self.view_of[name, 0]] if (name, 0) in self.view_of else []
             inputs = own or [self.view(other) for other in node.inputs if self.flow.is_live(other)]
             values = [view.value for view in inputs]
-            self.found[source] = self.views.of(
+            self.view_of[source] = self.views.of(
                 self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
             )
-        return self.found[source]
+        return self.view_of[source]
 
     def sizes(self, source: Source) -> tuple[Dim, ...] | None:
         """The sizes of a tensor; None where they are unknown."""
@@ -167,7 +167,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: it is no single number that the file states.
         """
-        return _stated(self.flow.number(source))
+        return _expect_given(self.flow.number(source))
 
     def numbers(self, source: NodeOutput) -> Numbers:
         """The numbers that Dataflow.value gives.
@@ -175,7 +175,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _stated(self.flow.value(source))
+        return _expect_given(self.flow.value(source))
 
     def integers(self, source: NodeOutput) -> list[int]:
         """The integers that Dataflow.integers gives.
@@ -183,7 +183,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _stated(self.flow.integers(source))
+        return _expect_given(self.flow.integers(source))
 
     def dims(self, source: NodeOutput) -> list[Dim]:
         """The sizes that Dataflow.dims gives.
@@ -191,16 +191,18 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _stated(self.flow.dims(source))
+        return _expect_given(self.flow.dims(source))
 
     def value(self, source: Source) -> Value:
         """A value as a map or features, by an op if the tensor holds it in another way."""
         view = self.view(source)
         if isinstance(source, View):
-            return self.views.settled(view.value.node, view)
-        if source not in self._settled:
-            self._settled[source] = self.views.settled(source[0], view, self._tap_of(view, source))
-        return self._settled[source]
+            return self.views.in_file_layout(view.value.node, view)
+        if source not in self._in_file_layout:
+            self._in_file_layout[source] = self.views.in_file_layout(
+                source[0], view, self._tap_of(view, source)
+            )
+        return self._in_file_layout[source]
 
     def plain(self, source: Source) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
@@ -260,7 +262,7 @@ class NodeWalk(Generic[N]):
         if tensor is None:
             return None
         shape = self.repeated[source].sizes if source in self.repeated else tensor.shape
-        numbers = self.flow.held(tensor.name)
+        numbers = self.flow.stored_numbers(tensor.name)
         if not shape or not numbers.size or np.any(numbers != numbers.flat[0]):
             return None
         return shape[position_of(axis, len(shape))], float(numbers.flat[0])
@@ -294,8 +296,8 @@ class NodeWalk(Generic[N]):
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
         """What `array` gives for a view; `name` is the name of the op that makes the array."""
         view = self.views.spread(f"{name}:repeated", view)
-        if (settled := self.settled_array(view)) is not None:
-            return settled
+        if (array := self.array_of_own_axes(view)) is not None:
+            return array
         rank = len(view.known_axes)
         if view not in self._arrays:
             op = self.views.rearranged(view)
@@ -303,7 +305,7 @@ class NodeWalk(Generic[N]):
                 raise Unsupported("of values whose batch is not the first axis, or that are repeated")
             own = len(op.moves.joined) == rank - (not self.views.whole)
             value = self.builder.add(name, op, view.value, tap=tap if own else None)
-            self._arrays[view] = self.views.led(value, rank)
+            self._arrays[view] = self.views.as_rank(value, rank)
         return self._arrays[view]
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
@@ -344,13 +346,13 @@ class NodeWalk(Generic[N]):
         inner = [order.index(position) for position in range(len(order))]
         axes = Items(None if array.has_batch(position) else array.axis_at(position) for position in inner)
 
-        def held(value: Value) -> View:
-            turned = self.views.led_like(array, value)
+        def as_tensor(value: Value) -> View:
+            turned = self.views.as_rank_of(array, value)
             return turned if turned.axes is None else turned.restored(order)
 
-        return Aligned(array.value, axes, held)
+        return Aligned(array.value, axes, as_tensor)
 
-    def settled_array(self, view: View) -> View | None:
+    def array_of_own_axes(self, view: View) -> View | None:
         """A view that holds an array, or features, with its own axes; None for others."""
         shape, axes = view.value.shape, view.axes
         if axes is None or shape is None or view.value.is_map:
@@ -358,7 +360,7 @@ class NodeWalk(Generic[N]):
         lead = len(shape) - len(axes) + 1
         return (
             view
-            if lead == self.views.has_more(axes[0]) and self.views.led(view.value, len(axes)) == view
+            if lead == self.views.has_more(axes[0]) and self.views.as_rank(view.value, len(axes)) == view
             else None
         )
 
@@ -399,7 +401,7 @@ class NodeWalk(Generic[N]):
                 raise Unsupported(read.lacks)
         raise Unsupported("of constants")
 
-    def kept(self, source: Source) -> View:
+    def plain_or_own(self, source: Source) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise
         as `plain`.
         """
@@ -414,7 +416,7 @@ class NodeWalk(Generic[N]):
         """What `kept` gives, but with the channels at an axis: as an array, or as a map, where only these
         have them there.
         """
-        view = self.kept(source)
+        view = self.plain_or_own(source)
         if self.views.has_channels(view, axis):
             return view
         turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
@@ -425,7 +427,7 @@ class NodeWalk(Generic[N]):
 
     def beside(self, sources: Collection[Source]) -> list[View]:
         """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
-        views = [self.kept(source) for source in sources]
+        views = [self.plain_or_own(source) for source in sources]
         own = self.views.layout()
         # What stands beside such a map is one.
         if any(view.value.is_map and self.views.names(view) == own for view in views):
@@ -439,7 +441,7 @@ class NodeWalk(Generic[N]):
         """Values whose tensors have the same axes in one order, or of which one has all axes and the others
         these or single cells; and how a tensor holds what an op makes of them.
         """
-        views = [self.kept(source) for source in sources]
+        views = [self.plain_or_own(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
         if (
             widest is not None
@@ -494,7 +496,7 @@ class NodeWalk(Generic[N]):
                 source[0], "an output whose first axis has more than the images", view.value
             )
         if view.rank == (not self.views.whole) and view.value.shape != ():
-            one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
+            one = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         is_array = view.value.is_array or self.views.op(view) is None
         array = tried(lambda: self.array(source)) if is_array else None
@@ -528,7 +530,7 @@ class NodeWalk(Generic[N]):
     def _give(self, node: N, index: int, given: View | Value) -> None:
         """Notes what a node gives, and shows it under the node's name."""
         view = given if isinstance(given, View) else self.views.of(given)
-        self.found[node.name, index] = view
+        self.view_of[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
         tap = None if view.value.node in self.builder.truths else self._called((node.name, index))
         plain = view == self.views.of(view.value)
@@ -586,5 +588,5 @@ def within(node: N, name: str) -> N:
 
 def apply(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
-    view = walk.kept(source)
+    view = walk.plain_or_own(source)
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))

@@ -44,7 +44,7 @@ class ZipMembers:
 
     Attributes:
         left: bytes that may still be read.
-        found: by name, as `name` makes it of the archive's.
+        by_name: the entries, under what `name` makes of their names in the archive.
 
     Raises:
         FileError: two members have one name.
@@ -54,12 +54,12 @@ class ZipMembers:
         self, archive: zipfile.ZipFile, path: Path, budget: int, name: Callable[[str], str] = str
     ) -> None:
         self._archive, self.path, self.left = archive, path, budget
-        self.found: dict[str, zipfile.ZipInfo] = {}
+        self.by_name: dict[str, zipfile.ZipInfo] = {}
         for member in archive.infolist():
             called = name(member.filename)
-            if called in self.found:
+            if called in self.by_name:
                 raise self.damaged(f"two members of this archive are called '{called}'")
-            self.found[called] = member
+            self.by_name[called] = member
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """The bytes of a member.
@@ -67,7 +67,7 @@ class ZipMembers:
         Raises:
             FileError: there is none of this name, or it unpacks to more bytes than `limit`, or than are left.
         """
-        member = self.found.get(name)
+        member = self.by_name.get(name)
         if member is None:
             raise self.damaged(f"this archive lacks '{name}'")
         most = self.left if limit is None else min(limit, self.left)

@@ -15,18 +15,18 @@ class Cursor:
     """A place in a file's bytes, whose numbers are little-endian."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
+        self.data, self.position = data, 0
 
     def skip(self, count: int) -> int:
         """Passes over bytes, and gives where they began."""
-        if not 0 <= count <= len(self.data) - self.place:
+        if not 0 <= count <= len(self.data) - self.position:
             raise ValueError("it is cut short or damaged")
-        self.place += count
-        return self.place - count
+        self.position += count
+        return self.position - count
 
     def cut(self, count: int) -> bytes:
         start = self.skip(count)
-        return self.data[start : self.place]
+        return self.data[start : self.position]
 
     def number(self, kind: str) -> int:
         """A whole number, of a type as `struct` writes it."""

@@ -125,12 +125,12 @@ class _Layers:
 
     Attributes:
         images: what the net takes, by name, with its sizes.
-        known: the values, by name; None for labels.
+        values: what layers give, by name; None for labels.
         passed: dropouts, each with what it reads.
     """
 
     images: list[tuple[str, Sequence[int | None]]]
-    known: dict[str, NodeOutput | None]
+    values: dict[str, NodeOutput | None]
     layers: list[CaffeLayer] = field(default_factory=list)
     names: set[str] = field(default_factory=lambda: {IMAGE})
     passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
@@ -154,9 +154,9 @@ class _Layers:
         sources = [self._source(name, layer) for name in layer.words("bottom")]
         values = tuple(source for source in sources if source is not None)
         if len(values) < len(sources) or not values or op == "Silence":  # of labels: a loss, or an accuracy
-            self.known |= dict.fromkeys(tops)
+            self.values |= dict.fromkeys(tops)
         elif op in _THROUGH:
-            self.known |= dict.fromkeys(tops, values[0])
+            self.values |= dict.fromkeys(tops, values[0])
             if op == "Dropout":
                 rate = layer.part("dropout_param").number("dropout_ratio", 0.5)
                 self.passed.append((LeftOut(layer.word("name") or op, op, rate), values[0]))
@@ -168,22 +168,22 @@ class _Layers:
         tops = layer.words("top")
         blobs = tuple((f"{name}/{index}", 0) for index in range(_blobs(op, layer)))
         self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))
-        self.known |= {top: (name, index) for index, top in enumerate(tops)}
+        self.values |= {top: (name, index) for index, top in enumerate(tops)}
 
     def _take(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
         """What the net is given: of a data layer an image and labels, of an Input images."""
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
             self.images += [(top, shapes[min(index, len(shapes) - 1)]) for index, top in enumerate(tops)]
-            self.known |= dict.fromkeys(tops, (IMAGE, 0))
+            self.values |= dict.fromkeys(tops, (IMAGE, 0))
         else:
             self.images += [(top, _cut_to(layer)) for top in tops[:1]]
-            self.known |= {top: None if index else (IMAGE, 0) for index, top in enumerate(tops)}
+            self.values |= {top: None if index else (IMAGE, 0) for index, top in enumerate(tops)}
 
     def _source(self, name: str, layer: TextMessage) -> NodeOutput | None:
-        if name not in self.known:
+        if name not in self.values:
             raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
-        return self.known[name]
+        return self.values[name]
 
 
 def _is_of_test(layer: TextMessage) -> bool:

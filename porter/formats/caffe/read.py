@@ -18,7 +18,7 @@ from porter.filegraph import functions
 from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.dims import known
+from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
@@ -234,7 +234,7 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
     """A convolution, or a transposed one."""
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    filters, *_ = known(kernel.sizes)
+    filters, *_ = fixed_sizes(kernel.sizes)
     parameters = layer.parameters
     window, pads = _window(parameters)
     groups = parameters.count("group", 1) if layer.op == "Convolution" else filters
@@ -242,7 +242,7 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
 
 
 def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    _, width, *_ = known(kernel.sizes)
+    _, width, *_ = fixed_sizes(kernel.sizes)
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
     return x.op(op, **_stored_tensors(layer, "OIHW"))
@@ -413,7 +413,7 @@ def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
     """The parts of an axis, at the stated points or of one size."""
     axis = _axis(layer, "slice_dim")
     points = layer.parameters.counts("slice_point")
-    (whole,) = known([x.size(axis)])
+    (whole,) = fixed_sizes([x.size(axis)])
     ends = [*points, whole] if points else [whole // layer.gives * (part + 1) for part in range(layer.gives)]
     return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 

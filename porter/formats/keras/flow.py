@@ -121,10 +121,10 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
         outputs, names = _in_order(model, _flatten(calls, model, _CallPlace(), inputs))
-        version = _version(model, calls.found)
+        version = _version(model, calls.recorded)
         backend = str(model.get(_BACKEND, ""))
         types = _type_of(model, image), halves_in(model["config"])
-        return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
+        return Flow(tuple(calls.recorded), tuple(outputs), first, version, backend, names, further, *types)
 
 
 def _in_order(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
@@ -238,14 +238,14 @@ def _layers(model: JsonObject) -> list[JsonObject]:
 class _CallRecorder:
     """The calls so far, and how many calls of models they stand for."""
 
-    found: list[LayerCall] = field(default_factory=list)
+    recorded: list[LayerCall] = field(default_factory=list)
     models: int = 0
 
     def add(self, call: LayerCall) -> Result:
-        if len(self.found) >= MOST_NODES:
+        if len(self.recorded) >= MOST_NODES:
             raise ValueError(f"its layers are called more than {MOST_NODES} times")
-        self.found.append(call)
-        return Result(len(self.found) - 1)
+        self.recorded.append(call)
+        return Result(len(self.recorded) - 1)
 
     def enter(self) -> None:
         """Counts a call of a model, which may have no layers: models in each other that are called twice are

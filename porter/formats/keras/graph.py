@@ -207,7 +207,7 @@ class _Model:
         walk = begin(flow, image, stored.arrays, tap, further)
         arrays = self._add_layers(walk, layers, stored)
         live -= arrays
-        read_nodes(walk, lambda op: self._read, settled=True)
+        read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
         graph = walk.finish(walk.ends(ends), ends)
         used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
         evaluated = {name: array for name, array in flow.evaluated.items() if name in used}

@@ -122,14 +122,14 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
         raise Unsupported("")
     if layer.arguments.get("data_format") not in (None, "channels_last") and kind != "Flatten":
         raise Unsupported("with channels first")
-    if others := sorted(layer.tensors.keys() - _known(kind, layer.tensors)):
+    if others := sorted(layer.tensors.keys() - _variables_of(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise Unsupported(f"that also has {some(others)}")
     expect_kinds(layer.arguments)
     return called(reader, layer, *values)
 
 
-def _known(kind: str, present: Collection[str]) -> Collection[str]:
+def _variables_of(kind: str, present: Collection[str]) -> Collection[str]:
     """The variables that a class may have; all that are `present` if their names say nothing."""
     if kind.startswith("DepthwiseConv"):
         return (*VARIABLES[kind], "kernel")  # Keras 3's name

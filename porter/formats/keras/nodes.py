@@ -40,8 +40,8 @@ class Inbound:
     keras3: bool = False
 
     def references(self) -> Iterator[KerasHistory]:
-        yield from _found(self.arguments)
-        yield from _found(tuple(self.keywords.values()))
+        yield from _histories(self.arguments)
+        yield from _histories(tuple(self.keywords.values()))
 
     def replaced(self, with_value: Callable[[KerasHistory], Any]) -> Inbound:
         """The same arguments with each reference replaced."""
@@ -135,12 +135,12 @@ def _parse(value: Any) -> Any:
     return tuple(_parse(item) for item in value["config"]["value"]) if kind == "__tuple__" else value
 
 
-def _found(value: Any) -> Iterator[KerasHistory]:
+def _histories(value: Any) -> Iterator[KerasHistory]:
     if isinstance(value, KerasHistory):
         yield value
     elif isinstance(value, tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _found(item)
+            yield from _histories(item)
 
 
 def _replaced(value: Any, with_value: Callable[[KerasHistory], Any]) -> Any:

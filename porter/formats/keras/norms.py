@@ -148,6 +148,6 @@ def _affine(
     x: Tensor, scale: Float64Array, offset: Float64Array, tensors: Mapping[str, Stored] | None = None
 ) -> Tensor:
     """x * scale + offset, by numbers along the last axes."""
-    if x.walk.views.names(x.walk.kept(x.source)) and scale.ndim == offset.ndim == 1:
+    if x.walk.views.names(x.walk.plain_or_own(x.source)) and scale.ndim == offset.ndim == 1:
         return x.affine(scale, offset, tensors)
     return x * x.scope.constant(scale) + x.scope.constant(offset)

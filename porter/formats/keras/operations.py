@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
-from porter.filegraph.dims import known
+from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
 from porter.filegraph.readers import called
@@ -139,7 +139,7 @@ def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     (axis,) = _axes(layer, x, default=0)
-    (parts,) = known([x.size(axis)])
+    (parts,) = fixed_sizes([x.size(axis)])
     return x.split(axis, [1] * parts, keep=False)
 
 

@@ -75,7 +75,7 @@ def read_archived(path: Path) -> Archived:
             # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
             # config.
             members.read(_CONFIG, max(size, _SMALL_CONFIG)),
-            members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}",
+            members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.by_name else b"{}",
             members.read(_WEIGHTS, most_bytes(size)),
         )
 

@@ -26,7 +26,7 @@ def evened(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     crops, pads = bool(arguments.get(_CROP)), bool(arguments.get(_PAD))
     if not crops and not pads:
         return (0, 0, 0, 0), 0.0
-    rows, columns = _known(size)
+    rows, columns = _fixed(size)
     down, across = count(arguments["height"]), count(arguments["width"])
     if max(columns * down, rows * across) >= _EXACT or (
         pads and arguments.get("fill_mode", "constant") != "constant"
@@ -45,7 +45,7 @@ def centred(arguments: JsonObject, size: Size) -> Pads | None:
     Raises:
         Unsupported: the map has an open size.
     """
-    rows, columns = _known(size)
+    rows, columns = _fixed(size)
     wanted = count(arguments["height"]), count(arguments["width"])
     return _cropped((rows, columns), wanted) if rows >= wanted[0] and columns >= wanted[1] else None
 
@@ -56,7 +56,7 @@ def _cropped(size: KnownSize, wanted: tuple[int, int]) -> Pads:
     return top, bottom, left, right
 
 
-def _known(size: Size) -> tuple[int, int]:
+def _fixed(size: Size) -> tuple[int, int]:
     rows, columns = size
     if rows is None or columns is None:
         raise Unsupported("of a map of any size: save the model for one size")

@@ -16,7 +16,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
-from porter.filegraph.dims import Dim, known, product
+from porter.filegraph.dims import Dim, fixed_sizes, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
@@ -198,7 +198,7 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     if wanted := settings.counts("target_shape"):
         reach = (
             (size - 1) * stride + window.extent(axis)
-            for axis, (size, stride) in enumerate(zip(known(x.sizes[2:]), window.stride, strict=True))
+            for axis, (size, stride) in enumerate(zip(fixed_sizes(x.sizes[2:]), window.stride, strict=True))
         )
         down, across = (whole - size for whole, size in zip(reach, wanted, strict=True))
         if min(down, across) < 0:
@@ -352,7 +352,7 @@ def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     starts: Sequence[Dim] = settings.pair("offset", 0)
     if settings.flag("center_crop"):
         starts = [
-            whole // 2 for whole in known([size - less for size, less in zip(own, wanted, strict=True)])
+            whole // 2 for whole in fixed_sizes([size - less for size, less in zip(own, wanted, strict=True)])
         ]
     if any(start + less > size for start, less, size in zip(starts, wanted, own, strict=True)):
         raise Unsupported("beyond the map")
@@ -431,7 +431,7 @@ def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
         if scale == int(scale) != 0:
             scales[axis] = scale
         else:  # the places are those of the sizes
-            sizes[axis] = int(known([x.size(axis)])[0] * scale) if scale else settings.count(name, 1)
+            sizes[axis] = int(fixed_sizes([x.size(axis)])[0] * scale) if scale else settings.count(name, 1)
     return x.resize(op, scales, sizes)
 
 

@@ -157,25 +157,25 @@ class _SymbolReader:
     """The nodes so far.
 
     Attributes:
-        known: what each node of the file gives first.
+        first_outputs: what each node of the file gives first.
         free: the sizes of variables that no array is for, by name.
     """
 
     is_held: Callable[[str], bool]
-    known: list[NodeOutput] = field(default_factory=list)
+    first_outputs: list[NodeOutput] = field(default_factory=list)
     nodes: list[SymbolNode] = field(default_factory=list)
     free: dict[str, tuple[int, ...]] = field(default_factory=dict)
     passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
     def value(self, node: int, index: int) -> NodeOutput:
-        name, first = self.known[node]
+        name, first = self.first_outputs[node]
         return name, index or first
 
     def read(self, entry: Mapping[str, Any]) -> None:
         """Reads a node, after those that it reads."""
         given = [source[:2] for source in entry["inputs"]]
-        number = len(self.known)
+        number = len(self.first_outputs)
         op = entry["op"]
         name = take_name(str(entry["name"]), number, self.names)
         words = _attributes(entry, name)
@@ -183,7 +183,7 @@ class _SymbolReader:
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [self.value(*source) for source in given]
         if op == "null":
-            self.known.append((name, 0))
+            self.first_outputs.append((name, 0))
             if not self.is_held(name):
                 self.free[name] = tuple(words.counts("__shape__"))
             return
@@ -192,7 +192,7 @@ class _SymbolReader:
                 self.free.pop(source, None)
             inputs = inputs[:1]
         if op in _THROUGH:
-            self.known.append(inputs[0])
+            self.first_outputs.append(inputs[0])
             if op == "Dropout":
                 self.passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
             return
@@ -200,7 +200,7 @@ class _SymbolReader:
         if op == "BatchNorm" and len(inputs) == 3:
             inputs += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
         self.nodes.append(SymbolNode(name, str(op), tuple(inputs), words))
-        self.known.append((name, 0))
+        self.first_outputs.append((name, 0))
 
 
 def _attributes(entry: Mapping[str, Any], name: str) -> Attributes:

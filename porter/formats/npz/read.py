@@ -33,7 +33,7 @@ def read_npz(path: Path) -> Checkpoint:
     """
     with open_zip(path, ".npz archive") as archive:
         members = ZipMembers(archive, path, most_bytes(path.stat().st_size))
-        if _NAMES in members.found and _VALUES in members.found:
+        if _NAMES in members.by_name and _VALUES in members.by_name:
             return _of_pair(path, members)
         return _of_arrays(path, members)
 
@@ -55,7 +55,7 @@ def _of_arrays(path: Path, members: ZipMembers) -> Checkpoint:
     """One member is in memory beside the arrays: those of a large transformer take a gigabyte."""
     tensors: dict[str, Array] = {}
     ignored: list[str] = []
-    for member in members.found:
+    for member in members.by_name:
         name = member.removesuffix(".npy")
         dtype, shape, fortran, content = _header(members.read(member), f"{path}: {name}")
         if dtype.kind in "fiub":

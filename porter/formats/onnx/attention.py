@@ -123,7 +123,7 @@ def _bias(
     flow = scope.walk.flow
     mask_numbers: Numbers = np.zeros(1)
     if mask is not None:
-        mask_numbers = flow.computed[mask] if mask in flow.computed else flow.held(mask[0])
+        mask_numbers = flow.computed[mask] if mask in flow.computed else flow.stored_numbers(mask[0])
     added: Numbers = (
         np.where(mask_numbers, 0.0, _NEVER)
         if mask_numbers.dtype.kind == "b"

@@ -9,7 +9,7 @@ import numpy as np
 
 from porter.base.dtypes import Dtype, Numbers
 from porter.filegraph.constants import between, expect_room
-from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, known, of_sizes
+from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
 from porter.filegraph.places import position_of
@@ -82,7 +82,7 @@ def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -
     if starts is None or ends is None:
         raise ValueError("a Slice without starts and ends")
     parts = [slice(None)] * rank
-    places = list(range(len(starts))) if axes is None else known(axes)
+    places = list(range(len(starts))) if axes is None else fixed_sizes(axes)
     for axis, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
         if not -rank <= axis < rank:
             raise ValueError("a Slice of an axis that its input lacks")
@@ -121,7 +121,7 @@ def _dequantized(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None =
 
 
 def _eye(node: OnnxNode, x: Tensor) -> Numbers:
-    rows, columns = known(x.sizes)
+    rows, columns = fixed_sizes(x.sizes)
     expect_room(rows * columns)
     return np.eye(rows, columns, node.integer("k"))
 

@@ -110,7 +110,7 @@ def _of_rows(
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
         GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
-        {ROWS: _stated(sizes[1:])},
+        {ROWS: _sizes_text(sizes[1:])},
     )
 
 
@@ -120,7 +120,7 @@ def _whole(source: NodeOutput, sizes: Sequence[int], rows: int) -> MappedInput:
     own = _text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
     return MappedInput(
-        GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,)
+        GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _sizes_text(sizes)}, (note,)
     )
 
 
@@ -155,7 +155,7 @@ def _rows(sizes: Sequence[int | None]) -> Size | None:
     return (rows, columns) if fits and max(rows or 1, columns or 1) <= MAX_SIDE else None
 
 
-def _stated(sizes: Sequence[int | None]) -> str:
+def _sizes_text(sizes: Sequence[int | None]) -> str:
     return " ".join(str(size or -1) for size in sizes)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from porter.filegraph import walk
 from porter.filegraph.dataflow import NodeOutput
-from porter.filegraph.dims import Dim, known
+from porter.filegraph.dims import Dim, fixed_sizes
 from porter.filegraph.places import Items
 from porter.filegraph.readers import called, outputs
 from porter.filegraph.tensor import Scope, Tensor
@@ -59,7 +59,7 @@ class OnnxNode(Attributed):
             Unsupported: the model computes the input as it runs.
         """
         sizes = self.sizes(name, tensor)
-        return None if sizes is None else known(sizes)
+        return None if sizes is None else fixed_sizes(sizes)
 
     def sizes(self, name: str, tensor: Tensor | None) -> list[Dim] | None:
         """What `whole` gives, but of sizes, which may be open."""

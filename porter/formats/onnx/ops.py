@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from porter.base.dtypes import Numbers
 from porter.filegraph import functions
 from porter.filegraph.constants import full
-from porter.filegraph.dims import BATCH, PLACE, Open, known, product
+from porter.filegraph.dims import BATCH, PLACE, Open, fixed_sizes, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, expression, unary
@@ -135,7 +135,7 @@ def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     sizes = x.walk.sizes(x.source) or ()
     if shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
         return x.reshape([-1, *shape[1:]])
-    places = known(dims)
+    places = fixed_sizes(dims)
     if not shape:
         return x.cut({node.integer("axis"): places[0]})
     if sizes == (count,) and places == [*range(count)]:
@@ -160,7 +160,7 @@ def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tenso
     part_sizes = node.sizes("split", sizes)
     axis = node.integer("axis")
     if not part_sizes:
-        (size,) = known([x.size(axis)])
+        (size,) = fixed_sizes([x.size(axis)])
         most = -(-size // node.outputs)
         part_sizes = [*[most] * (size // most), *([size % most] if size % most else [])]
     return x.split(axis, part_sizes)

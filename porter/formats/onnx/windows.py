@@ -10,7 +10,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph.axes import Piece, View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import StoredTensor
-from porter.filegraph.dims import Dim, Open, Undecided, known
+from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
@@ -45,7 +45,7 @@ def _conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None
         pads = node.integers("pads") or (0, 0)
         return x.made("conv", lambda node: along_channels(x.walk, node, x.source, weights.reference, pads))
     op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
-    return _held(kernel.shape[2:], _map(x, len(kernel.shape) - 2).conv(op, tensors))
+    return _of_rank(kernel.shape[2:], _map(x, len(kernel.shape) - 2).conv(op, tensors))
 
 
 def _stored(weights: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
@@ -85,7 +85,7 @@ def _map(x: Tensor, axes: int) -> Tensor:
     return x
 
 
-def _held(kernel: Sequence[int], x: Tensor) -> Tensor:
+def _of_rank(kernel: Sequence[int], x: Tensor) -> Tensor:
     """What the window of a kernel gives, as the tensor has it."""
     return x if len(kernel) == 2 else x.of_row()
 
@@ -125,7 +125,7 @@ def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None 
             cut += [pads[axis], pads[axis + 2] - more[axis]]
     off = cut[0], cut[1], cut[2], cut[3]
     op = ConvTranspose(kernel.shape[1] * groups, window, off, groups, "bias" in tensors)
-    return _held(kernel.shape[2:], whole.op(op, **tensors))
+    return _of_rank(kernel.shape[2:], whole.op(op, **tensors))
 
 
 def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
@@ -143,11 +143,11 @@ def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     whole = _map(x, len(kernel))
     window = _window(node, kernel)
     if node.op == "MaxPool":
-        return _held(kernel, whole.pool("max", window, _convention(node, LOWEST)))
+        return _of_rank(kernel, whole.pool("max", window, _convention(node, LOWEST)))
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return _held(kernel, whole.pool("mean", window, _convention(node, average=average)))
+    return _of_rank(kernel, whole.pool("mean", window, _convention(node, average=average)))
 
 
 def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
         raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
     powers = abs(_map(x, len(kernel))).each(Power(order))
     mean = powers.pool("mean", _window(node, kernel), _convention(node, average="full_window"))
-    return _held(kernel, (math.prod(kernel) * mean).each(Power(1 / order)))
+    return _of_rank(kernel, (math.prod(kernel) * mean).each(Power(1 / order)))
 
 
 def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
     less = dict[int, slice | int]()
     more = dict[int, tuple[int, int]]()
     for axis, size in zip(axes or range(len(sizes)), wanted, strict=True):
-        (apart,) = known([size - sizes[axis]])
+        (apart,) = fixed_sizes([size - sizes[axis]])
         if apart < 0:
             less[axis] = slice(-apart // 2, -apart // 2 + size)
         elif apart > 0:

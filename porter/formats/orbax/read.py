@@ -56,16 +56,16 @@ def read_orbax(path: Path) -> Checkpoint:
         )
     with refusing_damage(path, what="this folder of orbax", further=OF_JSON):
         files = tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
-        tree = _stated(folder) if (folder / METADATA).is_file() else _of_structure(folder)
+        tree = _tree_in(folder) if (folder / METADATA).is_file() else _of_structure(folder)
         if len(tree.leaves) > MOST_NODES or len(files) > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values or files")
         arrays = _arrays(
             folder, [*tree.stored.values()], tree.zarr3, sum(file.stat().st_size for file in files)
         )
-    tensors = {**tree.held, **dict(zip(tree.stored, arrays, strict=True))}
+    tensors = {**tree.inline, **dict(zip(tree.stored, arrays, strict=True))}
     if all(name.endswith(_VARIABLE) for name in tensors):
         tensors = {name.removesuffix(_VARIABLE): array for name, array in tensors.items()}
-    others = tree.leaves - tree.stored.keys() - tree.held.keys()
+    others = tree.leaves - tree.stored.keys() - tree.inline.keys()
     return Checkpoint(path, "orbax", "jax", tensors, left_out(tree.parts, others), files=files)
 
 
@@ -76,18 +76,18 @@ class _Tree(NamedTuple):
         parts: of the tree, by their names.
         leaves: the names of all leaves that are of the model.
         stored: by the names of arrays and numbers, those that tensorstore has for them.
-        held: arrays that stand in the tree itself.
+        inline: arrays that stand in the tree itself.
         zarr3: the version of zarr.
     """
 
     parts: Collection[str]
     leaves: frozenset[str]
     stored: Mapping[str, str]
-    held: Mapping[str, Array] = {}
+    inline: Mapping[str, Array] = {}
     zarr3: bool = False
 
 
-def _stated(folder: Path) -> _Tree:
+def _tree_in(folder: Path) -> _Tree:
     """The tree that a folder's metadata states, without what is not the model's."""
     metadata = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
     leaves = dict(map(_leaf, metadata["tree_metadata"].values()))

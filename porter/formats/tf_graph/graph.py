@@ -219,7 +219,7 @@ class _Shortened:
 
 
 def _shortened(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _Shortened:
-    """`nodes`, which are in order, without those that give their input unchanged, except the `exempt` ones."""
+    """`nodes`, which are in order, without those that give their input unchanged, but with `exempt` ones."""
     moved: dict[NodeOutput, NodeOutput] = {}
     shortened: dict[str, GraphNode] = {}
     for node in nodes.values():

@@ -21,13 +21,13 @@ class Table:
     """
 
     data: bytes
-    place: int
+    position: int
     _asked: set[int] = field(default_factory=set, compare=False, repr=False)
 
     @property
     def passed_over(self) -> list[int]:
         """The fields that it has and that were not asked for."""
-        size = _number(self.data, "H", self.place - _number(self.data, "i", self.place))
+        size = _number(self.data, "H", self.position - _number(self.data, "i", self.position))
         asked = {*self._asked}
         return [
             number
@@ -82,10 +82,10 @@ class Table:
     def _at(self, number: int) -> int | None:
         """Where a field stands; None where it is left out."""
         self._asked.add(number)
-        vtable = self.place - _number(self.data, "i", self.place)
+        vtable = self.position - _number(self.data, "i", self.position)
         size = _number(self.data, "H", vtable)
         offset = _number(self.data, "H", vtable + 4 + 2 * number) if 6 + 2 * number <= size else 0
-        return self.place + offset if offset else None
+        return self.position + offset if offset else None
 
     def _followed(self, at: int) -> int:
         target: int = at + _number(self.data, "I", at)

@@ -363,14 +363,14 @@ class _Operators:
     Attributes:
         names: of the tensors.
         stored: the tensors that have numbers.
-        known: the values so far, by the places of their tensors.
+        values: what operators give so far, by the indices of their tensors.
         taken: names that no operator gets.
     """
 
     names: Sequence[str]
     tensors: Sequence[Table]
     stored: dict[str, Array]
-    known: dict[int, NodeOutput]
+    values: dict[int, NodeOutput]
     taken: set[str]
     operators: list[Operator] = field(default_factory=list)
     inner: set[str] = field(init=False)
@@ -389,7 +389,7 @@ class _Operators:
         sources = [index for index in operator.numbers(1, "i4").tolist() if index >= 0]
         inputs = tuple(self._source(index, op) for index in sources)
         if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in self.stored:
-            self.known[gives[0]] = inputs[0]  # its numbers are real and all there already
+            self.values[gives[0]] = inputs[0]  # its numbers are real and all there already
             return
         whole = next((index for index in gives if _scales(self.tensors[index]) is not None), None)
         if whole is not None:
@@ -402,19 +402,19 @@ class _Operators:
             self.operators.append(Operator(name, op, inputs, (), options, inner))
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
         self.operators.append(Operator(name, op, inputs, names, options))
-        self.known |= {given: (name, index) for index, given in enumerate(gives)}
+        self.values |= {given: (name, index) for index, given in enumerate(gives)}
 
     def _source(self, index: int, op: str) -> NodeOutput:
         """A value that an operator reads, or a tensor that is stored without numbers, as the shape of a
         scalar is.
         """
         name, tensor = self.names[index], self.tensors[index]
-        if index not in self.known and 0 in tensor.numbers(0, "i4"):
+        if index not in self.values and 0 in tensor.numbers(0, "i4"):
             self.stored[name] = _array(name, tensor, np.zeros(0, np.uint8), 0)
-            self.known[index] = name, 0
-        if index not in self.known:
+            self.values[index] = name, 0
+        if index not in self.values:
             raise ValueError(f"{op} reads '{name}', which no operator before it gives")
-        return self.known[index]
+        return self.values[index]
 
 
 def _activation(op: str, options: Table | None) -> str:

@@ -31,7 +31,7 @@ def stored(kernel: Tensor, axes: int) -> StoredTensor:
     return tensor
 
 
-def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
+def _stored_tensors(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
     """A kernel, and a bias if the operator reads one."""
     vector = None if bias is None else bias.walk.weights(bias.source)
     if bias is not None and vector is None:
@@ -56,7 +56,7 @@ def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None
     channels = x.value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    tensors = _held(kernel, bias, "IHWO" if by_channel else "OHWI")
+    tensors = _stored_tensors(kernel, bias, "IHWO" if by_channel else "OHWI")
     return x.conv(ops.Conv(filters, window, convention, groups), tensors)
 
 
@@ -71,7 +71,7 @@ def _transposed(
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, before[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")])
-    tensors = _held(kernel, bias, "IHWO")
+    tensors = _stored_tensors(kernel, bias, "IHWO")
     return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
 
 

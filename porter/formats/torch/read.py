@@ -16,7 +16,7 @@ from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
 from porter.formats.torch import ARCH, LIBRARY
 from porter.formats.torch.objects import SAVE, Storage, TorchTensor, archived, streamed, vocabulary
-from porter.formats.torch.storage_values import Content, Place, StorageValues
+from porter.formats.torch.storage_values import ByteRange, Content, StorageValues
 from porter.formats.torch.wrapping import OF_TIMM, unwrap
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -93,11 +93,11 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
     ) as archive:
         members = ZipMembers(archive, path, len(content))
         # Of an archive that is cut short, Python's reader takes one that is inside it for the whole.
-        if min((member.header_offset for member in members.found.values()), default=0) != 0:
+        if min((member.header_offset for member in members.by_name.values()), default=0) != 0:
             raise members.damaged("this PyTorch archive is cut short or damaged")
         folders = [
             name.removesuffix(_PICKLE)
-            for name in members.found
+            for name in members.by_name
             if name.count("/") == 1 and name.endswith(f"/{_PICKLE}")
         ]
         if len(folders) != 1:
@@ -107,19 +107,19 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         folder = folders[0]
         # Mapping needs uncompressed records; torch never compresses them.
         packed = [
-            name for name, member in members.found.items() if member.compress_type != zipfile.ZIP_STORED
+            name for name, member in members.by_name.items() if member.compress_type != zipfile.ZIP_STORED
         ]
         if packed:
             message = f"'{packed[0]}' in this archive is compressed, which torch never writes"
             raise FileError(message, where=path, next=SAVE)
-        order = members.read(f"{folder}byteorder") if f"{folder}byteorder" in members.found else b"little"
+        order = members.read(f"{folder}byteorder") if f"{folder}byteorder" in members.by_name else b"little"
         pickled = members.read(folder + _PICKLE)
     if order not in (b"little", b"big"):
         raise members.damaged("the order of its bytes is neither 'little' nor 'big'")
     saved, _ = unpickle(pickled, vocabulary(archived), str(path))
 
-    def place(storage: Storage) -> Place | None:
-        member = members.found.get(f"{folder}data/{storage.key}")
+    def range_of(storage: Storage) -> ByteRange | None:
+        member = members.by_name.get(f"{folder}data/{storage.key}")
         if member is None:
             return None
         header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
@@ -129,9 +129,9 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
             + _LOCAL_HEADER
             + sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
         )
-        return Place(start, member.file_size)
+        return ByteRange(start, member.file_size)
 
-    return saved, StorageValues(path, content, place, order.decode())
+    return saved, StorageValues(path, content, range_of, order.decode())
 
 
 def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
@@ -140,8 +140,8 @@ def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     """
     roots: dict[str, Storage] = {}
 
-    def stored(saved: Any) -> Storage:
-        storage = streamed(saved)
+    def stored(identity: Any) -> Storage:
+        storage = streamed(identity)
         roots.setdefault(storage.key, storage)
         return storage
 
@@ -154,11 +154,11 @@ def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     damaged = FileError("this PyTorch file is cut short or damaged", where=path, next="fetch it again")
     if magic != _MAGIC or version != _PROTOCOL or not isinstance(keys, list):
         raise damaged
-    places: dict[str, Place] = {}
+    ranges: dict[str, ByteRange] = {}
     for key in keys:
         root = roots.get(str(key)) if isinstance(key, str | int) else None
         if root is None or int.from_bytes(content[at : at + 8], "little") != root.total:
             raise damaged
-        places[root.key] = Place(at + 8, root.total * root.item_bytes)
+        ranges[root.key] = ByteRange(at + 8, root.total * root.item_bytes)
         at += 8 + root.total * root.item_bytes
-    return saved, StorageValues(path, content, lambda storage: places.get(storage.key), "little")
+    return saved, StorageValues(path, content, lambda storage: ranges.get(storage.key), "little")

@@ -26,7 +26,7 @@ _DENSE = (
 )
 
 
-class Place(NamedTuple):
+class ByteRange(NamedTuple):
     """The first byte of a storage in its file, and its number of bytes."""
 
     start: int
@@ -38,7 +38,7 @@ class StorageValues:
 
     Args:
         content: the file, in memory or mapped.
-        place: where a storage is; None if it is not there.
+        range_of: where a storage is; None if it is not there.
         order: of the bytes in a number, `little` or `big`.
 
     Attributes:
@@ -47,11 +47,11 @@ class StorageValues:
     """
 
     def __init__(
-        self, path: Path, content: Content, place_of: Callable[[Storage], Place | None], order: str
+        self, path: Path, content: Content, range_of: Callable[[Storage], ByteRange | None], order: str
     ) -> None:
-        self._path, self._content, self._place, self._order = path, content, place_of, order
+        self._path, self._content, self._range_of, self._order = path, content, range_of, order
         self._bytes = np.frombuffer(content, np.uint8)
-        self._copies: dict[tuple[Place, int], Array] = {}
+        self._copies: dict[tuple[ByteRange, int], Array] = {}
         self._left = len(content)
 
     def array(self, name: str, tensor: TorchTensor) -> Array:
@@ -73,7 +73,7 @@ class StorageValues:
                 where=where,
             )
         kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
-        storage = self._held(name, tensor.storage)
+        storage = self._range_in_file(name, tensor.storage)
         last = tensor.offset + sum(
             (size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True)
         )
@@ -92,9 +92,9 @@ class StorageValues:
             # An axis or a stride beyond numpy's numbers, of one value or none.
             raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
 
-    def _held(self, name: str, storage: Storage) -> Place:
+    def _range_in_file(self, name: str, storage: Storage) -> ByteRange:
         """Where the values of a tensor's storage are; they must be all there."""
-        whole = self._place(storage)
+        whole = self._range_of(storage)
         size = storage.item_bytes
         if (
             whole is None
@@ -102,29 +102,29 @@ class StorageValues:
             or whole.length < storage.total * size
         ):
             raise self._damaged(f"this file lacks values of tensor '{name}'")
-        return Place(whole.start + storage.start * size, storage.count * size)
+        return ByteRange(whole.start + storage.start * size, storage.count * size)
 
-    def _buffer(self, place: Place, item: int) -> tuple[Array, int]:
+    def _buffer(self, span: ByteRange, item: int) -> tuple[Array, int]:
         """An array of bytes, and where in it the values begin: the file, or a copy where this machine reads
         other bytes.
         """
-        if self._order == sys.byteorder and (self._bytes.ctypes.data + place.start) % item == 0:
-            return self._bytes, place.start
-        if (place, item) not in self._copies:
-            self._left -= place.length
+        if self._order == sys.byteorder and (self._bytes.ctypes.data + span.start) % item == 0:
+            return self._bytes, span.start
+        if (span, item) not in self._copies:
+            self._left -= span.length
             if self._left < 0:
                 raise self._damaged("the storages of this file overlap")
-            self._copies[place, item] = self._copy(place, item)
-        return self._copies[place, item], 0
+            self._copies[span, item] = self._copy(span, item)
+        return self._copies[span, item], 0
 
-    def _copy(self, place: Place, item: int) -> Array:
+    def _copy(self, span: ByteRange, item: int) -> Array:
         """A copy of bytes in this machine's order, because a view cannot be had."""
         if isinstance(self._content, bytes):
-            copied = self._bytes[place.start : place.start + place.length].copy()
+            copied = self._bytes[span.start : span.start + span.length].copy()
         else:  # its pages would stay in memory beside the copy
-            copied = np.fromfile(self._path, np.uint8, place.length, offset=place.start)
+            copied = np.fromfile(self._path, np.uint8, span.length, offset=span.start)
         if self._order != sys.byteorder:
-            copied[: place.length // item * item].view(f"u{item}").byteswap(inplace=True)
+            copied[: span.length // item * item].view(f"u{item}").byteswap(inplace=True)
         return copied
 
     def _damaged(self, message: str) -> FileError:

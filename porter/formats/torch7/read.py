@@ -110,7 +110,7 @@ def _computed(network: Torch7Network) -> NamedArrays:
     return computed
 
 
-def _held(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
+def _stored_tensors(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if x.walk.flow.constants.declared(computed) is None else computed
     bias = {"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}
@@ -127,7 +127,7 @@ def _window(layer: Torch7Layer) -> tuple[Window, Pads]:
 def _conv(layer: Torch7Layer, x: Tensor) -> Tensor:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
-    return x.conv(op, _held(layer, x, "OIHW"))
+    return x.conv(op, _stored_tensors(layer, x, "OIHW"))
 
 
 def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
         raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
     pads = (top, bottom - down, left, right - across)
-    tensors = _held(layer, x, "OIHW")
+    tensors = _stored_tensors(layer, x, "OIHW")
     groups = layer.count("groups", 1)
     op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in tensors)
     return x.op(op, **tensors)
@@ -170,7 +170,7 @@ def _whole(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 def _dense(layer: Torch7Layer, x: Tensor) -> Tensor:
     units, _ = x.walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
-    return x.fully_connected(units, _held(layer, x, "OI"))
+    return x.fully_connected(units, _stored_tensors(layer, x, "OI"))
 
 
 def _norm(layer: Torch7Layer, x: Tensor) -> Tensor:

@@ -71,8 +71,8 @@ def read_archive(path: Path) -> Archive:
         flat = _OLD in archive.namelist()
         budget = most_bytes(path.stat().st_size)
         members = _Members(archive, path, budget, lambda name: name if flat else name.partition("/")[2])
-        names = [name for name in members.found if name.startswith("models/") and name.endswith(".json")]
-        names = names or [name for name in members.found if name == _OLD]
+        names = [name for name in members.by_name if name.startswith("models/") and name.endswith(".json")]
+        names = names or [name for name in members.by_name if name == _OLD]
         if len(names) != 1:
             content = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
             raise FileError(f"this archive holds {content}, expected one", where=path, next=SAVE)
@@ -122,7 +122,7 @@ class _Members(ZipMembers):
         read.
         """
         folder = f"data/{kind}/"
-        if f"{folder}{model}.pt" in self.found:  # torch 2.8
+        if f"{folder}{model}.pt" in self.by_name:  # torch 2.8
             return self.pickled(f"{folder}{model}.pt")
         config = parsed(self.read(f"{folder}{model}_{kind}_config.json", _MOST_JSON), str(self.path))
         storages: dict[str, bytes] = {}

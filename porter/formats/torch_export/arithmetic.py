@@ -14,7 +14,7 @@ from porter.filegraph import arithmetic, functions, products
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import NodeOutput, Operand
-from porter.filegraph.dims import known
+from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import AttentionScores, Product
@@ -250,7 +250,7 @@ class _InstanceNorm(_StoredNorm):
 def _standardised(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """A constant by its own statistics: a kernel that a model standardises as it runs."""
     axes = [0, *range(2, x.rank)]
-    count = float(math.prod(known(x.sizes[axis] for axis in axes)))
+    count = float(math.prod(fixed_sizes(x.sizes[axis] for axis in axes)))
     over = [-1, *[1] * (x.rank - 2)]
     apart = x - x.sum(axes, True) / count
     normed = apart / functions.sqrt((apart * apart).sum(axes, True) / count + eps)

@@ -11,11 +11,11 @@ def with_types(program: AtenProgram) -> AtenProgram:
     """The program in which a cast to the type of another value is one to this type, so that it does not
     depend on the value.
     """
-    nodes = {name: _stated(node, program.types.get(name)) for name, node in program.nodes.items()}
+    nodes = {name: _with_type(node, program.types.get(name)) for name, node in program.nodes.items()}
     return replace(program, nodes=nodes)
 
 
-def _stated(node: AtenNode, kind: int | None) -> AtenNode:
+def _with_type(node: AtenNode, kind: int | None) -> AtenNode:
     """A node whose value has this ScalarType.
 
     Raises:

@@ -14,7 +14,7 @@ from porter.base.left_out import LeftOut
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.axes import View
-from porter.filegraph.dims import Dim, known, ratio
+from porter.filegraph.dims import Dim, fixed_sizes, ratio
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.reductions import Reduction
@@ -170,13 +170,13 @@ def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int 
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
-    (size,) = known([x.size(dim)])
+    (size,) = fixed_sizes([x.size(dim)])
     return x.split(dim, _pieces(x, dim, -(-size // chunks)))
 
 
 def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
     """Parts of an axis that have so many cells, but the last one fewer."""
-    size, largest = known([x.size(axis), most])
+    size, largest = fixed_sizes([x.size(axis), most])
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
@@ -355,7 +355,7 @@ VIEWS: Mapping[str, Function] = by_name(
         "transpose": lambda x, dim0, dim1: _exchanged(x, dim0, dim1),
         "unbind": lambda x, dim=0: x.split(dim, [1] * x.scope.node.outputs, keep=False),
         "unflatten": _unflatten,
-        "unfold": lambda x, dimension, size, step: x.windows(dimension, known([size, step])),
+        "unfold": lambda x, dimension, size, step: x.windows(dimension, fixed_sizes([size, step])),
         "unsqueeze": lambda x, dim: x.unsqueeze([dim]),
     }
 )

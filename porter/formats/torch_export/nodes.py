@@ -49,7 +49,7 @@ class AtenNode(Reading):
         outputs: how many values it gives.
         sizes: of each output that is a tensor; an open size is the text of an expression.
         expression: of an output that is a size itself.
-        known: a value that has this size, and the place of the axis.
+        axis: a value that has this size, and the position of the axis.
         autocast_type: the ScalarType that torch.autocast has while it runs; None for none.
     """
 
@@ -62,7 +62,7 @@ class AtenNode(Reading):
     outputs: int = 1
     sizes: tuple[Sizes, ...] = ()
     expression: int | str | None = None
-    known: tuple[NodeOutput, int] | None = None
+    axis: tuple[NodeOutput, int] | None = None
     autocast_type: int | None = None
 
 
@@ -144,7 +144,7 @@ class _NodeReader:
 
     Attributes:
         sizes, expressions: of values that are tensors, and of those that are sizes, by name.
-        known: by expression, the first value that has this size, and the place of the axis.
+        axis_of: by expression, the first value that has this size, and the position of the axis.
         types: ScalarType of tensors, by name.
         scope: what the names of its nodes begin with.
         autocast_type: see AtenNode.
@@ -156,7 +156,7 @@ class _NodeReader:
     nodes: dict[str, AtenNode] = field(default_factory=dict)
     given: dict[str, NodeOutput] = field(default_factory=StatedFields)
     numbers: dict[str, Array] = field(default_factory=dict)
-    known: dict[str, tuple[NodeOutput, int]] = field(default_factory=dict)
+    axis_of: dict[str, tuple[NodeOutput, int]] = field(default_factory=dict)
     scope: str = ""
     autocast_type: int | None = None
 
@@ -171,7 +171,7 @@ class _NodeReader:
         for output, sizes in enumerate(node.sizes):
             for index, size in enumerate(sizes):
                 if isinstance(size, str):
-                    self.known.setdefault(size, ((node.name, output), index))
+                    self.axis_of.setdefault(size, ((node.name, output), index))
         self.nodes[node.name] = node
 
     def read(self, node_fields: JsonObject) -> None:
@@ -193,7 +193,7 @@ class _NodeReader:
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes = tuple(self.sizes.get(each, ()) for each in names)
         expression = self.expressions.get(name)
-        known = self.known.get(str(expression))
+        like = self.axis_of.get(str(expression))
         self.add(
             AtenNode(
                 name,
@@ -205,7 +205,7 @@ class _NodeReader:
                 len(names),
                 sizes,
                 expression,
-                known,
+                like,
                 self.autocast_type,
             ),
             *further,

@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.dataflow import NodeOutput
-from porter.filegraph.dims import Dim, Open, known, of_sizes
+from porter.filegraph.dims import Dim, Open, fixed_sizes, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -36,9 +36,9 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     source, axis = (
         (node.arguments["self"], node.arguments["dim"])
         if node.op == "sym_size"
-        else node.known or (("", 0), 0)
+        else node.axis or (("", 0), 0)
     )
-    sizes = walk.found[source].sizes if source in walk.found else None
+    sizes = walk.view_of[source].sizes if source in walk.view_of else None
     if sizes is not None:
         return of_sizes(sizes[axis])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
@@ -49,7 +49,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = None) -> list[int]:
     """What `sizes_of` gives, where none of the sizes is open."""
-    return known(sizes_of(walk, node, name, source))
+    return fixed_sizes(sizes_of(walk, node, name, source))
 
 
 def sizes_of(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = None) -> list[Dim]:
@@ -83,15 +83,15 @@ class _Numbers:
     walk: Walk
     name: str
     own: Mapping[int | str | None, Dim]
-    found: dict[NodeOutput, Dim] = field(default_factory=dict)
+    sizes: dict[NodeOutput, Dim] = field(default_factory=dict)
 
     def number(self, number: int | NodeOutput, depth: int = 0) -> Dim:
         """A number, or a size by its name: an `own` one, or as `read_size` found it."""
         if isinstance(number, int):
             return number
-        if number not in self.found:
-            self.found[number] = self._size(number, depth)
-        return self.found[number]
+        if number not in self.sizes:
+            self.sizes[number] = self._size(number, depth)
+        return self.sizes[number]
 
     def _size(self, source: NodeOutput, depth: int) -> Dim:
         """The size that a node computes."""

@@ -10,7 +10,7 @@ from typing import Any
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
-from porter.filegraph.dims import known
+from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
@@ -117,7 +117,7 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
 
 
 def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    filters, _, *sides = known(kernel.sizes)
+    filters, _, *sides = fixed_sizes(kernel.sizes)
     window, convention = _window(layer, (sides[0], sides[1]))
     op = Conv(filters, window, convention, layer.stated.get("groups", 1))
     return x.conv(op, _held(layer, "OIHW"))
@@ -125,7 +125,7 @@ def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
 
 def _deconv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     """Its kernel is that of the convolution that it is the gradient of."""
-    _, width, *sides = known(kernel.sizes)
+    _, width, *sides = fixed_sizes(kernel.sizes)
     window, groups = _window(layer, (sides[0], sides[1]))[0], layer.stated.get("groups", 1)
     top, bottom, left, right = layer.stated.get("pads", (0, 0, 0, 0))
     op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups, bool(bias))
@@ -146,7 +146,7 @@ def _norm(layer: Layer, x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor
 
 
 def _dense(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    units, _ = known(kernel.sizes)
+    units, _ = fixed_sizes(kernel.sizes)
     return x.fully_connected(units, _held(layer, "OI"))
 
 
