@@ -48,7 +48,7 @@ _WHOLE = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
-class Attributes:
+class OperatorAttributes:
     """An operator's attributes: words, of which those that have their default may be left out."""
 
     words: Watched[str]
@@ -101,7 +101,7 @@ class SymbolNode(Reading):
     name: str
     op: str
     inputs: tuple[NodeOutput, ...]
-    attributes: Attributes
+    attributes: OperatorAttributes
 
 
 @dataclass(frozen=True)
@@ -203,11 +203,11 @@ class _SymbolReader:
         self.first_outputs.append((name, 0))
 
 
-def _attributes(entry: Mapping[str, Any], name: str) -> Attributes:
+def _attributes(entry: Mapping[str, Any], name: str) -> OperatorAttributes:
     """What a node of this name states: in `attrs` since 1.0, before it in `attr`, and before 0.9 in `param`
     beside an `attr` of what has no meaning to an operator.
     """
     own = {**entry.get("attr", {}), **entry.get("param", {}), **entry.get("attrs", {})}
     if any(isinstance(word, list | dict | None) for word in own.values()):
         raise ValueError(f"an attribute of '{name}' is not text")
-    return Attributes(Watched({key: str(word) for key, word in own.items()}))
+    return OperatorAttributes(Watched({key: str(word) for key, word in own.items()}))

@@ -40,12 +40,12 @@ class MappedInput:
     """An input as the map of a port.
 
     Attributes:
-        stated: metadata of the definition, which says how its own input is made of such maps.
+        metadata: of the definition, which says how its own input is made of such maps.
         notes: for people, where it has no batch.
     """
 
     image: GraphInput
-    stated: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -88,11 +88,11 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
     source = (value.name, 0)
     if len(sizes) == 4:
         given = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
-        channels = sizes[3 if given.stated else 1]
+        channels = sizes[3 if given.metadata else 1]
         return (
             None
             if channels is None
-            else replace(given, stated={f"{key} of {value.name}": "" for key in given.stated})
+            else replace(given, metadata={f"{key} of {value.name}": "" for key in given.metadata})
         )
     shape = tuple(size for size in sizes[1:] if size is not None)
     return (

@@ -92,7 +92,7 @@ def _read(
         ),
         *graph.notes,
     )
-    definition = _definition(model, tensors, read.stated)
+    definition = _definition(model, tensors, read.metadata)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     said = {entry.key: entry.value for entry in model.proto.metadata_props}
     every = {**tensors, **graph.evaluated}
@@ -139,14 +139,14 @@ class _ReadGraph:
 
     Attributes:
         arrays: the model's tensors.
-        stated: what its definition states besides: constants that a port says more exactly, and the image's
+        metadata: what its definition states besides: constants that a port says more exactly, and the image's
             layout.
         notes: on how the input becomes a map, and which of the model's outputs are not the graph's.
     """
 
     graph: FileGraph
     arrays: NamedArrays
-    stated: Mapping[str, str]
+    metadata: Mapping[str, str]
     notes: Sequence[str]
 
 
@@ -235,7 +235,7 @@ def _read_graph(
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
     sizes = {name: repr(number) for name, number in walk.exact.items()}
     for each in given:
-        sizes |= each.stated
+        sizes |= each.metadata
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
     return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, sizes, notes)
 

@@ -35,18 +35,18 @@ class Torch7Layer(Reading):
         name: the places of the module in its containers, from 1 on as in Lua: `5/1/2`.
         op: its class, without the package.
         inputs: what it reads.
-        stated: its fields.
+        fields: of its object.
         tensors: the names of its arrays by field.
     """
 
     name: str
     op: str
     inputs: tuple[NodeOutput, ...]
-    stated: Mapping[str, Any]
+    fields: Mapping[str, Any]
     tensors: Mapping[str, str]
 
     def number(self, name: str, default: float) -> float:
-        value = self.stated.get(name)
+        value = self.fields.get(name)
         return float(value) if isinstance(value, float | bool) else default
 
     def count(self, name: str, default: int) -> int:
@@ -57,7 +57,7 @@ class Torch7Layer(Reading):
 
     def counts(self, name: str) -> list[int]:
         """A list of whole numbers, as a storage or a table."""
-        values = self.stated.get(name)
+        values = self.fields.get(name)
         numbers = (
             [values[key] for key in sorted(values)]
             if isinstance(values, dict)

@@ -151,7 +151,7 @@ def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
     if layer.op.endswith("MaxPooling"):
         return pool(x, "max", (window, pads), rounding)
-    without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
+    without = layer.fields.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
     counted = layer.flag("count_include_pad", True) and not without
     mean = pool(x, "mean", (window, pads), rounding, counted)
     if layer.flag("divide", True):

@@ -14,7 +14,7 @@ from porter.filegraph.places import Watched
 from porter.filegraph.readers import called, reads
 from porter.filegraph.tensor import Scope, Tensor, concat
 from porter.filegraph.walk import NodeWalk, Reader
-from porter.formats.mxnet.symbol import Attributes, SymbolNode
+from porter.formats.mxnet.symbol import OperatorAttributes, SymbolNode
 
 IMAGE: NodeOutput = ("image", 0)
 READERS: dict[str, Callable[..., Tensor]] = {
@@ -34,8 +34,8 @@ def with_others_that_may_lack(x: Tensor, *others: Tensor | None) -> Tensor:
 def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, taken: set[int]) -> None:
     reader: Reader[Any] = reads(READERS[name])
     for count in range(4):
-        node = SymbolNode("it", "op", (IMAGE,) * count, Attributes(Watched()))
-        nodes = {"image": SymbolNode("image", "null", (), Attributes(Watched())), "it": node}
+        node = SymbolNode("it", "op", (IMAGE,) * count, OperatorAttributes(Watched()))
+        nodes = {"image": SymbolNode("image", "null", (), OperatorAttributes(Watched())), "it": node}
         builder = Builder(3, (6, 5), "CHW")
         walk: NodeWalk[Any] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
         walk.view_of[IMAGE] = walk.views.of(builder.input)
@@ -61,7 +61,7 @@ def test_a_value_that_lacks_is_refused_where_it_is_needed(
     walk: NodeWalk[Any] = NodeWalk(
         Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
     )
-    x = Scope(walk, SymbolNode("it", "op", (), Attributes(Watched()))).constant(1.0)
+    x = Scope(walk, SymbolNode("it", "op", (), OperatorAttributes(Watched()))).constant(1.0)
     if is_taken:
         assert called(function, x, None) is x
     else:
@@ -73,5 +73,6 @@ def test_a_constant_is_not_split_along_an_axis_that_it_lacks() -> None:
     walk: NodeWalk[Any] = NodeWalk(
         Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
     )
+    number = Scope(walk, SymbolNode("it", "op", (), OperatorAttributes(Watched()))).constant(1.0)
     with pytest.raises(ValueError, match="place 1 of 0"):
-        Scope(walk, SymbolNode("it", "op", (), Attributes(Watched()))).constant(1.0).split_evenly(1, 1)
+        number.split_evenly(1, 1)
