@@ -15,17 +15,17 @@ from porter.base.errors import (
     MappingError,
     NotInstalled,
     PaddingError,
-    PorterError,
     UsageError,
 )
-from porter.base.options import INPUT_SIZE
+from porter.base.options import INPUT_SIZE, AnyPath
 from porter.comparison.aligning import Pairing, align
 from porter.comparison.differing import ROUNDED, Differences, FoundDifference
 from porter.comparison.normal_form import normal_form
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.running import builds, on_the_same, outputs_apart
+from porter.comparison.side_by_side import COLOURS, LayerPair, drawn, page_of
 from porter.comparison.sides import Side, SideProof, side_of
-from porter.files import path_of
+from porter.files import path_of, write_whole
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
 from porter.source.opened import Opened
@@ -37,16 +37,6 @@ Judged: TypeAlias = Literal["same", "differs", "undecided"]
 _SAME_OUTPUTS, _WRONG_OUTPUTS = 1e-9, 1e-3
 """Outputs in float64 no further apart show no difference; outputs in float32 further apart are no rounding.
 """
-
-
-@dataclass(frozen=True)
-class LayerPair:
-    """A pair of layers, or one that only one model has, and how far apart their values are."""
-
-    a: str | None
-    b: str | None
-    kind: str
-    apart: float | None
 
 
 @dataclass(frozen=True)
@@ -111,6 +101,18 @@ class Comparison:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        """Shows a notebook the verdict, the differences, and both models side by side."""
+        proofs = [f"{name}: {proof.words}" for name, proof in zip("AB", self.proofs, strict=False)]
+        verdict = self.summary, COLOURS[self.verdict]
+        return drawn((self.a, self.b), verdict, self.differences, self.layers, (*proofs, *self.notes))
+
+    def report(self, out: AnyPath) -> Path:
+        """Writes the same as a self-contained HTML page."""
+        path = Path(out)
+        write_whole(path, page_of((self.a, self.b), self._repr_html_()))
+        return path
 
     def record(self) -> dict[str, Any]:
         """The record that `porter compare --json` prints."""
@@ -281,7 +283,7 @@ def judged(
         seen = {(each.kind, each.pair) for each in differences}
         differences += [each for each in more.all() if (each.kind, each.pair) not in seen]
     differences += _labels(*opened)
-    if rounded := differing.rounded():
+    if rounded := differing.rounded:
         said = (
             f"{len(rounded)} layer{'s are' if len(rounded) > 1 else ' is'} equal to rounding to float32 only"
         )
@@ -379,17 +381,22 @@ def _judge(
 
 
 def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
-    """Pairs in the first model's order, then what only one model has."""
+    """All units in the first model's order; those that only the second has follow what they follow there."""
     one, other = pairing.one.units, pairing.other.units
-    pairs = [
-        LayerPair(one[mine].name, other[its].name, one[mine].kind, layers.get((mine, its)))
-        for mine, its in pairing.pairs.items()
-    ]
-    return (
-        *pairs,
-        *(LayerPair(one[path].name, None, one[path].kind, None) for path in pairing.only_one),
-        *(LayerPair(None, other[path].name, other[path].kind, None) for path in pairing.only_other),
-    )
-
-
-__all__ = ["Comparison", "LayerPair", "PorterError", "compare"]
+    after: dict[str | None, list[LayerPair]] = {}
+    last: str | None = None
+    for path, unit in other.items():
+        last = last if path in pairing.only_other else path
+        after.setdefault(last, [])
+        if path in pairing.only_other:
+            after[last].append(LayerPair(None, unit.name, unit.kind, None, (None, path)))
+    shown = after.get(None, [])
+    for path, unit in one.items():
+        its = pairing.pairs.get(path)
+        name = None if its is None else other[its].name
+        apart = None if its is None else layers.get((path, its))
+        shown += [
+            LayerPair(unit.name, name, unit.kind, apart, (path, its)),
+            *(after.get(its, []) if its is not None else []),
+        ]
+    return tuple(shown)

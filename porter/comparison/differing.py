@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from porter.comparison.aligning import Pairing
-from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NORMS, NormalForm, Numbers, Unit
+from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Numbers, Unit
 from porter.graph import INPUT, Node, nonnegative_paths, ops
 from porter.graph.ops import OPS, activations
-from porter.padding import Convention, Site, Size, Window, pad_amounts, same_function
+from porter.padding import KnownSize, Site, Size, pad_amounts, same_function
 from porter.padding.windows import pads_text
 
 Kind: TypeAlias = Literal[
@@ -70,11 +70,14 @@ class Differences:
     Attributes:
         size: at which pads are compared; None for every size.
         tolerance: how far apart tensors may be; None for EXACT and ROUNDED.
+        rounded: layers whose tensors are equal to rounding only, with how far apart they are; known after
+            `all`.
     """
 
     pairing: Pairing
     size: Size
     tolerance: float | None = None
+    rounded: dict[str, float] = field(default_factory=dict)
 
     def all(self) -> list[FoundDifference]:
         """All differences, in the order of the first model's computation."""
@@ -106,8 +109,9 @@ class Differences:
         pair = None if mine is None else mine.path, None if its is None else its.path
         names = None if mine is None else mine.name, None if its is None else its.name
         if unit.inputs == (INPUT,) and unit.kind in ("scale", "slice_channels"):
+            said = " and ".join(map(_of_input, unit.nodes))
             return FoundDifference(
-                "preprocessing", *names, f"{has}'s input is {_on_input(unit)}, {lacks}'s is not", None, pair
+                "preprocessing", *names, f"{has}'s input is {said}, {lacks}'s is not", None, pair
             )
         kind: Kind = "missing" if its is None else "extra"
         return FoundDifference(kind, *names, f"{lacks} lacks {unit.name} ({_words(unit)})", None, pair)
@@ -180,7 +184,8 @@ class Differences:
         """The differences of two units: kind, where, and what."""
         where = _where(mine.name, its.name)
         if mine.kind != its.kind:
-            yield _kind_of(mine, its), where, f"A has {_words(mine)}, B {_words(its)}"
+            both = {mine.kind, its.kind} <= _ACTIVATIONS
+            yield "activation" if both else "operator", where, f"A has {_words(mine)}, B {_words(its)}"
             return
         if "convention" in mine.says:
             yield from self._windows(where, mine, its)
@@ -189,15 +194,23 @@ class Differences:
                 if name in ("filters", "units") and (rows := _some_rows(mine, its)):
                     yield "labels", where, rows
                     return
-                yield _kind_of_attribute(mine, name), where, _attribute(mine, name, one, other)
+                said = (
+                    "B moves the cells otherwise"
+                    if name == "cells"
+                    else f"{name} {_number(one)}, {_number(other)}"
+                )
+                yield _of_attribute(mine, name), where, said
         yield from self._tensors(where, mine, its)
 
     def _windows(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         kind: Any = mine.kind
         sites = [Site(kind, unit.says["window"], unit.says["convention"]) for unit in (mine, its)]
         one, other = sites
+        for name in ("kernel", "stride", "dilation"):
+            geometry = [getattr(site.window, name) for site in sites]
+            if geometry[0] != geometry[1]:
+                yield "operator", where, f"{name} {_pair(geometry[0])}, {_pair(geometry[1])}"
         if one.window != other.window:
-            yield "operator", where, f"A's window is {_window(one.window)}, B's {_window(other.window)}"
             return
         form = self.pairing.one
         read = mine.nodes[0].source
@@ -205,7 +218,7 @@ class Differences:
         size: Size = (None, None) if None in self.size else (rows, columns)
         nonnegative = read in nonnegative_paths(form.graph)
         if one != other and not same_function(one, other.convention, size, nonnegative):
-            said = [_pads(site, (rows, columns)) for site in sites]
+            said = [_pads(site, (rows or 1, columns or 1)) for site in sites]
             if said[0] == said[1]:
                 said = [f"{text} ({site})" for text, site in zip(said, sites, strict=True)]
             yield "padding", where, f"A {said[0]}, B {said[1]}"
@@ -219,28 +232,12 @@ class Differences:
             if mine.says == its.says:
                 yield "weights", where, f"A's tensors are {_shapes(shapes[0])}, B's {_shapes(shapes[1])}"
             return
-        wrong = {
-            role: far for role in mine.tensors if (far := distance(mine, its, role)) > self.limit(mine, its)
-        }
-        if not wrong:
-            return
-        yield from self._why(where, mine, its, wrong)
-
-    def rounded(self) -> dict[str, float]:
-        """Layers whose tensors are equal to rounding to float32 only, with how far apart they are."""
-        units = (
-            (self.pairing.one.units[one], self.pairing.other.units[other])
-            for one, other in self.pairing.pairs.items()
-        )
-        far = {
-            mine.name: max(distance(mine, its, role) for role in mine.tensors)
-            for mine, its in units
-            if mine.tensors
-            and mine.says == its.says
-            and not self._raw_equal(mine, its)
-            and _shaped_alike(mine, its)
-        }
-        return {name: apart for name, apart in far.items() if EXACT < apart <= ROUNDED}
+        far = {role: distance(mine, its, role) for role in mine.tensors}
+        wrong = {role: apart for role, apart in far.items() if apart > self.limit(mine, its)}
+        if wrong:
+            yield from self._why(where, mine, its, wrong)
+        elif max(far.values()) > EXACT:
+            self.rounded[mine.name] = max(far.values())
 
     def limit(self, mine: Unit, its: Unit) -> float:
         """How far apart the tensors of two units may be."""
@@ -278,13 +275,11 @@ class Differences:
                 yield from said
                 return
         roles = ", ".join(f"{role} {far:.1e}" for role, far in wrong.items())
-        only_bias = all(role in ("bias", "beta") for role in wrong)
-        rounded = _rounded_type(mine, its)
-        if rounded is not None:
-            yield "weights", where, f"B's weights are A's, rounded to {rounded}" if rounded else ""
-        elif only_bias:
+        if {*wrong} <= {"bias", "beta"}:
             lacking = [
-                name for name, unit in (("A", mine), ("B", its)) if not unit.tensors[next(iter(wrong))].any()
+                name
+                for name, unit in zip("AB", (mine, its), strict=True)
+                if not unit.tensors[next(iter(wrong))].any()
             ]
             yield (
                 "bias",
@@ -292,7 +287,8 @@ class Differences:
                 f"{lacking[0]} lacks the bias" if lacking else f"another bias ({roles} apart)",
             )
         else:
-            yield _of_numbers(mine), where, f"other numbers ({roles} apart)"
+            kind: Kind = "scale" if mine.kind == "scale" and not any(map(_is_norm, mine.nodes)) else "weights"
+            yield kind, where, f"other numbers ({roles} apart)"
 
     def _on_input(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """Scales of the model's input that are in the first layer, where the layer itself is the same."""
@@ -301,12 +297,9 @@ class Differences:
             self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
         ):
             return
-        said = [_input_words(nodes, self._tensors_of(side)) for side, nodes in enumerate(scales)]
+        said = [" and ".join(map(_of_input, nodes)) for nodes in scales]
         if said[0] != said[1]:
             yield "preprocessing", where, _of_both(*said)
-
-    def _tensors_of(self, side: int) -> Any:
-        return (self.pairing.one if side == 0 else self.pairing.other).tensors
 
     def _by_parts(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """Layers and norms, one by one, where both models have them, or one lacks a norm."""
@@ -330,12 +323,8 @@ class Differences:
                     continue
                 if role not in ours or role not in theirs:
                     if np.any(np.asarray(ours.get(role, theirs.get(role))) != (role == "gamma")):
-                        lacks = "A" if role not in ours else "B"
-                        yield (
-                            ("bias" if role in ("bias", "beta") else "scale"),
-                            at,
-                            f"{lacks} lacks the {role}",
-                        )
+                        kind = "bias" if role in ("bias", "beta") else "scale"
+                        yield kind, at, f"{'A' if role not in ours else 'B'} lacks the {role}"
                 elif (moved := _permuted(ours[role], theirs[role], 0)) is not None:
                     yield "order", at, f"B's {role} has A's rows in another order{_which(moved)}"
                 else:
@@ -369,17 +358,10 @@ class Differences:
         if rows is not None:
             first = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
             if _ends(self.pairing.one, mine.path):
-                yield (
-                    "labels",
-                    where,
-                    f"B's rows are A's in another order (B's label {first} is A's {rows[first]})",
-                )
+                said = f"B's label {first} is A's {rows[first]}"
+                yield "labels", where, f"B's rows are A's in another order ({said})"
             else:
-                yield (
-                    "order",
-                    where,
-                    f"B's filters are A's in another order (B's {first} is A's {rows[first]})",
-                )
+                yield "order", where, f"B's filters are A's in another order{_which(rows)}"
             return
         if one.ndim < 2:
             return
@@ -487,64 +469,30 @@ def _words(unit: Unit) -> str:
     )
 
 
-def _kind_of(mine: Unit, its: Unit) -> Kind:
-    """The kind of a difference of two units of different kinds."""
-    both = all(unit.kind in _ACTIVATIONS for unit in (mine, its))
-    return "activation" if both else "operator"
-
-
-def _kind_of_attribute(unit: Unit, name: str) -> Kind:
-    if name == "epsilon":
-        return "epsilon"
+def _of_attribute(unit: Unit, name: str) -> Kind:
+    """The kind of a difference in an attribute."""
     if unit.kind in _ACTIVATIONS:
         return "activation"
-    if unit.kind == "attention" and name == "scale":
-        return "scale"
-    return "order" if unit.kind == "move" else "operator"
-
-
-def _attribute(unit: Unit, name: str, one: Any, other: Any) -> str:
     if unit.kind == "move":
-        return "B takes the cells in another order" if name == "cells" else f"A gives {one}, B {other}"
-    if unit.kind == "clip":
-        return f"{name} {_number(one)}, {_number(other)}"
-    return f"{name} {_number(one)}, {_number(other)}"
+        return "order"
+    if name == "epsilon":
+        return "epsilon"
+    return "scale" if name == "scale" else "operator"
 
 
 def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _window(window: Window) -> str:
-    rows, columns = window.kernel
-    text = f"{rows}x{columns}"
-    text += f" /{window.stride[0]}" if window.stride[0] == window.stride[1] > 1 else ""
-    text += f" /{window.stride[0]}x{window.stride[1]}" if window.stride[0] != window.stride[1] else ""
-    return text + (
-        f", dilation {window.dilation[0]}x{window.dilation[1]}" if window.dilation != (1, 1) else ""
-    )
+def _pair(numbers: tuple[int, int]) -> str:
+    return "x".join(map(str, numbers))
 
 
-def _pads(site: Site, size: Size) -> str:
+def _pads(site: Site, size: KnownSize) -> str:
     """What a site pads at a size, in words."""
-    convention = site.convention
-    if None not in size and convention.rule in ("same", "same_lower"):
-        sides = [pad_amounts(convention, site.window, axis, size[axis] or 1) for axis in (0, 1)]
-        text = f"pads {pads_text((*sides[0], *sides[1]))}".replace(",", ", ")
-    else:
-        text = (
-            f"pads {pads_text(convention.pads)}".replace(",", ", ")
-            if convention.rule == "explicit"
-            else convention.rule
-        )
-        text = "pads nothing" if convention.rule == "valid" else text
-    if convention.rounds != "floor":
-        text += f" and rounds by {convention.rounds}"
-    if site.kind == "max_pool" and convention.rule != "valid":
-        text += f" with {convention.fill:g}"
-    if site.kind == "avg_pool" and convention.rule != "valid":
-        text += f" and averages over {convention.average.replace('_', ' ')}"
-    return text
+    sides = [pad_amounts(site.convention, site.window, axis, size[axis]) for axis in (0, 1)]
+    amounts = *sides[0], *sides[1]
+    return f"pads {pads_text(amounts)}".replace(",", ", ") if any(amounts) else "pads nothing"
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -570,10 +518,6 @@ def _is_scale(node: Node) -> bool:
     return isinstance(
         node.op, ops.BatchNorm | ops.ChannelScale | ops.Affine | ops.AddArray | ops.MultiplyArray
     )
-
-
-def _of_numbers(unit: Unit) -> Kind:
-    return "scale" if unit.kind == "scale" and not any(map(_is_norm, unit.nodes)) else "weights"
 
 
 def distance(mine: Unit, its: Unit, role: str) -> float:
@@ -652,15 +596,6 @@ def _ratios(one: Any, other: Any) -> Numbers | None:
     return ratios if near.all() else None
 
 
-def _rounded_type(mine: Unit, its: Unit) -> str | None:
-    found = {
-        _rounded_as(mine.tensors[role], its.tensors[role])
-        for role in mine.tensors
-        if mine.tensors[role].any()
-    }
-    return next(iter(found)) if len(found) == 1 else None
-
-
 def _rounded_as(one: Any, other: Any) -> str | None:
     """The type to which one array is rounded to be another."""
     with np.errstate(over="ignore"):
@@ -674,22 +609,14 @@ def _rounded_as(one: Any, other: Any) -> str | None:
 
 def _some_rows(mine: Unit, its: Unit) -> str | None:
     """That one model has more rows in its head, if the others are the same."""
-    one, other = mine.tensors.get("kernel"), its.tensors.get("kernel")
-    if one is None or other is None or one.shape[1:] != other.shape[1:] or len(one) == len(other):
+    one, other = mine.tensors["kernel"], its.tensors["kernel"]
+    if one.shape[1:] != other.shape[1:]:
         return None
-    more, names = (one, ("A", "B")) if len(one) > len(other) else (other, ("B", "A"))
-    less = other if more is one else one
+    (more, has), (less, lacks) = sorted(((one, "A"), (other, "B")), key=lambda side: -len(side[0]))
     for first in range(len(more) - len(less) + 1):
         if _far(more[first : first + len(less)], less) <= ROUNDED:
-            return (
-                f"{names[0]} has {len(more)} rows, {names[1]} {len(less)}: {names[1]}'s label 0 is "
-                f"{names[0]}'s {first}"
-            )
+            return f"{has} has {len(more)} rows, {lacks} {len(less)}: {lacks}'s label 0 is {has}'s {first}"
     return None
-
-
-def _shaped_alike(mine: Unit, its: Unit) -> bool:
-    return all(array.shape == its.tensors[role].shape for role, array in mine.tensors.items())
 
 
 def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
@@ -713,27 +640,11 @@ def _same_kernel(
     )
 
 
-def _input_words(nodes: list[Node], tensors: Any) -> str:
-    """What nodes do to a model's input, in words; empty if there are none."""
-    return " and ".join(filter(None, (_of_node(node, tensors.get(node.holder, {})) for node in nodes)))
-
-
-def _of_node(node: Node, own: Mapping[str, Any]) -> str:
-    match node.op:
-        case ops.Affine():
-            return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
-        case ops.SliceChannels():
-            return "with its channels in another order"
-        case ops.ChannelScale():
-            return _scaled_by(own["gamma"], own.get("beta", np.zeros(1)))
+def _of_input(node: Node) -> str:
+    """What a node does to a model's input, in words."""
+    if isinstance(node.op, ops.Affine):
+        return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
     return f"put through {node.op.words}"
-
-
-def _on_input(unit: Unit) -> str:
-    """What a unit does to a model's input, in words."""
-    if unit.kind == "scale":
-        return _scaled_by(unit.tensors["gamma"], unit.tensors["beta"])
-    return "with its channels in another order"
 
 
 def _scaled_by(gamma: Any, beta: Any) -> str:
@@ -759,16 +670,3 @@ def _of_both(one: str, other: str) -> str:
         has, lacks = ("A", "B") if one else ("B", "A")
         return f"{has}'s input is {one or other}, {lacks}'s is not"
     return f"A's input is {one}, B's is {other}"
-
-
-__all__ = [
-    "EXACT",
-    "KINDS",
-    "NORMS",
-    "ROUNDED",
-    "Convention",
-    "Differences",
-    "FoundDifference",
-    "Kind",
-    "distance",
-]

@@ -99,17 +99,9 @@ def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
         else:
             units[unit.path] = unit
     outputs = tuple(same.get(path, path) for path in graph.outputs)
-    for step in (
-        _with_pads,
-        _as_dense,
-        _products,
-        _with_scales,
-        _before_layers,
-        _together,
-        _apart,
-        _positions,
-        _sums,
-    ):
+    for step in (_with_pads, _as_dense, _products, _with_scales, _together, _with_scales, _before_layers):
+        units = step(units, outputs, known)
+    for step in (_apart, _positions, _sums):
         units = step(units, outputs, known)
     order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
     used = {path: units[path] for path in order if path in units}
@@ -278,24 +270,23 @@ def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], 
 def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Pads of a fill that the next layer sees in its own pads are that layer's."""
 
-    def join(pad: Unit, unit: Unit) -> Unit | None:
+    def padded(unit: Unit) -> Unit:
+        pad = units.get(unit.inputs[0])
         own = unit.says.get("convention")
-        if pad.kind != "pad_map" or not isinstance(own, Convention) or own.rule not in ("valid", "explicit"):
-            return None
+        if pad is None or pad.kind != "pad_map" or not isinstance(own, Convention):
+            return unit
         fill = pad.says["fill"]
-        if unit.kind == "avg_pool" or (
-            own.rule == "explicit" and unit.kind == "max_pool" and own.fill != fill
-        ):
-            return None
-        if unit.kind == "conv" and fill:
-            return None
+        fits = fill == (own.fill if unit.kind == "max_pool" and own.rule == "explicit" else fill)
+        takes = unit.kind == "max_pool" or (unit.kind == "conv" and not fill)
+        if own.rule not in ("valid", "explicit") or not (fits and takes):
+            return unit
         top, bottom, left, right = (
             one + other for one, other in zip(own.pads, pad.says["pads"], strict=True)
         )
-        padded = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
-        return _joined(pad, unit, says={**unit.says, "convention": padded})
+        whole = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
+        return _joined(pad, unit, says={**unit.says, "convention": whole})
 
-    return _chains(units, outputs, join)
+    return {path: padded(unit) for path, unit in units.items()}
 
 
 def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:

@@ -139,12 +139,23 @@ def test_all_mistakes_of_a_port_are_named_in_one_run(
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("5", "5")
 
 
-def test_a_test_fails_with_the_differences(theirs: nn.Module) -> None:
+def test_a_test_fails_with_the_differences_and_a_page_draws_them(
+    theirs: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = Theirs().eval()
     other.load_state_dict(theirs.state_dict())
     other.fc.bias.data += 0.5
+    found = porter.compare(theirs, other, input_size=SIZE)
+    shown = found._repr_html_()
+    assert (
+        "<script" not in found.report(tmp_path / "<b>.html").read_text()
+        and shown in (tmp_path / "<b>.html").read_text()
+    )
+    assert shown.count("background") == 1 and shown.count("<tr") == 1 + len(found.layers) == 9
+    assert re.search(r'<tr style="background:#ffebe9"><td>fc</td><td>fc</td><td>dense</td>', shown)
+    monkeypatch.setattr(porter.testing, "compare", lambda a, b: found)
     with pytest.raises(AssertionError, match=r"other weights at 1 layer\n  bias +fc: another bias"):
-        porter.testing.assert_same(theirs, other, input_size=SIZE)
+        porter.testing.assert_same(theirs, other)
 
 
 def test_a_port_has_the_proof_in_its_record(theirs: nn.Module, tmp_path: Path) -> None:

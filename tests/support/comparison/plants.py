@@ -4,6 +4,7 @@ copies of them.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from copy import deepcopy
@@ -24,14 +25,21 @@ _ACTIVATIONS = nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Hardswish, nn.Hardsigmoid
 def networks() -> dict[str, Callable[[], Any]]:
     """Makers of networks, with calibrated random weights, in eval mode."""
     models = import_models()
-    import timm
+    from timm.models import resnet
     from timm.models.convnext import ConvNeXt
     from timm.models.vision_transformer import VisionTransformer
 
+    settings = models.mobilenetv3.InvertedResidualConfig
+    rows = (
+        (8, 3, 8, 8, True, "RE", 2, 1),
+        (8, 3, 24, 12, False, "RE", 2, 1),
+        (12, 5, 32, 12, True, "HS", 1, 1),
+    )
+    small = {"num_classes": 10, "channels": (16, 24, 32, 48)}
     made: dict[str, Callable[[], Any]] = {
-        "resnet": lambda: models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=10),
-        "resnext": lambda: models.ResNet(
-            models.resnet.Bottleneck, [1, 1, 1, 1], num_classes=10, groups=4, width_per_group=16
+        "resnet": lambda: resnet.ResNet(resnet.BasicBlock, (1, 1, 1, 1), **small),
+        "resnext": lambda: resnet.ResNet(
+            resnet.Bottleneck, (1, 1, 1, 1), cardinality=4, base_width=16, **small
         ),
         "mobilenet_v2": lambda: models.MobileNetV2(
             10, inverted_residual_setting=[[1, 8, 1, 1], [4, 12, 2, 2], [4, 16, 2, 2]]
@@ -39,14 +47,16 @@ def networks() -> dict[str, Callable[[], Any]]:
         "densenet": lambda: models.DenseNet(8, (2, 2, 2), 16, num_classes=10),
         "vgg": lambda: _vgg(models),
         "squeezenet": lambda: models.SqueezeNet("1_1", num_classes=10),
-        "mobilenet_v3": lambda: timm.create_model("mobilenetv3_small_050", num_classes=10),
+        "mobilenet_v3": lambda: models.MobileNetV3([settings(*row, 1.0) for row in rows], 64, num_classes=10),
         "convnext": lambda: ConvNeXt(
             depths=(1, 1, 1, 1), dims=(16, 24, 32, 48), num_classes=10, ls_init_value=0.5
         ),
         "vit": lambda: VisionTransformer(
             img_size=SIZE, patch_size=16, embed_dim=48, depth=2, num_heads=4, num_classes=10
         ),
-        "resnet_d": lambda: timm.create_model("resnet10t", num_classes=10),
+        "resnet_d": lambda: resnet.ResNet(
+            resnet.BasicBlock, (1, 1, 1, 1), stem_width=8, stem_type="deep", avg_down=True, **small
+        ),
     }
     return {name: partial(calibrated, make, name) for name, make in made.items()}
 
@@ -147,7 +157,7 @@ def _padding(model: Any, rng: random.Random) -> Any:
     module.padding = 0 if isinstance(module, nn.MaxPool2d) else (0, 0)
     if isinstance(module, nn.Conv2d):
         module._reversed_padding_repeated_twice = [0, 0, 0, 0]
-    fill = 0.0 if isinstance(module, nn.Conv2d) else -1e30
+    fill = 0.0 if isinstance(module, nn.Conv2d) else -math.inf
     shift = rng.choice((-1, 1))
     pads = (pad + shift, pad - shift) * 2
     _swap(model, name, nn.Sequential(nn.ConstantPad2d(pads, fill), module))

@@ -251,7 +251,7 @@ CASES: Mapping[str, tuple[Graph, Tensors, list[tuple[str, str]]]] = {
             )
         ),
         TENSORS,
-        [("operator", "left: A's window is 3x3, B's 3x3, dilation 2x2")],
+        [("operator", "left: dilation 1x1, 2x2")],
     ),
     "missing": (without("left_relu"), TENSORS, [("missing", "B lacks left_relu (a relu)")]),
     "missing norm": (without("left_norm"), TENSORS, [("missing", "left: B lacks left_norm (a batch norm)")]),
