@@ -50,6 +50,7 @@ from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, moved, 
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
+from porter.verification.sizes import meet_every_remainder
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
 """The largest distance of a node that is equal, by the port's number type."""
@@ -75,9 +76,8 @@ class CutPoints:
         dtype: in which the port ran; the source ran in float64.
         sizes: rows and columns of the images.
         distances: how far apart nodes are, by path: the worst of several draws.
-        given: nodes all of whose inputs were given.
-        joined: other nodes that were compared together with those that they read, or with those that read
-            them, of which one at most is not linear.
+        compared: by the path of each node that was compared, itself, and what lies between it and the values
+            that were given, because one side does not show it.
         telling: nodes whose values differ between cells or draws.
         unreached: see porter.verification.results.Parity.
     """
@@ -85,16 +85,16 @@ class CutPoints:
     dtype: Dtype
     sizes: tuple[KnownSize, ...]
     distances: Mapping[str, Norms]
-    given: frozenset[str]
-    joined: frozenset[str]
+    compared: Mapping[str, frozenset[str]]
     telling: frozenset[str]
     unreached: frozenset[str]
 
     @classmethod
     def at_no_size(cls, graph: Graph, dtype: Dtype) -> CutPoints:
         """What others are joined to."""
-        paths = frozenset(graph.by_path)
-        return cls(dtype, (), {}, paths, paths, frozenset(), frozenset())
+        return cls(
+            dtype, (), {}, {path: frozenset((path,)) for path in graph.by_path}, frozenset(), frozenset()
+        )
 
     @property
     def ok(self) -> bool:
@@ -104,12 +104,17 @@ class CutPoints:
     @property
     def alone(self) -> frozenset[str]:
         """The nodes that were compared by themselves, whose values tell."""
-        return self.given & self.telling
+        return frozenset(path for path, nodes in self.compared.items() if len(nodes) == 1) & self.telling
 
-    @property
-    def together(self) -> frozenset[str]:
-        """Other nodes that were compared together with those beside them."""
-        return self.joined - self.alone
+    def together(self, graph: Graph) -> frozenset[str]:
+        """Other nodes that were compared together with those beside them, of which one at most is not
+        linear.
+        """
+        every = (self.compared[path] for path in self.compared.keys() & self.telling)
+        simple = (
+            nodes for nodes in every if sum(not graph.by_path[node].op.is_linear for node in nodes) <= 1
+        )
+        return frozenset().union(*simple) - self.alone
 
     def joined_to(self, other: CutPoints) -> CutPoints:
         """This with what comparisons at other sizes show: what holds at every size."""
@@ -123,8 +128,10 @@ class CutPoints:
             self.dtype,
             (*self.sizes, *other.sizes),
             worst,
-            self.given & other.given,
-            self.joined & other.joined,
+            {
+                path: self.compared[path] | other.compared[path]
+                for path in self.compared.keys() & other.compared.keys()
+            },
             self.telling | other.telling,
             self.unreached | other.unreached,
         )
@@ -148,7 +155,12 @@ class CutPoints:
         if first_bad is None and bad is not None:
             first_bad = _blame(plan, bad)
         linear = sum(graph.by_path[path].op.is_linear for path in self.alone)
-        inside = tuple(path for path in graph.by_path if path not in self.alone | self.together)
+        together = self.together(graph)
+        unreached = tuple(path for path in parity.unreached if path in self.unreached)
+        inside = tuple(path for path in graph.by_path if path not in self.alone | together)
+        general = plan.only_size is None and not inside and not self.unreached
+        rows, columns = zip(*self.sizes, strict=True)
+        least = (min(rows), min(columns)) if general and meet_every_remainder(graph, self.sizes) else None
         return replace(
             parity,
             ok=parity.ok and bad is None,
@@ -156,8 +168,8 @@ class CutPoints:
             first_bad=first_bad,
             nodes=ordered,
             unexcited=tuple(path for path in parity.unexcited if path not in self.telling),
-            unreached=tuple(path for path in parity.unreached if path in self.unreached),
-            cut=CutCounts(linear, len(self.alone) - linear, inside, len(self.together)),
+            unreached=unreached,
+            cut=CutCounts(linear, len(self.alone) - linear, inside, len(together), least),
         )
 
 
@@ -231,26 +243,18 @@ def compare_at_cut_points(
                 distance = sides.distance(path, own)
                 if distance is not None and distance.rel_l2 > limit:
                     if not any(map(source.is_moved, own)):
-                        none = frozenset[str]()
                         every = frozenset(graph.by_path)
-                        return CutPoints(dtype, (size,), {path: distance}, none, none, none, every)
+                        return CutPoints(dtype, (size,), {path: distance}, {}, frozenset(), every)
                     distance = None
             if distance is None:
                 undecided.add(path)
             else:
                 distances[path] = distance
-    between = {path: _read_by(graph, [path], known)[1] for path in distances}
-    simple = (
-        nodes
-        for path, nodes in between.items()
-        if path in telling and sum(not graph.by_path[node].op.is_linear for node in nodes) <= 1
-    )
     return CutPoints(
         dtype,
         (size,),
         distances,
-        frozenset(path for path, nodes in between.items() if len(nodes) == 1),
-        frozenset().union(*simple),
+        {path: _read_by(graph, [path], known)[1] for path in distances},
         frozenset(telling - undecided),
         frozenset(undecided.union(reached.unreached(graph))),
     )

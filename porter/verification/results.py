@@ -100,20 +100,24 @@ class CutCounts:
         inside: the paths of those that were compared inside the network only.
         joined: those that were compared together with what they read, or with what reads them, because one
             side does not show what lies between.
+        least: the rows and columns from which on what was shown holds at every size; None where it was shown
+            for the sizes that were run.
     """
 
     linear: int
     others: int
     inside: tuple[str, ...] = ()
     joined: int = 0
+    least: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         alone, inside = self.linear + self.others, len(self.inside)
         joined = f"; {self.joined} together with those beside them" if self.joined else ""
         only = f"; {inside} inside the network only" if inside else ""
+        sizes = "" if self.least is None else "; for every size from {}x{} on".format(*self.least)
         return (
             f"{alone} of {alone + self.joined + inside} nodes equal for random inputs of their own, "
-            f"{self.linear} of them linear{joined}{only}"
+            f"{self.linear} of them linear{joined}{only}{sizes}"
         )
 
 

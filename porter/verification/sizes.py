@@ -161,6 +161,30 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     return tuple(filter(partial(_takes, graph), oblong)) or small
 
 
+def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
+    """Whether each window with a stride meets, along rows and along columns of these input sizes, every
+    remainder of its map's length after whole strides, and nothing else depends on how long a map is. The pads
+    of each node are then those of every larger size (porter.padding).
+    """
+    if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike) for node in graph.nodes):
+        return False
+    if any(isinstance(node.op, Resize) and not _is_whole(node.op) for node in graph.nodes):
+        return False
+    for axis in (0, 1):
+        known = [_maps(graph, axis, size[axis]) or {} for size in sizes]
+        for node in graph.nodes:
+            stride = _stride(node.op, axis)
+            met = {maps[node.source] % stride for maps in known if node.source in maps}
+            if stride > 1 and len(met) < stride:
+                return False
+    return True
+
+
+def _is_whole(op: Resize) -> bool:
+    """Whether a resize makes so many cells of each."""
+    return bool(op.scale) and all(float(scale).is_integer() for scale in op.scale)
+
+
 def _takes(graph: Graph, size: Pair) -> bool:
     """Whether a graph takes rows and columns together: cells in one row may be added to as many channels."""
     try:

@@ -12,11 +12,11 @@ import pytest
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed
-from porter.graph import Add, Graph, MaxPool, Node, Resize, shapes, site_of
+from porter.graph import AdaptivePool, Add, Graph, MaxPool, Node, Resize, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import expand, find_recipe
-from porter.verification.sizes import check_sizes, small_sizes
+from porter.verification.sizes import check_sizes, meet_every_remainder, small_sizes
 from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
 from tests.unit.verification.test_parity import NATIVE
@@ -105,6 +105,26 @@ def test_a_stride_of_three_meets_every_remainder() -> None:
     """An average whose pads were wrong at one remainder of three was proved at the two others."""
     sizes = small_sizes(graph_of((Window((1, 3), (2, 3)), Convention("cntk"))), (27, 26))
     assert {rows % 2 for rows, _ in sizes} == {0, 1} and {columns % 3 for _, columns in sizes} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("graph", "sizes", "every"),
+    [
+        (graph_of(HALVED, HALVED), ((32, 33), (33, 32)), True),
+        (graph_of(HALVED, HALVED), ((32, 33),), False),
+        (graph_of(HALVED, HALVED), ((32, 34), (34, 32)), False),  # the second window meets 16 and 17
+        (graph_of((Window((3, 3), (3, 3)), SAME)), ((32, 33), (33, 32)), False),
+        (graph_of((Window((3, 3), (3, 3)), SAME)), ((32, 33), (33, 34), (34, 32)), True),
+        (Graph((Node("a", AdaptivePool(3, 3), ("input",)),), 3, "a"), ((32, 33), (33, 32)), False),
+        (Graph((Node("r", Resize("nearest", (2, 2)), ("input",)),), 3, "r"), ((32, 33),), True),
+        (Graph((Node("r", Resize("nearest", size=(8, 8)), ("input",)),), 3, "r"), ((32, 33),), False),
+        (Graph((Node("r", Resize("nearest", (1.5, 2)), ("input",)),), 3, "r"), ((32, 33), (33, 32)), False),
+    ],
+)
+def test_what_holds_at_every_remainder_holds_at_every_size(
+    graph: Graph, sizes: tuple[tuple[int, int], ...], every: bool
+) -> None:
+    assert meet_every_remainder(graph, sizes) == every
 
 
 class Anything:
