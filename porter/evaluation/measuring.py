@@ -307,10 +307,10 @@ def _named(role: str, place: int) -> str:
 
 def merged(parts: Sequence[Measured]) -> Measured:
     """Joins the parts of all processes."""
-    seen = [part.compared for part in parts if part.compared is not None]
+    compared = [part.compared for part in parts if part.compared is not None]
     return Measured(
         scoring.merged([part.scored for part in parts]),
-        comparison.merged(seen) if seen else None,
+        comparison.merged(compared) if compared else None,
         parts[0].reference,
         parts[0].warnings,
         sum(part.earlier for part in parts),

@@ -187,7 +187,7 @@ class Builder:
                 name, "a convolution of a map that is taken apart, with a stride or pads of its own", value
             )
         value, window, convention = of_map
-        value, convention = _under("conv", value, window, convention)
+        value, convention = _without_pad_layer("conv", value, window, convention)
         return self.add(
             name,
             replace(op, window=window, convention=convention, bias="bias" in tensors),
@@ -237,7 +237,9 @@ class Builder:
             )
         if window == _POINT and not any(convention.pads):
             return value
-        value, convention = _under("max_pool" if largest else "avg_pool", value, window, convention)
+        value, convention = _without_pad_layer(
+            "max_pool" if largest else "avg_pool", value, window, convention
+        )
         return self.add(
             name, ops.MaxPool(window, convention) if largest else ops.AvgPool(window, convention), value
         )
@@ -500,12 +502,14 @@ class Builder:
         )
 
 
-def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:
+def _without_pad_layer(
+    kind: SiteKind, value: Value, window: Window, convention: Convention
+) -> tuple[Value, Convention]:
     """What a window reads, and its convention: without the pads of a pad layer before it, if the convention
     can include them.
     """
     padded = value.padded
-    own = any(convention.pads)
+    has_pads = any(convention.pads)
     # `same` depends on the padded size; one cell is never padded.
     names_pads = convention.rule in ("valid", "explicit") or (
         convention.rule == "same" and window.extent(0) == window.extent(1) == 1
@@ -514,12 +518,12 @@ def _under(kind: SiteKind, value: Value, window: Window, convention: Convention)
         return value, convention
     pads = _sum(padded.pads, convention.pads)
     fill = padded.fill
-    if kind == "max_pool" and (not own or fill == convention.fill):
+    if kind == "max_pool" and (not has_pads or fill == convention.fill):
         return padded.value, Convention("explicit", pads, fill)
     if kind == "conv" and not fill:
         return padded.value, Convention("explicit", pads)
     # For an average, the cells of the pad layer are cells of its input.
-    if kind == "avg_pool" and not fill and (not own or convention.average == "full_window"):
+    if kind == "avg_pool" and not fill and (not has_pads or convention.average == "full_window"):
         return padded.value, Convention("explicit", pads, average="full_window")
     return value, convention
 

@@ -263,21 +263,23 @@ def turned_round(walk: Walk, node: OperatorNode, source: Source, positions: Coll
 
 
 def _turned_round(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
-    """The cells of an axis from the last one to the first: as channels, where it is another one."""
+    """The cells of an axis from the last one to the first. An axis that no op cuts backwards is made the
+    channels for it.
+    """
     rank = view.rank
-    around = slice(None, None, -1)
+    backwards = slice(None, None, -1)
     if (
         not rank
         or view.has_batch(position)
         or (view.value.is_map and walk.views.has_channels(view, position))
     ):
-        return _cut(walk, node.name, view, {position: around})
+        return _cut(walk, node.name, view, {position: backwards})
     last = position_of(position, rank)
     order = [*(axis for axis in range(rank) if axis != last), last]
     array = walk.as_array(f"{node.name}:last", view.transposed(order))
     if array.value.is_array:
         array = walk.as_cells(f"{node.name}:cells", array)
-    value = walk.builder.cut(node.name, array.value, {0: around})
+    value = walk.builder.cut(node.name, array.value, {0: backwards})
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
     return walk.views.like(array, value).restored(order)

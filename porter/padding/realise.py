@@ -110,7 +110,7 @@ def _has_void(site: Site, found: WindowRow) -> bool:
     """
     if site.kind == "avg_pool":
         return 0 in found.divisors
-    return site.kind == "max_pool" and site.convention.fill == LOWEST and found.lonely
+    return site.kind == "max_pool" and site.convention.fill == LOWEST and found.has_empty_window
 
 
 def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
@@ -151,7 +151,9 @@ def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: 
         return False
     if kind == "avg_pool":
         return wanted.divisors == found.divisors
-    zero_is_neutral = nonnegative and not wanted.lonely and wanted.fills | found.fills <= {0.0, LOWEST}
+    zero_is_neutral = (
+        nonnegative and not wanted.has_empty_window and wanted.fills | found.fills <= {0.0, LOWEST}
+    )
     return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
 
 
@@ -290,7 +292,7 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
         extent, stride = window.extent(axis), window.stride[axis]
         if len({source.start for _, source in rows}) != 1:
             return None
-        reached = max(source.start + (source.count - 1) * stride + extent - n for n, source in rows)
+        reached = max(source.start + (source.count - 1) * stride + extent - size for size, source in rows)
         pads += [-rows[0][1].start, max(reached, 0)]
     top, bottom, left, right = pads
     return top, bottom, left, right

@@ -149,14 +149,14 @@ class WindowRow:
             inside.
         divisors: what an average divides by, for each window that reaches outside the input; it is the kernel
             in all others.
-        lonely: some window reads no input cell at all.
+        has_empty_window: some window reads no input cell at all.
     """
 
     start: int
     count: int
     fills: frozenset[float]
     divisors: tuple[int, ...]
-    lonely: bool
+    has_empty_window: bool
 
 
 def pad_amounts(convention: Convention, window: Window, axis: int, size: int) -> tuple[int, int]:
@@ -231,8 +231,10 @@ def count_row(
         kernel if counted is None else _taps_within(first, kernel, dilation, -counted[0], size + counted[1])
         for first in outside
     )
-    lonely = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
-    return WindowRow(firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, lonely)
+    has_empty_window = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
+    return WindowRow(
+        firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, has_empty_window
+    )
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:

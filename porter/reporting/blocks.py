@@ -65,24 +65,24 @@ def blocks_of(record: Record) -> list[Box]:
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
         return []
-    known = _outputs(graph, record.input.native_size)
+    sizes_of_outputs = _outputs(graph, record.input.native_size)
     pads = {pad.site: pad for pad in record.pads if pad.source != pad.realised}
     parts = _parts(graph.nodes)
-    home = {node.path: name for name, nodes in parts.items() for node in nodes}
+    block_of = {node.path: name for name, nodes in parts.items() for node in nodes}
 
     def step(node: Node) -> BlockNode:
         return BlockNode(
             node.path,
             node.op_name,
             window_words(node.op) or "",
-            known.get(node.path, ""),
+            sizes_of_outputs.get(node.path, ""),
             pads.get(node.path),
         )
 
     blocks, before = [], None
     for name, nodes in parts.items():
         reads = dict.fromkeys(
-            home[source] for node in nodes for source in node.inputs if home.get(source, name) != name
+            block_of[source] for node in nodes for source in node.inputs if block_of.get(source, name) != name
         )
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())

@@ -109,24 +109,26 @@ def _excited(value: Array) -> _Doubles:
     return np.where(np.isfinite(channels).all(axis=(1, 2)), (spread * inner).mean(axis=1), 0.0)
 
 
-def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) -> str | None:
+def tells_nothing_because(
+    graph: Graph, path: str, variations: Mapping[str, float], values: Array
+) -> str | None:
     """Why an output of a reference tells nothing; None if it tells.
 
     Before a final activation its input tells, where the reference shows it: on inputs that saturate a
     softmax, any two networks give the same zeros and ones.
 
     Args:
-        known: the variation of each value that the reference shows, by path.
+        variations: the variation of each value that the reference shows, by path.
         values: of the output, N x ...
     """
     if not np.isfinite(values).all():
         return NOT_FINITE
     before = path
-    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].source in known:
+    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].source in variations:
         before = graph.by_path[before].source
-        if known[before] >= LEAST:
+        if variations[before] >= LEAST:
             return None
-    if known[path] < LEAST:
+    if variations[path] < LEAST:
         return ALIKE
     return "is saturated: it has two numbers only" if _saturated(values) else None
 

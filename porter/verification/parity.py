@@ -20,7 +20,7 @@ from porter.base.progress import progress_bar
 from porter.graph import INPUT, Graph, Shape, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
-from porter.verification.evidence import Samples, silence, unexcited
+from porter.verification.evidence import Samples, tells_nothing_because, unexcited
 from porter.verification.memory import in_parts, release, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
 from porter.verification.references import SourceValues
@@ -344,7 +344,7 @@ class _Worst:
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
                 # Values of other axes are compared as none at all.
-                said = None if path in self.shapes else silence(graph, path, varying, wanted)
+                said = None if path in self.shapes else tells_nothing_because(graph, path, varying, wanted)
                 said = None if self.told and said != NOT_FINITE else said
                 self.silent = self.silent or (said and f"the reference's {path} {said}")
                 comparable = wanted.ndim == 2 and np.isfinite(wanted).all() and np.isfinite(got).all()

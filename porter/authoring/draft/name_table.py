@@ -43,7 +43,7 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
         for rule in _patterns(group, names) or _by_last_part(group, names)
     ]
     rules = list(_with_parts(patterns, needed, names))
-    rules += _in_order(_left(rules, needed, paths), names)
+    rules += _counted_rules(_left(rules, needed, paths), names)
     while True:
         plain = [_Rule(path, names[path], (path,)) for path in _left(rules, needed, paths)]
         table = _ordered([*rules, *plain], paths)
@@ -229,7 +229,7 @@ def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, st
     yield from dict.fromkeys([*(merged.get(rule.pattern, rule) for rule in rules), *merged.values()])
 
 
-def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
     """Names that a framework numbers in the order of the graph have one line for all paths that end in one
     word.
     """
@@ -245,6 +245,6 @@ def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]
             if re.fullmatch(re.escape(stem) + r"\d+", names[path])
         }
         first = next(iter(numbers.values()), 0)
-        own = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
-        if len(own) > 3:
-            yield _Rule(f"**/{word}", f"{stem}{{{_shifted('count', first)}}}", tuple(own))
+        counted = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
+        if len(counted) > 3:
+            yield _Rule(f"**/{word}", f"{stem}{{{_shifted('count', first)}}}", tuple(counted))

@@ -262,9 +262,10 @@ def _split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
     """
     folders, files = contents(path)
     splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
+    # A folder of photos is a class of them, even if it is called "train".
     if len(splits) == 1 and _is_class(path / next(iter(splits))):
         splits = {}
-    chosen = [name for name, its_split in splits.items() if its_split == (split or "validation")]
+    chosen = [name for name, split_of_name in splits.items() if split_of_name == (split or "validation")]
     if not chosen and splits and (split is not None or len(splits) > 1):
         lacking = (
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"

@@ -131,7 +131,7 @@ class Hdf5Bytes:
             self._signed(node, b"SNOD")
             (count,) = self._unpack("<H", node + 6)
             self._count(count)
-            for entry in range(count):
+            for entry in range(count):  # of 40 bytes, behind the table's 8
                 offset, address, cached = self._unpack("<QQI", node + 8 + 40 * entry)
                 end = self.data.find(b"\0", start + offset, end_of_names)
                 if end < 0:

@@ -147,15 +147,20 @@ def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         arguments = {**arguments, "negative_slope": arguments["alpha"]}
     if kind == "ZeroPadding2D" and "padding" in arguments:
         arguments = {**arguments, "padding": _pads(arguments["padding"])}
+    return kind, _arguments_of_keras_1(arguments)
+
+
+def _arguments_of_keras_1(arguments: JsonObject) -> JsonObject:
+    """Arguments as Keras 2 spells them; unchanged where none is spelt as Keras 1 did."""
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
-        return kind, arguments
+        return arguments
     renamed = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
     if "nb_row" in renamed:
         renamed["kernel_size"] = [renamed["nb_row"], renamed["nb_col"]]
     ordering = renamed.get("data_format")
     if isinstance(ordering, str):
         renamed["data_format"] = _KERAS_1_ORDERINGS.get(ordering, ordering)
-    return kind, renamed
+    return renamed
 
 
 def _pads(padding: Any) -> Any:

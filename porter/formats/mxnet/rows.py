@@ -193,6 +193,7 @@ def _crop(settings: Settings, x: Numbers, like: Numbers | None = None) -> Number
 
 
 def _bilinear(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    """BilinearResize2D: to the size of the map `like`, by scales, or to stated sizes."""
     rule = Rule("linear", "align_corners" if settings.flag("align_corners", True) else "half_pixel")
     for axis, name in ((2, "height"), (3, "width")):
         scale = settings.number(f"scale_{name}", 0.0)

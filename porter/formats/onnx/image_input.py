@@ -87,12 +87,12 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
     ]
     source = (value.name, 0)
     if len(sizes) == 4:
-        given = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
-        channels = sizes[3 if given.metadata else 1]
+        mapped = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
+        channels = sizes[3 if mapped.metadata else 1]
         return (
             None
             if channels is None
-            else replace(given, metadata={f"{key} of {value.name}": "" for key in given.metadata})
+            else replace(mapped, metadata={f"{key} of {value.name}": "" for key in mapped.metadata})
         )
     shape = tuple(size for size in sizes[1:] if size is not None)
     return (

@@ -231,7 +231,11 @@ def _tensors(node: Any) -> Iterator[Any]:
 
 
 def captured(node: Any, given: Collection[str]) -> Iterator[str]:
-    """The values that graphs in a node's attributes, such as the branches of an If, read from outside."""
+    """The values that graphs in a node's attributes, such as the branches of an If, read from outside.
+
+    Args:
+        given: the names of all values that the node could read.
+    """
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:

@@ -112,7 +112,7 @@ def _std(x: Tensor, **arguments: Any) -> Tensor:
 
 
 def _with_mean(spread: Callable[..., Tensor]) -> Function:
-    """var_mean and std_mean."""
+    """What var_mean and std_mean give: the spread along axes, and the mean."""
 
     @wraps(spread)
     def both(x: Tensor, **arguments: Any) -> list[Tensor]:

@@ -118,6 +118,7 @@ def _axis(parts: list[str]) -> str:
 
 
 def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
+    """The layer `resize`, with the arguments that count in the op's mode."""
     arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         arguments |= {"size": op.size} if op.size else {"scale": op.scale}

@@ -23,7 +23,7 @@ _MOST_PARTS = 64
 
 
 def resized(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
-    """A map N×H×W×C by an op; `like` is the map whose size it takes.
+    """A map N×H×W×C resized by an op, or (AsLarge) padded or cut to the size of the map `like`.
 
     Args:
         kind: the type of the places and shares, `float32` or `float64`.

@@ -60,8 +60,10 @@ def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[Layer
     )
 
 
-def _own(make: Callable[[Any, int, Realisation], Layer]) -> Callable[[Any, int, Realisation], Layer]:
-    """A windowed layer that refuses what other frameworks' layers have."""
+def _without_foreign_pads(
+    make: Callable[[Any, int, Realisation], Layer],
+) -> Callable[[Any, int, Realisation], Layer]:
+    """The maker of a windowed layer, which refuses pads that only other frameworks' layers have."""
 
     def made(op: Any, channels: int, realisation: Realisation) -> Layer:
         native, front = realisation.native, realisation.front
@@ -102,6 +104,6 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
 
 
 _WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
-    op: _own(make) for op, make in WINDOWED.items()
+    op: _without_foreign_pads(make) for op, make in WINDOWED.items()
 }
 _SPELLINGS = Spellings("torch", PLAIN, _WINDOWED, _pad_layer)

@@ -92,22 +92,22 @@ def _groups(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> lis
     """The graph's stages below the axis, by the first part of each path. Names that would touch the name
     before are left out.
     """
-    parts: list[Element] = []
-    index, free = 0, 0.0
+    elements: list[Element] = []
+    index, free_from = 0, 0.0
     for name, members in groupby(nodes, key=lambda node: node.path.split("/", 1)[0]):
         count = sum(1 for _ in members)
         if index:
-            parts.append(
+            elements.append(
                 line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis")
             )
         shown = fitted(name, 96)
         half = len(shown) * CHARACTER / 2
         centre = min(max((across(index) + across(index + count - 1)) / 2, LEFT + half), width - RIGHT - half)
-        if centre - half >= free:
-            parts.append(label(centre, HEIGHT - BOTTOM + 20, shown, "middle"))
-            free = centre + half + CHARACTER
+        if centre - half >= free_from:
+            elements.append(label(centre, HEIGHT - BOTTOM + 20, shown, "middle"))
+            free_from = centre + half + CHARACTER
         index += count
-    return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *parts]
+    return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *elements]
 
 
 def _limit(nodes: Sequence[NodeDistance], across: AxisScale, down: AxisScale, width: int) -> list[Element]:

@@ -107,16 +107,21 @@ def test_the_rows_of_the_grid(sizes: int) -> None:
             layout = lay.__wrapped__(*_axis(geometry), size, geometry.pads, geometry.rounding)
             outside = [cells for cells in layout.windows if cells[0] < 0 or cells[-1] >= size]
             start = layout.windows[0][0] if layout.windows else None
-            lonely = any(all(cell < 0 or cell >= size for cell in cells) for cells in outside)
+            has_empty_window = any(all(cell < 0 or cell >= size for cell in cells) for cells in outside)
             for average, convention in conventions:
                 found = row(convention, window, 0, size)
                 wanted = _row(
-                    start, len(layout.windows), 0.0, _divisors(average, outside, size, layout), lonely, found
+                    start,
+                    len(layout.windows),
+                    0.0,
+                    _divisors(average, outside, size, layout),
+                    has_empty_window,
+                    found,
                 )
                 assert found == wanted, (geometry, average, size)
             found = row(neutral, window, 1, size)
             divisors = _divisors("real_cells", outside, size, layout)
-            assert found == _row(start, len(layout.windows), LOWEST, divisors, lonely, found), (
+            assert found == _row(start, len(layout.windows), LOWEST, divisors, has_empty_window, found), (
                 geometry,
                 size,
             )
@@ -132,14 +137,19 @@ def _axis(geometry: Geometry) -> tuple[str, int, int, int]:
 
 
 def _row(
-    start: int | None, count: int, fill: float, divisors: tuple[int, ...], lonely: bool, found: WindowRow
+    start: int | None,
+    count: int,
+    fill: float,
+    divisors: tuple[int, ...],
+    has_empty_window: bool,
+    found: WindowRow,
 ) -> WindowRow:
     return WindowRow(
         found.start if start is None else start,
         count,
         frozenset({fill} if divisors else ()),
         divisors,
-        lonely,
+        has_empty_window,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import porter
 from porter.graph import Graph, Identity, Node
-from porter.verification.evidence import LEAST, Samples, silence
+from porter.verification.evidence import LEAST, Samples, tells_nothing_because
 from tests.support.arrays import Array
 
 OF_ONE = Graph((Node("y", Identity(), ("input",)),), 3, "y")
@@ -41,9 +41,9 @@ def test_values_that_are_the_same_everywhere_do_not_vary() -> None:
 def test_an_output_is_not_saturated_because_its_even_places_are() -> None:
     values = np.ones((2, 1 << 17))
     values[:, 1::2] = np.random.default_rng(0).random((2, 1 << 16))
-    assert silence(OF_ONE, "y", {"y": 1.0}, values) is None
+    assert tells_nothing_because(OF_ONE, "y", {"y": 1.0}, values) is None
     values[:, 1::2] = 0
-    assert silence(OF_ONE, "y", {"y": 1.0}, values) == "is saturated: it has two numbers only"
+    assert tells_nothing_because(OF_ONE, "y", {"y": 1.0}, values) == "is saturated: it has two numbers only"
 
 
 @pytest.mark.usefixtures("one_recipe")

@@ -147,7 +147,7 @@ def softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """exp(x - m) divided by its sums along an axis, of which each has one m."""
     raised = writer.made.get(operation.source)
     total = writer.giving(operation.inputs[1], "reduce_sum")
-    value = _less(writer, raised, total)
+    value = _summed_exponential(writer, raised, total)
     if value is None or raised is None:
         return None
     source, axis = value
@@ -159,13 +159,15 @@ def log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
     log = writer.giving(operation.inputs[1], "log")
     total = None if log is None else writer.giving(log.source, "reduce_sum")
     raised = None if total is None else writer.made.get(total.source)
-    value = _less(writer, raised, total)
+    value = _summed_exponential(writer, raised, total)
     if value is None or raised is None or raised.source != operation.source:
         return None
     return writer.node("LogSoftmax", writer.full(value[0]), axis=value[1])
 
 
-def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None) -> tuple[str, int] | None:
+def _summed_exponential(
+    writer: Writer, raised: JaxEquation | None, total: JaxEquation | None
+) -> tuple[str, int] | None:
     """The x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
     if (
         raised is None
@@ -176,10 +178,14 @@ def _less(writer: Writer, raised: JaxEquation | None, total: JaxEquation | None)
     ):
         return None
     axis = int(total.params["axes"][0])
-    apart = writer.made.get(raised.source)
-    if apart is None or apart.name != "sub" or writer.shape(apart.inputs[1])[axis : axis + 1] != (1,):
+    difference = writer.made.get(raised.source)
+    if (
+        difference is None
+        or difference.name != "sub"
+        or writer.shape(difference.inputs[1])[axis : axis + 1] != (1,)
+    ):
         return None
-    return apart.source, axis
+    return difference.source, axis
 
 
 def reduce(kind: str) -> Write:
