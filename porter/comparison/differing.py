@@ -143,12 +143,16 @@ class Differences:
             _same_node(norm, form, node, elsewhere) for path in alone for node in elsewhere.units[path].nodes
         )
 
-    def _read(self, mine: tuple[str, ...], its: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
-        """Values of both models, past units that only one has; and the pairs of the first."""
+    def _read(
+        self, paths_of_one: tuple[str, ...], paths_of_other: tuple[str, ...]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Values that a unit of each model reads, past units that only one model has; and the partners of the
+        first model's.
+        """
         pairing = self.pairing
         pairs = {**pairing.inputs, **pairing.pairs}
-        read = [_paired_above(pairing.one, path, pairs) for path in mine]
-        theirs = [_paired_above(pairing.other, path, {*pairs.values()}) for path in its]
+        read = [_paired_above(pairing.one, path, pairs) for path in paths_of_one]
+        theirs = [_paired_above(pairing.other, path, {*pairs.values()}) for path in paths_of_other]
         return read, theirs, [pairs.get(path, path) for path in read]
 
     def _wires(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:

@@ -121,7 +121,7 @@ def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[
         kind, says, own = "leaky_relu", {"slope": float(own["alpha"][0])}, {}
     elif isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap | ops.ChannelShuffle):
         kind, says = "move", {"cells": moved(op, shape), "shape": tuple(known[node.path])}
-    elif (renamed := _renamed(op, shape)) is not None:
+    elif (renamed := _as_general_kind(op, shape)) is not None:
         kind, says = renamed
     if kind in NORMS:
         centred = {} if kind == "rms_norm" else {"beta": np.zeros(channels)}
@@ -158,7 +158,7 @@ def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str,
     return None
 
 
-def _renamed(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | None:
+def _as_general_kind(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | None:
     """The kind of an op that is a case of another one, and what it says."""
     rectified = {"low": 0.0, "high": math.inf}
     match op:

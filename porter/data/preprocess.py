@@ -432,8 +432,9 @@ def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, in
 
 
 def _central_square(width: int, height: int, protocol: Preprocess) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom. Its side is rounded down, as flax's ImageNet example does
-    (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize rounds it down.
+    """Left, top, right and bottom of the square in the middle. Its side is rounded down, as flax's ImageNet
+    example does (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize rounds it
+    down.
     """
     side = int(min(width, height) * (protocol.central_fraction or 1))
     top, left = _corner(height, width, side, protocol.crop_rounding or "down")

@@ -184,12 +184,12 @@ def _first(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
     return None
 
 
-def _text(file: BinaryIO, place: TfRecord) -> bytes:
+def _text(file: BinaryIO, record: TfRecord) -> bytes:
     """The bytes of a short text."""
-    if place.end - place.start > _MAX_TEXT:
-        raise _Broken(f"a text of {place.end - place.start:,} bytes")
-    file.seek(place.start)
-    return file.read(place.end - place.start)
+    if record.end - record.start > _MAX_TEXT:
+        raise _Broken(f"a text of {record.end - record.start:,} bytes")
+    file.seek(record.start)
+    return file.read(record.end - record.start)
 
 
 def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRecord]]:

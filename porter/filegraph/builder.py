@@ -261,7 +261,7 @@ class Builder:
         if padded is not None and padded.fill == fill:
             value = padded.value
             pads = _sum(padded.pads, pads)
-        Convention("explicit", pads, fill)
+        Convention("explicit", pads, fill)  # which refuses pads that are none
         return replace(self.add(name, ops.PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
     # Layers of features, biases and constants.

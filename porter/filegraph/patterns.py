@@ -50,7 +50,7 @@ Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]
 
 @cache
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
-    """All layers, by the kind of their last op."""
+    """The layers that files write as several ops, by the kind of the last op."""
     activations = (*_gates(), *_hard_gates(), *_lines(), *_exponentials())
     layers = defaultdict(list)
     for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):

@@ -49,10 +49,10 @@ def reduce(
     axes = {names[position] for position in gone}
     if "batch" in axes:
         raise Unsupported("over the batch")
-    stays = keep or axes != {"rows", "columns"}
-    own = [index for index, axis in enumerate(AXES) if axis in axes]
-    value = walk.builder.reduce(node.name, view.value, function, own, stays)
-    if not stays:
+    keeps_cells = keep or axes != {"rows", "columns"}
+    axis_numbers = [index for index, axis in enumerate(AXES) if axis in axes]
+    value = walk.builder.reduce(node.name, view.value, function, axis_numbers, keeps_cells)
+    if not keeps_cells:
         return walk.views.laid(value, tuple(name for name in names if name not in axes))
     whole = walk.views.laid(value, names)
     return whole if keep else whole.without(gone)

@@ -28,14 +28,14 @@ class Stack:
         value: the map that they are together.
         pads: of the window over it.
         count: of the maps of an image.
-        apart: the rows from one map's results to the next one's.
+        rows_to_next: the rows from one map's results to the next one's.
         rows: how many of these are the map's own; the others are of windows over two maps.
     """
 
     value: Value
     pads: Pads
     count: int
-    apart: int
+    rows_to_next: int
     rows: int
 
 
@@ -75,11 +75,13 @@ def _several_maps(walk: Walk, view: View) -> View | None:
 
 
 def unstacked(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
-    """What a window made of maps below each other, as the tensor that the file has of it."""
-    apart = _apart(walk, value, stack.count, stack.apart)
-    if stack.rows == stack.apart:
-        return apart.restored(_channels_last(walk))
-    own = part(walk, node, apart, {1: slice(0, stack.rows)})
+    """The result of a window over stacked maps as the file's tensor: each map apart, without the rows of
+    windows over two maps.
+    """
+    each_apart = _apart(walk, value, stack.count, stack.rows_to_next)
+    if stack.rows == stack.rows_to_next:
+        return each_apart.restored(_channels_last(walk))
+    own = part(walk, node, each_apart, {1: slice(0, stack.rows)})
     below = _below(walk, f"{node.name}:own", own)
     return _apart(walk, below, stack.count, stack.rows).restored(_channels_last(walk))
 

@@ -209,17 +209,17 @@ def shipped_fingerprints() -> Fingerprints:
     return beside_recipes(recipes_folder() / FILE, _parsed) or {}
 
 
-def beside_recipes(file: Path, parsed: Callable[[Any], T]) -> T | None:
+def beside_recipes(file: Path, parse: Callable[[Any], T]) -> T | None:
     """What a file beside recipes holds that is computed from them; None if it is not there, or was made from
     other texts.
 
     Args:
-        parsed: gives it, from the file's content.
+        parse: makes it of the file's content.
     """
     if not file.is_file():
         return None
     status = file.stat()
-    content: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parsed)
+    content: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parse)
     return content
 
 

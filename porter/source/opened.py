@@ -157,7 +157,7 @@ def _of_several(fit: Fit) -> tuple[str, ...]:
 
 
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
-    """What a file's graph lacks of the file, behind the paths that show the values of its nodes."""
+    """The layers of a file that its graph leaves out, each behind the path of the node that it follows."""
     paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
     shown = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
     return tuple(

@@ -189,15 +189,18 @@ class Check:
                 replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
                 for parity in parities
             )
-        computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(
-            self.port.graph
-        ).keys()
-        hidden = computing & set(parities[-1].uncompared)
-        little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities)
-        silent = parities[-1].silent is not None and parities[-1].first_bad is None
-        if self.images >= _MANY_IMAGES or not (little or silent):
+        if self.images >= _MANY_IMAGES or not self._shows_little(parities):
             return parities
         return replace(check, images=_MANY_IMAGES).against(source, sizes, ending)
+
+    def _shows_little(self, parities: Sequence[Parity]) -> bool:
+        """Whether the source hides half of the nodes that compute, or says nothing on all images."""
+        graph, last = self.port.graph, parities[-1]
+        computing = {node.path for node in graph.nodes if site_of(node.op)} | tensor_shapes(graph).keys()
+        hidden = computing & set(last.uncompared)
+        if 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities):
+            return True
+        return last.silent is not None and last.first_bad is None
 
     def _at_cut_points(
         self,

@@ -35,7 +35,7 @@ class Absolute:
     tensors: Tensors | None
 
     def errors(self, batch: Array) -> dict[str, float]:
-        """The norm of what they make of each value of the first image, by path.
+        """How far the errors of float32 move each value of the first image: the norm, by path.
 
         Args:
             batch: N x C x H x W.
@@ -43,7 +43,7 @@ class Absolute:
         graph, own, image = self.port.graph, self.port.destination, batch[:1].astype(np.float64)
         exact = self._run(own, graph, {}, image)
         errors = _errors(graph, {INPUT: image, **exact})
-        found = {path: norm(error) for path, error in errors.items()}
+        largest = {path: norm(error) for path, error in errors.items()}
         draws = np.random.default_rng(0)
         random = {path: error * draws.choice([-1.0, 1.0], error.shape) for path, error in errors.items()}
         # Errors of one sign add up where others cancel out, and a norm takes them away.
@@ -52,10 +52,12 @@ class Absolute:
                 with suppress(PorterError):  # Caffe and MXNet add no arrays
                     moved = self._run(destination, *_with_errors(graph, drawn), image)
                     for path, value in exact.items():
-                        apart = norms(value, moved[path]).difference
-                        found[path] = max(found.get(path, 0.0), apart if np.isfinite(apart) else 0.0)
+                        difference = norms(value, moved[path]).difference
+                        largest[path] = max(
+                            largest.get(path, 0.0), difference if np.isfinite(difference) else 0.0
+                        )
                     break
-        return found
+        return largest
 
     def _run(self, destination: Destination, graph: Graph, added: Tensors, image: Array) -> NamedArrays:
         """The values of the port's nodes in a graph that may have more tensors than the port."""

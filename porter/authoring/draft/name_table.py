@@ -39,7 +39,7 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
     """
     patterns = [
         rule
-        for group in _of_one_form(paths)
+        for group in _groups_of_one_form(paths)
         for rule in _patterns(group, names) or _by_last_part(group, names)
     ]
     rules = list(_with_parts(patterns, needed, names))
@@ -118,7 +118,7 @@ def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
     return table
 
 
-def _of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
+def _groups_of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
     """Paths that differ in numbers only."""
     forms: dict[str, list[str]] = {}
     for path in paths:

@@ -146,14 +146,14 @@ def _batches(
         readers = ThreadPoolExecutor(workers + 1 if workers else 1)
         stackers = ThreadPoolExecutor(2 + _STACKED_AHEAD)
         try:
-            made = mapped_ahead(
+            decoded = mapped_ahead(
                 readers,
                 lambda chunk: store.chunk([photos[position] for position in chunk]),
                 chunks,
                 2 * workers,
             )
             pairs = chain.from_iterable(
-                zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True)
+                zip(chunk, read.photos, strict=True) for chunk, read in zip(chunks, decoded, strict=True)
             )
             left = islice(pairs, feed.done % CHUNK, None)
             groups = taken_ahead(stackers, _groups(left, feed.batch_size), 1)

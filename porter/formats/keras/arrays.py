@@ -74,18 +74,19 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
         return x * x.scope.tensor((stored[0], 0))
     kernel = layer.stored("kernel")
     bias_axes = layer.arguments.get("bias_axes")
-    said = f"by '{layer.arguments.get('equation')!s:.40}'"
+    words = f"by '{layer.arguments.get('equation')!s:.40}'"
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
-        raise Unsupported(said)
+        raise Unsupported(words)
     units = "".join(axis for axis in equation.second if axis not in equation.first)
+    # The bias's axes must be the units, in their order.
     if bias_axes and not units == "".join(axis for axis in equation.result if axis in bias_axes) == "".join(
         sorted(bias_axes, key=units.find)
     ):
-        raise Unsupported(f"{said} with a bias along {bias_axes!s:.40}")
+        raise Unsupported(f"{words} with a bias along {bias_axes!s:.40}")
     bias = layer.stored("bias").name if bias_axes else None
     product_kernel = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
-    return x.with_kernel(equation, product_kernel).saying(said)
+    return x.with_kernel(equation, product_kernel).saying(words)
 
 
 def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:

@@ -126,8 +126,9 @@ class _Callee:
             raise self.refuse(
                 f"function '{self.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
             )
-        before = list(counts).index(output[0])
-        return self.names[name], sum(list(counts.values())[:before]) + int(output[1])
+        # An op's outputs are lists, which a node's outputs count one after the other.
+        lists_before = list(counts).index(output[0])
+        return self.names[name], sum(list(counts.values())[:lists_before]) + int(output[1])
 
     def node(self, proto: Any, call: str) -> GraphNode:
         """A node of the function, which runs after a call's controls."""

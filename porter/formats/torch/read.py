@@ -119,6 +119,7 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
     saved, _ = unpickle(pickled, vocabulary(archived), str(path))
 
     def range_of(storage: Storage) -> ByteRange | None:
+        """The bytes of a storage, which stand behind its member's local header in the archive."""
         member = members.by_name.get(f"{folder}data/{storage.key}")
         if member is None:
             return None

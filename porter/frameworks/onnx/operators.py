@@ -212,21 +212,21 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
     )
 
 
-def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
+def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> Grid:
     """The windows that an operator's attributes state."""
-    strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
+    strides, dilations = attributes.get("strides") or [1, 1], attributes.get("dilations") or [1, 1]
+    rule, pads = attributes.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     if rule.startswith("SAME"):
         for axis, size in enumerate(x.shape[2:]):
             extent = (kernel[axis] - 1) * dilations[axis] + 1
             pads[2 * axis : 2 * axis + 2] = windows.same_pads(
                 size, extent, strides[axis], rule == "SAME_LOWER"
             )
-    elif rule == "NOTSET" and stated.get("pads"):
-        pads = [stated["pads"][index] for index in (0, 2, 1, 3)]
-    top, bottom, first, last = pads
-    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, first, last))
-    return replace(grid, rounding="ceil") if stated.get("ceil_mode") else grid
+    elif rule == "NOTSET" and attributes.get("pads"):
+        pads = [attributes["pads"][index] for index in (0, 2, 1, 3)]
+    top, bottom, left, right = pads
+    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, left, right))
+    return replace(grid, rounding="ceil") if attributes.get("ceil_mode") else grid
 
 
 def _transposed(

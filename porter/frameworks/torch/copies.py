@@ -65,7 +65,7 @@ class Copies:
         """A copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
         float32.
         """
-        copy = _settled(_copied(self.module, self.name), self.kept)
+        copy = _bare(_copied(self.module, self.name), self.kept)
         return copy.float() if self.in_half else copy
 
 
@@ -103,16 +103,16 @@ def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -
     wanted = _given_by_itself(model, images, device)
     hooks = frozenset(_hooks_of(_copied(module, name)))  # a module may add some when it is first called
     changing = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
-    apart = None
-    for kept in dict.fromkeys((changing, hooks)):
-        copy = _settled(_copied(module, name), kept).to(device)
+    difference = None
+    for kept_hooks in dict.fromkeys((changing, hooks)):
+        copy = _bare(_copied(module, name), kept_hooks).to(device)
         try:
-            apart = _apart(wanted, _tensors_given(copy, images, device))
+            difference = _apart(wanted, _tensors_given(copy, images, device))
         except Exception as error:  # its code may need what a hook collects
-            apart = f"the copy raises {type(error).__name__}: {first_line(error)}"
-        if apart is None:
-            return Copies(module, name, images, kept, _left_out(hooks - kept))
-    raise _unlike(module, name, hooks, str(apart))
+            difference = f"the copy raises {type(error).__name__}: {first_line(error)}"
+        if difference is None:
+            return Copies(module, name, images, kept_hooks, _left_out(hooks - kept_hooks))
+    raise _unlike(module, name, hooks, str(difference))
 
 
 def _unlike(module: nn.Module, name: str, hooks: Collection[Hook], apart: str) -> PorterError:
@@ -174,7 +174,7 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
                     yield id(value), value.detach().cpu().clone()
 
 
-def _settled(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
+def _bare(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
     """A copy with the weights that it computes, without hooks of the user's own but those that are kept.
 
     Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the
@@ -229,6 +229,7 @@ class _Watch:
     changes: bool = False
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        """Calls the hook, and compares the versions of the tensors that it takes before and after."""
         tensors = list(tensors_in((given, named)))
         before = [each._version for each in tensors]
         output = self.hook(*given, **named)

@@ -77,6 +77,9 @@ class _TorchClassifier:
         self.doubted = _COMPARED if how.compiled else 0
 
     def __call__(self, pixels: NDArray[Any]) -> Callable[[], Array]:
+        """Begins to compute the logits of photos, in ever smaller parts where the GPU has no memory for all;
+        what it returns waits for them.
+        """
         while True:
             parts = np.array_split(pixels, -(-len(pixels) // self.most))
             try:

@@ -195,6 +195,6 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
             after.insert(0, node.op)
             name = node.inputs[0]
         if name in paths:
-            moved = any(isinstance(op, Rearrange) for op in after)
-            given[tap] = Given(paths[name], tuple(after), shaped and not moved)
+            is_rearranged = any(isinstance(op, Rearrange) for op in after)
+            given[tap] = Given(paths[name], tuple(after), shaped and not is_rearranged)
     return given

@@ -91,16 +91,16 @@ def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
         root = next((name for name in factors if writer.giving(name, "rsqrt")), None)
         if apart is None or apart.name != "sub" or root is None:
             continue
-        normed = _of_groups(writer, apart, root)
+        normed = _normed_groups(writer, apart, root)
         if normed is not None:
             scales = [name for name in factors if name != root]
             return writer.node("Mul", normed, writer.of(scales[0])) if scales else normed
     return None
 
 
-def _of_groups(writer: Writer, apart: JaxEquation, root: str) -> str | None:
+def _normed_groups(writer: Writer, difference: JaxEquation, root: str) -> str | None:
     """x - mean over the root, without a scale."""
-    source, mean = apart.inputs
+    source, mean = difference.inputs
     rank = len(writer.shape(source))
     total = writer.giving(root, "rsqrt")
     added = total and writer.giving(total.source, "add")

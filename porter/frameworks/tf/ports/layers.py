@@ -245,6 +245,7 @@ def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
 
 
 def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
+    """Cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and joined."""
     value, (top, bottom, left, right) = node.value, node.op.pads
     if node.op.mode in ("reflect", "symmetric"):
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
