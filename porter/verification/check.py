@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled
+from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled, UsageError
+from porter.base.options import TOLERANCE
 from porter.frameworks import CONVERTED, UNCUT, Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.memory_bounds import numbers
@@ -89,6 +90,9 @@ class Check:
         cuts: what was compared at cut points already, by number type.
 
     Where every node is compared at cut points, in float64 one image of one size is run beside them.
+
+    Raises:
+        UsageError: the tolerance is out of range.
     """
 
     port: StoredPort
@@ -101,6 +105,14 @@ class Check:
     rough: Roughness = ROUGHNESS[0]
     proved: bool = False
     cuts: Mapping[Dtype, CutPoints] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not 0 < self.tolerance < 1:
+            raise UsageError(
+                f"expected a number above 0 and below 1, got {self.tolerance}",
+                where=TOLERANCE,
+                next="leave it out for the usual limits",
+            )
 
     @property
     def is_whole(self) -> bool:

@@ -14,8 +14,7 @@ from itertools import groupby, product
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.base.errors import CheckFailed, UsageError
-from porter.base.options import TOLERANCE
+from porter.base.errors import CheckFailed
 from porter.base.progress import progress_bar
 from porter.graph import INPUT, Graph, Shape, shapes, site_of
 from porter.graph.plan import Plan
@@ -122,14 +121,8 @@ def compare(
         told: whether values count as evidence though they are the same for every input.
 
     Raises:
-        UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
+        CheckFailed: the source does not show an output.
     """
-    if tolerance is not None and not 0 < tolerance < 1:
-        raise UsageError(
-            f"expected a number above 0 and below 1, got {tolerance}",
-            where=TOLERANCE,
-            next="leave it out for the usual limits",
-        )
     release(weights_in(plan.graph))
     steps = sum(
         (2 if dtype == "float64" else 3) * len(alike) * len(parts)
