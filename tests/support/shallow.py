@@ -23,8 +23,12 @@ from porter.zoos.transformers import import_transformers
 from tests.support.recipe.recipes import all_recipes
 from tests.support.tensornets_files import tensornets_installed
 
-DEPTHS = (3, 2, 2, 2)
-"""Units of each stage: all have a first and a last one, and the first stage one between them."""
+DEPTHS = (3, 2, 1, 1)
+"""Units of each stage: a first and a last one, one between them, and one that is both. Later stages are the
+widest ones, and repeat the units of the first ones.
+"""
+DEPTHS_OF_V2 = (3, 2, 2, 2)
+"""Units of each stage of a ResNet v2: Keras's code stacks at least two."""
 NARROWER = 8
 """How many times fewer filters a VGG has, and fewer units in its dense layers."""
 FEWER_HEADS = 4
@@ -33,13 +37,14 @@ FEWER_HEADS = 4
 Build = Callable[..., Any]
 
 
-def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
+def shallow_recipes(folder: Path, depths: Sequence[int] | None = None) -> Path:
     """A folder of porter's recipes, in which every ResNet, ConvNeXt, DenseNet and transformer has `depths`,
-    and VGGs and transformers are narrow.
+    or as many units as in `shallow_zoos`, and VGGs and transformers are narrow.
     """
     folder.mkdir()
     for recipe in all_recipes():
-        text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
+        units = depths or (DEPTHS_OF_V2 if recipe.architecture in ("resnet_v2", "resnet200v2") else DEPTHS)
+        text = re.sub(r"depths: \[.*?\]", f"depths: {list(units)}", recipe.path.read_text(encoding="utf-8"))
         if recipe.architecture == "vgg":
             text = re.sub(
                 r"(filters|units): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // NARROWER}", text
@@ -55,7 +60,7 @@ def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
     """Until the end, the zoos' own code builds every ResNet, ConvNeXt, DenseNet and transformer with
-    `DEPTHS`, and VGGs and transformers narrow.
+    `DEPTHS` or `DEPTHS_OF_V2`, and VGGs and transformers narrow.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module, name, shallow in (*_stages(), *_layers()):
@@ -98,17 +103,27 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     )
     keras = import_module("keras.src.applications.resnet")
     yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")
-    yield keras, "stack_residual_blocks_v2", lambda build: _by_label(build, 2, "name")
+    yield (
+        keras,
+        "stack_residual_blocks_v2",
+        lambda build: _by_label(build, 2, "name", lambda *_: DEPTHS_OF_V2),
+    )
     yield (
         import_module("keras_applications.resnet_common"),
         "stack3",
         lambda build: _by_label(build, 2, "name"),
     )
-    yield import_net("resnet_v1"), "resnet_v1_block", _slims
-    yield import_net("resnet_v2"), "resnet_v2_block", _slims
+    yield import_net("resnet_v1"), "resnet_v1_block", lambda build: _slims(build, DEPTHS)
+    yield import_net("resnet_v2"), "resnet_v2_block", lambda build: _slims(build, DEPTHS_OF_V2)
     if tensornets_installed():
-        yield import_tensornets("resnets"), "_stack", lambda build: _by_label(build, 3, "scope")
-        yield import_tensornets("resnets"), "_stacks", lambda build: _by_label(build, 2, "scope")
+        resnets = import_tensornets("resnets")
+        of_v2 = resnets._block2
+
+        def depths(_: Any, unit: Any, *__: Any) -> Sequence[int]:
+            return DEPTHS_OF_V2 if unit is of_v2 else DEPTHS
+
+        yield resnets, "_stack", lambda build: _by_label(build, 3, "scope", depths)
+        yield resnets, "_stacks", lambda build: _by_label(build, 2, "scope", lambda *_: DEPTHS_OF_V2)
         # Of nodes to look at, by their places in a network of full depth.
         yield import_tensornets("middles"), "direct", lambda _: lambda _: ([], [])
 
@@ -164,19 +179,21 @@ def _transformers(build: Build) -> Build:
     return shallow
 
 
-def _slims(build: Build) -> Build:
+def _slims(build: Build, depths: Sequence[int]) -> Build:
     return lambda scope, base_depth, num_units, stride: build(
-        scope, base_depth, DEPTHS[int(scope[-1]) - 1], stride
+        scope, base_depth, depths[int(scope[-1]) - 1], stride
     )
 
 
-def _by_label(build: Build, place: int, label: str) -> Build:
+def _by_label(
+    build: Build, place: int, label: str, depths: Callable[..., Sequence[int]] = lambda *_: DEPTHS
+) -> Build:
     """A builder of a shallow network, for a function that takes the number of units at `place`, and the
     stage's name, `conv2` to `conv5`, as `label`.
     """
 
     def shallow(*arguments: Any, **named: Any) -> Any:
-        units = DEPTHS[int(named[label][-1]) - 2]
+        units = depths(*arguments)[int(named[label][-1]) - 2]
         return build(*arguments[:place], units, *arguments[place + 1 :], **named)
 
     return shallow
