@@ -18,24 +18,31 @@ import os, sys
 from porter.base.errors import PorterError, UsageError
 from porter.evaluation.distributed import joined, this_process
 
-process, what = this_process(), sys.argv[1]
-try:
-    with joined(process, timeout_s=20) as gather:
-        if process.rank == 1 and what == "refuses":
-            raise UsageError("no such thing")
-        if process.rank == 1 and what == "dies":
-            os._exit(9)
-        print(gather({"rank": process.rank}))
-except PorterError as error:
-    print(type(error).__name__, error)
+process = this_process()
+for what, port in zip(sys.argv[1::2], sys.argv[2::2]):
+    os.environ["MASTER_PORT"] = port
+    try:
+        with joined(process, timeout_s=20) as gather:
+            if process.rank == 1 and what == "refuses":
+                raise UsageError("no such thing")
+            if process.rank == 1 and what == "dies":
+                os._exit(9)
+            print(gather({"rank": process.rank}), flush=True)
+    except PorterError as error:
+        print(type(error).__name__, error, flush=True)
 """
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 def run_two(program: list[str], cwd: Path) -> list[tuple[int, str]]:
     """Two processes as torchrun starts them: exit status and output of each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environment = {**os.environ, **meeting, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     running = [
@@ -72,19 +79,16 @@ def test_variables_that_do_not_fit(variables: dict[str, str]) -> None:
         this_process(variables)
 
 
-def test_all_learn_what_each_found(tmp_path: Path) -> None:
-    for status, output in run_two(["-c", PROGRAM, "gathers"], tmp_path):
-        assert status == 0 and output == "[{'rank': 0}, {'rank': 1}]\n"
-
-
-def test_a_refusal_in_one_process_ends_both_with_its_words(tmp_path: Path) -> None:
-    first, second = run_two(["-c", PROGRAM, "refuses"], tmp_path)
-    assert first == (0, "PorterError process 1 of 2 failed: no such thing\n")
-    assert second == (0, "UsageError no such thing\n")
-
-
-def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
+def test_all_learn_what_each_found_and_how_one_ends(tmp_path: Path) -> None:
+    """Two processes meet three times: both find something, then one refuses, and then it dies."""
     start = time.monotonic()
-    (status, output), (killed, _) = run_two(["-c", PROGRAM, "dies"], tmp_path)
-    assert killed == 9 and status == 0 and output.startswith("PorterError another process of this run ended")
-    assert time.monotonic() - start < 200
+    meetings = (word for what in ("gathers", "refuses", "dies") for word in (what, str(free_port())))
+    (status, output), (killed, other) = run_two(["-c", PROGRAM, *meetings], tmp_path)
+    found, refused, ended = output.splitlines()
+    assert (
+        found == "[{'rank': 0}, {'rank': 1}]"
+        and refused == "PorterError process 1 of 2 failed: no such thing"
+    )
+    assert ended.startswith("PorterError another process of this run ended")
+    assert other.splitlines() == [found, "UsageError no such thing"]
+    assert (status, killed) == (0, 9) and time.monotonic() - start < 200
