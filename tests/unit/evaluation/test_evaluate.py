@@ -39,6 +39,16 @@ from tests.support.fixtures import WeightsMaker
 from tests.unit.evaluation.test_distributed import run_two
 
 VARIANT = "mobilenet_v2_0.35"
+PROTOCOL: dict[str, Any] = {
+    "resize": "shorter_side",
+    "size": 110,
+    "interpolation": "pil_bilinear",
+    "crop": 96,
+    "divide": 255.0,
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+}
+"""The zoo's, for smaller images."""
 FIRST, AMONG_FIVE, WRONG = 4, 3, 2
 PHOTOS = FIRST + AMONG_FIVE + WRONG
 _BEGIN = scoring._begin
@@ -60,7 +70,15 @@ class Made:
 def made(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("evaluate")
     weights = weights_file(VARIANT, "torchvision", ".pth")
-    porter.convert(VARIANT, "torchvision", "torch", weights=weights, out=folder / "port", check=False)
+    porter.convert(
+        VARIANT,
+        "torchvision",
+        "torch",
+        weights=weights,
+        out=folder / "port",
+        check=False,
+        preprocess=PROTOCOL,
+    )
     rng = np.random.default_rng(0)
     plain = []
     for number in range(PHOTOS):
@@ -115,8 +133,9 @@ def test_top1_top5_and_failures_in_the_denominator(made: Made, measured: tuple[P
         photo.why for photo in found.failed
     )
     wnids, logits, labels = [entry.wnid for entry in imagenet_classes()], [], []
-    for photo in sorted(made.photos.glob("*/*.png")):
-        logits.append(torch.from_numpy(porter.predict(measured[0], [photo])[0].logits).double())
+    photos = sorted(made.photos.glob("*/*.png"))
+    for photo, seen in zip(photos, porter.predict(measured[0], photos), strict=True):
+        logits.append(torch.from_numpy(seen.logits).double())
         labels.append(wnids.index(photo.parent.name))
     wanted = torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(labels)).item()
     assert found.loss == pytest.approx(wanted, rel=1e-6) and found.line()["loss"] == found.loss
@@ -218,7 +237,7 @@ def test_weights_that_the_port_was_not_made_from(mine: Made, tmp_path: Path) -> 
 
 def test_ten_crops(mine: Made) -> None:
     found = run(mine, crops=10, limit=2)
-    assert "ten crops of 224" in found.protocol and found.images == 2 and found.crops == 10
+    assert "ten crops of 96" in found.protocol and found.images == 2 and found.crops == 10
 
 
 def test_a_limit_spreads_over_the_set_and_stands_in_the_record(mine: Made) -> None:
@@ -388,17 +407,10 @@ def others(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     otherwise.
     """
     folder = tmp_path_factory.mktemp("others")
-    kept = {
-        "resize": "shorter_side",
-        "size": 256,
-        "interpolation": "pil_bilinear",
-        "crop": 224,
-        "divide": 255.0,
-    }
     stated: dict[str, tuple[str, Any]] = {
-        "scaled": ("torch", kept | {"mean": 0.5}),
-        "onnx": ("onnx", None),
-        "down": ("torch", kept | {"crop_rounding": "down"}),
+        "scaled": ("torch", PROTOCOL | {"mean": 0.5, "std": 1.0}),
+        "onnx": ("onnx", PROTOCOL),
+        "down": ("torch", PROTOCOL | {"crop_rounding": "down"}),
         "squashed": (
             "torch",
             {"resize": "squash", "size": 128, "interpolation": "pil_bicubic", "divide": 255.0},
