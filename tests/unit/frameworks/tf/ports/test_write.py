@@ -48,7 +48,20 @@ def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
     tf.write(folder, make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, {})
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
+def test_keras_computes_the_same_by_layers_of_its_own(tmp_path: Path) -> None:
+    graph, keras = every_op(), import_keras()
+    _write(tmp_path, graph, "float32")
+    assert keras.saving.get_custom_objects() == {}
+    batch = np.random.default_rng(3).normal(size=(2, 3, 15, 18)).astype("float32")
+    found = keras.models.load_model(tmp_path / "model.keras").predict_on_batch(batch.transpose(0, 2, 3, 1))
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, "float32", "cpu"
+    )
+    assert np.array_equal(found, tf.ENGINE.run(model, batch, ["logits"])["logits"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_same_bytes(
     tmp_path: Path, dtype: Dtype
 ) -> None:
