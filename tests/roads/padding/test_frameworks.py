@@ -450,7 +450,7 @@ def cases_at(chosen: list[Geometry], size: Size) -> list[Case]:
                 "pad layer": 382,
                 "composition": 94,
                 "depends on the input size": 66,
-                "compared": 2910,
+                "compared": 1164,
             },
         ),
         (
@@ -485,12 +485,9 @@ def cases_at(chosen: list[Geometry], size: Size) -> list[Case]:
     ],
 )
 def test_builds_that_are_right_at_every_size(name: str, wanted: dict[str, int]) -> None:
-    assert (
-        prove_builds(
-            name, cases_at(everyday(), ANY), ANY, 1 if name in ("onnx", "flax", "caffe", "mxnet") else 5
-        )
-        == wanted
-    )
+    # An odd size and an even one where pads may depend on it.
+    sizes = {"torch": 5, "tf": 2}.get(name, 1)
+    assert prove_builds(name, cases_at(everyday(), ANY), ANY, sizes) == wanted
 
 
 REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
