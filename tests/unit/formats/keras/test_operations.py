@@ -54,21 +54,20 @@ def functions(
     return Checkpoint(Path("model.h5"), "keras-h5", "tf", {}, graph=graph)
 
 
+def among_neighbours(x: Any) -> Array:
+    squares = np.pad(x * x, [(0, 0)] * 3 + [(1, 1)])
+    around: Any = sum(squares[..., at : at + CHANNELS] for at in range(3))
+    normalised: Array = x / (2 + 0.3 * around) ** 0.75
+    return normalised
+
+
 WHOLE = {"start": None, "stop": None, "step": None}
 OLD: dict[str, tuple[Checkpoint, Callable[[Array], Array]]] = {
     "lrn": (
         functions(
             ("nn.local_response_normalization", {"depth_radius": 1, "bias": 2.0, "alpha": 0.3, "beta": 0.75})
         ),
-        lambda x: (
-            x
-            / (
-                2
-                + 0.3
-                * sum(np.pad(x * x, [(0, 0)] * 3 + [(1, 1)])[..., at : at + CHANNELS] for at in range(3))
-            )
-            ** 0.75
-        ),
+        among_neighbours,
     ),
     "hard sigmoid": (
         functions(("Activation", {"activation": "hard_sigmoid"})),
