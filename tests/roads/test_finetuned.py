@@ -146,9 +146,9 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(
 
 
 INSPECTED = (
-    "tutorial-keras",
+    "rescaled-keras",
     "sequential-weights",
-    "several-dense-old-h5",
+    "sequential-old-h5",
     "several-dense-folder",
     "last_layer",
     "data_parallel",

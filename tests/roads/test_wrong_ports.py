@@ -46,7 +46,7 @@ class Trap:
     first: str
     graph: Callable[[Graph], Graph] = lambda graph: graph
     tensors: Callable[[Path, Tensors], Tensors] = lambda _, tensors: tensors
-    size: str | None = None
+    size: str = "96"
 
 
 def padded(path: str, convention: Convention) -> Callable[[Graph], Graph]:
@@ -150,7 +150,7 @@ test_wrong_pads.py.
 NAMES = [pytest.param(name, marks=pytest.mark.full if name in LATER else ()) for name in TRAPS]
 
 
-RightPort = Callable[[str, str, str | None], tuple[Path, Path]]
+RightPort = Callable[[str, str, str], tuple[Path, Path]]
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def right_port(
     """
 
     @cache
-    def make(variant: str, zoo: str, size: str | None) -> tuple[Path, Path]:
+    def make(variant: str, zoo: str, size: str) -> tuple[Path, Path]:
         suffix = ".h5" if zoo == "keras" else ".pth"
         weights = slim_file(SLIM) if zoo == "slim" else weights_file(variant, zoo, suffix)
         port = tmp_path_factory.mktemp("right") / "port"

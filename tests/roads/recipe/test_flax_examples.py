@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 from flax.traverse_util import unflatten_dict
 
 import porter
@@ -16,6 +17,7 @@ from tests.support.shallow import shallow_recipes
 from tests.support.standin_files import source_checkpoint
 
 
+@pytest.mark.usefixtures("in_double")
 def test_a_training_state_of_orbax_is_ported_and_compared_with_the_build_in_flax(tmp_path: Path) -> None:
     recipes = shallow_recipes(tmp_path / "recipes", (1, 1, 1, 1))
     tensors = source_checkpoint("resnet18", "flax_examples", classes=10, recipes=recipes).tensors

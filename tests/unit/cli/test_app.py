@@ -462,7 +462,7 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
     damage(tmp_path / "p", "stem.conv.weight")
     infect(tmp_path / "p")
     sign(tmp_path / "p")
-    bad = cli("verify", "p", "--weights", torch_file, "--json")
+    bad = cli("verify", "p", "--weights", torch_file, "--float64", "--json")
     found = json.loads(bad.out)
     assert bad.status == 1 and not found["ok"] and found["first_bad"]["path"] == "stem/conv"
     assert [note.split(",")[0] for note in found["notes"]] == [

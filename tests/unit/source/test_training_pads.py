@@ -177,7 +177,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
     assert shipped.record.padding == "shipped"
     record = json.loads((shipped.folder / "port.json").read_text())
     (shipped.folder / "port.json").write_text(json.dumps({**record, "padding": "trained"}))
-    lied = porter.verify(shipped.folder, weights=weights, recipes=recipes)
+    lied = porter.verify(shipped.folder, weights=weights, recipes=recipes, float64=True)
     assert not lied.ok and lied.proof.first_bad is not None and lied.proof.first_bad.path == SITE
     assert lied.failure().startswith("the port is not")
 

@@ -103,7 +103,7 @@ def test_a_port_of_every_size_says_where_its_reference_took_only_one(
     own_port: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = own_port.parent / "own.safetensors"
-    assert not porter.verify(own_port, weights=weights).notes
+    assert not porter.verify(own_port, weights=weights, float64=True).notes
     monkeypatch.setattr(ZooReference, "takes", lambda self, size: size == (224, 224))
-    (said,) = porter.verify(own_port, weights=weights).notes
+    (said,) = porter.verify(own_port, weights=weights, float64=True).notes
     assert said == "the port takes every size and is proved at 224x224: torchvision takes no other"
