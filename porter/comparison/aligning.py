@@ -102,9 +102,17 @@ class _Prints:
 
 def _print(array: NDArray[np.float64]) -> tuple[float, float]:
     """The norm of an array, and its product with random numbers."""
-    flat = array.ravel()
-    drawn = np.random.default_rng(flat.size).standard_normal(flat.size)
-    return float(np.sqrt(np.square(flat).sum())), float(flat @ drawn)
+    return float(np.sqrt(np.square(array).sum())), float(drawn_along(array, None))
+
+
+def drawn_along(array: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """The products of the parts of an array along an axis, or of all of it, with the same random numbers."""
+    rng = np.random.default_rng(0)
+    for place in reversed(range(array.ndim)):
+        if place != axis:
+            drawn = rng.standard_normal(array.shape[place])
+            array = np.tensordot(array, drawn, axes=(place, 0))
+    return array
 
 
 def _anchors(one: _Prints, other: _Prints) -> dict[str, str]:
@@ -188,8 +196,11 @@ def _alike(
 
 
 def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
-    """The pairs of rows and columns, both rising, whose likeness is largest together."""
+    """The pairs of rows and columns, both rising, whose likeness is largest together; of several such, those
+    that come first.
+    """
     rows, columns = likeness.shape
+    likeness = likeness[::-1, ::-1]
     best = np.zeros((rows + 1, columns + 1))
     for row in range(rows):
         paired = best[row, :-1] + likeness[row]
@@ -199,12 +210,12 @@ def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
         gain = likeness[row - 1, column - 1]
         if gain and best[row, column] == best[row - 1, column - 1] + gain:
             row, column = row - 1, column - 1
-            found.append((row, column))
+            found.append((likeness.shape[0] - 1 - row, likeness.shape[1] - 1 - column))
         elif best[row, column] == best[row - 1, column]:
             row -= 1
         else:
             column -= 1
-    yield from reversed(found)
+    yield from found
 
 
 def _crossing(one: NormalForm, other: NormalForm, pairs: Mapping[str, str]) -> dict[str, str]:

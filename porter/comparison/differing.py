@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.comparison.aligning import Pairing
+from porter.comparison.aligning import Pairing, drawn_along
 from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Numbers, Unit
 from porter.graph import INPUT, Node, nonnegative_paths, ops
 from porter.graph.ops import OPS, activations
@@ -554,19 +554,21 @@ def _permuted(one: Any, other: Any, axis: int, *bias: Any) -> NDArray[np.int64] 
     """
     if np.shape(one) != np.shape(other) or np.ndim(one) <= axis or np.shape(one)[axis] < 2:
         return None
-    rows = [
-        np.moveaxis(np.asarray(each, np.float64), axis, 0).reshape(np.shape(each)[axis], -1)
-        for each in (one, other)
-    ]
+    parts = [np.asarray(each, np.float64) for each in (one, other)]
+    size = float(np.abs(parts[0]).max(initial=0))
+    drawn = [drawn_along(part, axis) for part in parts]
     if bias and bias[0] is not None:
-        rows = [
-            np.concatenate([row, np.asarray(own).reshape(-1, 1)], axis=1)
-            for row, own in zip(rows, bias, strict=True)
-        ]
-    drawn = np.random.default_rng(0).standard_normal(rows[0].shape[1])
-    order = [np.argsort(row @ drawn, kind="stable") for row in rows]
-    size = np.abs(rows[0]).max(initial=0)
-    if size == 0 or np.abs(rows[0][order[0]] - rows[1][order[1]]).max() > ROUNDED * size:
+        drawn = [each + size * np.asarray(own) for each, own in zip(drawn, bias, strict=True)]
+    order = [np.argsort(each, kind="stable") for each in drawn]
+    near = np.abs(drawn[0][order[0]] - drawn[1][order[1]]).max() <= 1e-4 * np.abs(drawn[0]).max(initial=0)
+    if size == 0 or not near or (order[0] == order[1]).all():
+        return None
+    taken = [part.take(places, axis) for part, places in zip(parts, order, strict=True)]
+    if bias and bias[0] is not None:
+        taken += [np.asarray(own)[places] for own, places in zip(bias, order, strict=True)]
+    if any(
+        np.abs(mine - its).max() > ROUNDED * size for mine, its in zip(taken[::2], taken[1::2], strict=True)
+    ):
         return None
     places = np.empty(len(order[0]), np.int64)
     places[order[1]] = order[0]
@@ -648,6 +650,8 @@ def _of_input(node: Node) -> str:
     """What a node does to a model's input, in words."""
     if isinstance(node.op, ops.Affine):
         return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
+    if isinstance(node.op, ops.SliceChannels):
+        return "in another order of channels"
     return f"put through {node.op.words}"
 
 

@@ -19,7 +19,7 @@ from porter.graph import Graph, Node, ops, shapes, site_of
 from porter.graph.ops import Axes, Shape, channels_in, is_map
 from porter.graph.ops.kinds import attributes
 from porter.graph.walks import in_order
-from porter.padding import Convention, KnownSize
+from porter.padding import Convention, KnownSize, Window
 
 Numbers: TypeAlias = NDArray[np.float64]
 LINEAR = ("conv", "conv_transpose", "dense")
@@ -153,6 +153,12 @@ def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str,
         case ops.Affine():
             channels = channels_in(shape)
             return {"gamma": _full(op.scale, channels), "beta": _full(op.offset, channels)}
+        case ops.Conv(window=Window(kernel=(1, 1), stride=(1, 1))) if op.groups == op.filters == shape[0]:
+            return (
+                {"gamma": own["kernel"].reshape(-1), "beta": own.get("bias", np.zeros(1))}
+                if _pads_nothing(op)
+                else None
+            )
         case ops.AddArray() | ops.MultiplyArray() if _of_channels(op.sizes, shape):
             return {"beta" if isinstance(op, ops.AddArray) else "gamma": own["value"].reshape(-1)}
     return None
@@ -177,6 +183,10 @@ def _as_general_kind(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | N
         ):
             return "global_max_pool", {}
     return None
+
+
+def _pads_nothing(op: ops.Conv) -> bool:
+    return op.convention.rule in ("valid", "same", "same_lower") or not any(op.convention.pads)
 
 
 def _full(values: Iterable[float], channels: int) -> Numbers:
@@ -372,12 +382,14 @@ def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
 
 def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """A scale that only a convolution or a dense layer reads is in its kernel; what it adds, where the layer
-    pads nothing.
+    pads nothing. So is another order of channels.
     """
 
     def join(scale: Unit, layer: Unit) -> Unit | None:
-        if scale.kind != "scale" or layer.kind not in ("conv", "dense"):
+        if layer.kind not in ("conv", "dense") or scale.kind not in ("scale", "slice_channels"):
             return None
+        if scale.kind == "slice_channels":
+            return _turned(scale, layer)
         kernel, gamma, beta = layer.tensors["kernel"], scale.tensors["gamma"], scale.tensors["beta"]
         convention = layer.says.get("convention")
         if beta.any() and isinstance(convention, Convention) and convention.rule != "valid":
@@ -438,6 +450,18 @@ def _cut(unit: Unit, shape: Shape) -> slice | None:
         return None
     last = len(shape) - 1 if isinstance(shape, Axes) else 0
     return op.cuts[last] if [*op.cuts] == [last] else None
+
+
+def _turned(order: Unit, layer: Unit) -> Unit | None:
+    """A layer of channels in another order, without that; None where it does not take all of them."""
+    op = order.nodes[-1].op
+    assert isinstance(op, ops.SliceChannels)
+    kernel = layer.tensors["kernel"]
+    if sorted(op.channels) != [*range(kernel.shape[1])] or layer.says.get("groups", 1) != 1:
+        return None
+    turned = np.empty_like(kernel)
+    turned[:, list(op.channels)] = kernel
+    return _joined(order, layer, tensors={**layer.tensors, "kernel": turned})
 
 
 def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:

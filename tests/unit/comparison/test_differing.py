@@ -154,7 +154,9 @@ def test_weights_that_no_norm_can_explain_may_not_differ_by_a_rounding() -> None
 
 
 def test_what_is_written_in_other_ops_is_the_same() -> None:
-    """A pad layer, a norm as a scale, a relu6 as a clip, a 1x1 convolution of one cell as a head."""
+    """A pad layer, a norm as a scale and a convolution of single channels, a relu6 as a clip, and a 1x1
+    convolution of one cell as a head.
+    """
     one = graph(
         a=(conv(4), "input"),
         norm=(norm(), "a"),
@@ -165,7 +167,8 @@ def test_what_is_written_in_other_ops_is_the_same() -> None:
     other = graph(
         pad=(ops.PadMap((1, 1, 1, 1)), "input"),
         b=(conv(4, pad=0), "pad"),
-        scale=(ops.ChannelScale(bias=True), "b"),
+        half=(ops.Conv(4, Window((1, 1)), Convention("same"), 4), "b"),
+        scale=(ops.ChannelScale(bias=True), "half"),
         clip=(ops.Clip(0.0, 6.0), "scale"),
         mean=(ops.GlobalAvgPool(keep=True), "clip"),
         conv=(conv(5, 1, bias=True), "mean"),
@@ -176,7 +179,8 @@ def test_what_is_written_in_other_ops_is_the_same() -> None:
     gamma = own["gamma"] / np.sqrt(own["variance"] + 1e-3)
     theirs = {
         "b": mine["a"],
-        "scale": {"gamma": gamma, "beta": own["beta"] - own["mean"] * gamma},
+        "half": {"kernel": np.full((4, 1, 1, 1), 0.5)},
+        "scale": {"gamma": 2 * gamma, "beta": own["beta"] - own["mean"] * gamma},
         "conv": {"kernel": mine["head"]["kernel"].reshape(5, 4, 1, 1), "bias": mine["head"]["bias"]},
     }
     assert found(other, theirs, one, mine) == []
@@ -295,6 +299,21 @@ def test_what_only_the_second_has_is_extra_and_a_scaled_input_is_preprocessing()
     )
     assert found(NETWORK, TENSORS, shifted, TENSORS) == [
         ("preprocessing", "A's input is divided by 127.5, plus -1, B's is not")
+    ]
+
+
+def test_channels_in_another_order_are_the_order_of_the_first_kernel() -> None:
+    turned = replace(
+        NETWORK,
+        nodes=(
+            Node("turn", ops.SliceChannels(2, -1, -1), ("input",)),
+            replace(NETWORK.nodes[0], inputs=("turn",)),
+            *NETWORK.nodes[1:],
+        ),
+    )
+    assert found(turned, with_tensor("stem", "kernel", lambda kernel: kernel[:, ::-1])) == []
+    assert found(turned, TENSORS) == [
+        ("preprocessing", "stem: B's input is in another order of channels, A's is not")
     ]
 
 
