@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from porter.base.errors import (
 )
 from porter.base.options import INPUT_SIZE, AnyPath
 from porter.comparison.aligning import Pairing, align
-from porter.comparison.differing import ROUNDED, Differences, FoundDifference
+from porter.comparison.differing import ROUNDED, Differences, FoundDifference, Kind
 from porter.comparison.normal_form import normal_form
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.running import builds, on_the_same, outputs_apart
@@ -282,7 +283,7 @@ def judged(
     for more in found[1:]:
         seen = {(each.kind, each.pair) for each in differences}
         differences += [each for each in more.all() if (each.kind, each.pair) not in seen]
-    differences += _labels(*opened)
+    differences += _stated(*opened)
     if rounded := differing.rounded:
         said = (
             f"{len(rounded)} layer{'s are' if len(rounded) > 1 else ' is'} equal to rounding to float32 only"
@@ -316,27 +317,26 @@ def _run(
 
 
 def _notes(one: Opened, other: Opened) -> Iterator[str]:
-    """What two models say of photos and of probabilities, which is no part of the function."""
-    activations = [each.facts.activation for each in (one, other)]
-    if activations[0] != activations[1]:
-        said = [activation or "no activation" for activation in activations]
-        yield f"A ends in {said[0]}, B in {said[1]}: what comes before it is compared"
+    """What two models say of photos, which is no part of the function."""
     photos = [each.facts.preprocess for each in (one, other)]
     if None not in photos and photos[0] != photos[1]:
         yield "A and B state other preprocessing of photos, which is not in their graphs"
 
 
-def _labels(one: Opened, other: Opened) -> list[FoundDifference]:
-    """Names of classes that differ, where both models state them."""
+def _stated(one: Opened, other: Opened) -> Iterator[FoundDifference]:
+    """What differs beside the graphs: the activation after the outputs, which is taken off, and the names of
+    classes, where both models state them.
+    """
+    endings = [each.facts.activation for each in (one, other)]
+    if endings[0] != endings[1]:
+        kind: Kind = "activation" if all(endings) else "missing" if endings[0] else "extra"
+        said = [f"ends in a {ending}" if ending else "in none" for ending in endings]
+        yield FoundDifference(kind, None, None, f"A {said[0]}, B {said[1]}; what comes before it is compared")
     names = [each.facts.class_names for each in (one, other)]
-    if not all(names) or names[0] == names[1]:
-        return []
-    place = next(
-        (at for at, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]), min(map(len, names))
-    )
-    said = [each[place] if place < len(each) else "nothing" for each in names]
-    text = f"class {place} is {said[0]!r} in A, {said[1]!r} in B"
-    return [FoundDifference("labels", None, None, text)]
+    if all(names) and names[0] != names[1]:
+        pairs = enumerate(zip_longest(*names))
+        place, said = next((at, [f"{name!r}" for name in pair]) for at, pair in pairs if pair[0] != pair[1])
+        yield FoundDifference("labels", None, None, f"class {place} is {said[0]} in A, {said[1]} in B")
 
 
 def _confirmed(found: FoundDifference, layers: Mapping[tuple[str, str], float]) -> FoundDifference:
@@ -365,7 +365,7 @@ def _judge(
 ) -> tuple[Judged, tuple[str, ...]]:
     """The verdict, and why it is undecided."""
     apart = parity is not None and not parity.rel_l2 <= _SAME_OUTPUTS
-    named = any(each.kind == "labels" for each in differences)
+    named = any(each.pair == (None, None) for each in differences)
     if not differences:
         if parity is not None and not parity.rel_l2 <= 100 * ROUNDED:
             return "undecided", (

@@ -182,7 +182,8 @@ class Differences:
         if wanted != theirs:
             said = [", ".join(map(form.name_of, form.outputs)) for form in self._forms]
             kind: Kind = "order" if sorted(wanted) == sorted(theirs) else "operator"
-            yield FoundDifference(kind, None, None, f"A gives {said[0]}, B {said[1]}")
+            pair = one.outputs[0], other.outputs[0]
+            yield FoundDifference(kind, None, None, f"A gives {said[0]}, B {said[1]}", None, pair)
 
     def of_pair(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """The differences of two units: kind, where, and what."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ from torch import nn
 
 import porter
 import porter.testing
-from porter.comparison.compare import _judge
+from porter.comparison.compare import _judge, _stated
 from porter.comparison.differing import FoundDifference
 from porter.verification.numbers import distance
 from tests.support.fixtures import Cli
@@ -185,6 +186,25 @@ def test_what_cannot_be_read_is_compared_at_outputs_only() -> None:
     assert "A cannot be read" in undecided.summary and "B cannot be read" in undecided.summary
     differs = porter.compare(Unreadable(1.0), Unreadable(1.1), input_size=SIZE)
     assert differs.verdict == "differs" and "the outputs are 1.0e-01 apart" in str(differs)
+
+
+def test_an_activation_at_the_end_is_part_of_the_function(theirs: nn.Module) -> None:
+    found = porter.compare(nn.Sequential(theirs, nn.Softmax(1)).eval(), theirs, input_size=SIZE)
+    assert found.verdict == "differs" and found.parity is not None and found.parity.rel_l2 == 0
+    assert [(each.kind, each.text) for each in found.differences] == [
+        ("missing", "A ends in a softmax, B in none; what comes before it is compared")
+    ]
+
+
+def test_names_of_classes_that_differ_are_told() -> None:
+    def opened(*names: str) -> Any:
+        return SimpleNamespace(facts=SimpleNamespace(activation=None, class_names=names))
+
+    assert [each.text for each in _stated(opened("cat", "dog"), opened("dog", "cat"))] == [
+        "class 0 is 'cat' in A, 'dog' in B"
+    ]
+    assert [each.kind for each in _stated(opened("cat"), opened("cat", "dog"))] == ["labels"]
+    assert [*_stated(opened("cat"), opened())] == [], "one of them states none"
 
 
 def test_layers_that_differ_where_no_output_does_decide_nothing() -> None:
