@@ -178,22 +178,22 @@ def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     Raises:
         Unsupported: porter has no op for it.
     """
-    stated = layer.arguments.get("activation")
-    name = activation_name(stated)
+    argument = layer.arguments.get("activation")
+    name = activation_name(argument)
     if name == "linear":
         return x
     if name is not None:
         return activated(replace(layer, op=name, arguments={}), x).saying(f"with activation '{name:.60}'")
-    config = stated.get("config") if isinstance(stated, dict) else stated
+    config = argument.get("config") if isinstance(argument, dict) else argument
     if (
-        isinstance(stated, dict)
+        isinstance(argument, dict)
         and isinstance(config, dict)
-        and str(stated["class_name"]) in _AS_ACTIVATIONS
-        and not is_foreign(stated)
+        and str(argument["class_name"]) in _AS_ACTIVATIONS
+        and not is_foreign(argument)
     ):
-        kind, arguments = modern(stated["class_name"], config)
-        found: Tensor = read_layer(replace(layer, op=kind, arguments=arguments, tensors={}), x)
-        return found
+        kind, arguments = modern(argument["class_name"], config)
+        applied: Tensor = read_layer(replace(layer, op=kind, arguments=arguments, tensors={}), x)
+        return applied
     raise Unsupported(f"with activation of the user's own: {config!r:.60}")
 
 
