@@ -324,14 +324,22 @@ def _notes(one: Opened, other: Opened) -> Iterator[str]:
 
 
 def _stated(one: Opened, other: Opened) -> Iterator[FoundDifference]:
-    """What differs beside the graphs: the activation after the outputs, which is taken off, and the names of
-    classes, where both models state them.
+    """What differs beside the graphs: the activation after the outputs and the row of a background class,
+    which are taken off, and the names of classes, where both models state them.
     """
     endings = [each.facts.activation for each in (one, other)]
     if endings[0] != endings[1]:
         kind: Kind = "activation" if all(endings) else "missing" if endings[0] else "extra"
         said = [f"ends in a {ending}" if ending else "in none" for ending in endings]
         yield FoundDifference(kind, None, None, f"A {said[0]}, B {said[1]}; what comes before it is compared")
+    rows = [each.facts.source_classes for each in (one, other)]
+    made = "port" in (one.file.format, other.file.format)  # its source has the rows that it lacks
+    if rows[0] != rows[1] and one.facts.classes == other.facts.classes and not made:
+        more = "A" if rows[0] > rows[1] else "B"
+        text = (
+            f"A has {rows[0]} rows, B {rows[1]}: the first of {more} is a background class, which is left out"
+        )
+        yield FoundDifference("labels", None, None, text)
     names = [each.facts.class_names for each in (one, other)]
     if all(names) and names[0] != names[1]:
         pairs = enumerate(zip_longest(*names))

@@ -197,14 +197,17 @@ def test_an_activation_at_the_end_is_part_of_the_function(theirs: nn.Module) -> 
 
 
 def test_names_of_classes_that_differ_are_told() -> None:
-    def opened(*names: str) -> Any:
-        return SimpleNamespace(facts=SimpleNamespace(activation=None, class_names=names))
+    def opened(*names: str, rows: int = 2, format: str = "onnx") -> Any:
+        facts = SimpleNamespace(activation=None, class_names=names, source_classes=rows, classes=2)
+        return SimpleNamespace(facts=facts, file=SimpleNamespace(format=format))
 
     assert [each.text for each in _stated(opened("cat", "dog"), opened("dog", "cat"))] == [
         "class 0 is 'cat' in A, 'dog' in B"
     ]
     assert [each.kind for each in _stated(opened("cat"), opened("cat", "dog"))] == ["labels"]
     assert [*_stated(opened("cat"), opened())] == [], "one of them states none"
+    assert [each.text[:20] for each in _stated(opened(rows=3), opened())] == ["A has 3 rows, B 2: t"]
+    assert [*_stated(opened(rows=3), opened(format="port"))] == [], "the port of a file lacks its background"
 
 
 def test_layers_that_differ_where_no_output_does_decide_nothing() -> None:
