@@ -35,8 +35,9 @@ from porter.verification.numbers import FLOAT64_LIMIT
 from porter.verification.results import Distance
 
 Judged: TypeAlias = Literal["same", "differs", "undecided"]
-_SAME_OUTPUTS, _WRONG_OUTPUTS = 1e-9, 1e-3
-"""Outputs in float64 no further apart show no difference; outputs in float32 further apart are no rounding.
+_SAME_OUTPUTS, _ROUNDED_OUTPUTS, _WRONG_OUTPUTS = 1e-9, 1e-4, 1e-3
+"""Outputs in float64 no further apart show no difference, the second where weights were rounded to float32;
+outputs in float32 further apart than the third are no rounding.
 """
 
 
@@ -296,7 +297,7 @@ def judged(
         open_.append(f"the layers were not run: {error}")
     differences = [_confirmed(each, layers) for each in differences]
     differences += _unexplained(differing, differences, layers)
-    verdict, why = _judge(differences, parity, open_)
+    verdict, why = _judge(differences, parity, open_, bool(differing.rounded))
     said = (
         f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
         if every
@@ -369,23 +370,24 @@ def _unexplained(
 
 
 def _judge(
-    differences: list[FoundDifference], parity: Distance | None, open_: list[str]
+    differences: list[FoundDifference], parity: Distance | None, open_: list[str], rounded: bool = False
 ) -> tuple[Judged, tuple[str, ...]]:
-    """The verdict, and why it is undecided."""
-    apart = parity is not None and not parity.rel_l2 <= _SAME_OUTPUTS
-    named = any(each.pair == (None, None) for each in differences)
+    """The verdict, and why it is undecided.
+
+    Args:
+        open_: what speaks against any decision.
+        rounded: weights of some layers are equal to rounding to float32 only, which outputs show.
+    """
     if not differences:
-        if parity is not None and not parity.rel_l2 <= 100 * ROUNDED:
-            return "undecided", (
-                *open_,
-                f"the graphs are equal, and their outputs are {parity.rel_l2:.1e} apart",
-            )
-        if parity is None and not open_:
+        if parity is not None and not parity.rel_l2 <= _ROUNDED_OUTPUTS:
+            open_ = [*open_, f"the graphs are equal, and their outputs are {parity.rel_l2:.1e} apart"]
+        elif parity is None and not open_:
             open_ = ["the outputs were not run"]
         return ("undecided", tuple(open_)) if open_ else ("same", ())
-    if apart or named or parity is None:
-        return "differs", ()
-    return "undecided", (*open_, "the layers differ, and the outputs do not on any image that was tried")
+    near = parity is not None and parity.rel_l2 <= (_ROUNDED_OUTPUTS if rounded else _SAME_OUTPUTS)
+    if near and not any(each.pair == (None, None) for each in differences):
+        open_ = [*open_, "the layers differ, and the outputs do not on any image that was tried"]
+    return ("undecided", tuple(open_)) if open_ else ("differs", ())
 
 
 def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:

@@ -215,8 +215,13 @@ def test_layers_that_differ_where_no_output_does_decide_nothing() -> None:
     found = [FoundDifference("activation", "relu", "relu", "relu: high inf, 6", 0.5, ("relu", "relu"))]
     assert _judge(found, distance(one, one), [])[0] == "undecided"
     assert _judge(found, distance(one, zero), [])[0] == "differs"
+    assert _judge(found, distance(one, one * 1.00001), [])[0] == "differs"
+    assert _judge(found, distance(one, one * 1.00001), [], rounded=True)[0] == "undecided", (
+        "it may be rounding"
+    )
     assert _judge([], distance(one, one), [])[0] == "same"
-    assert _judge([], distance(one, one), ["A is not proved: no reason"])[0] == "undecided"
+    for each in ([], found):
+        assert _judge(each, distance(one, zero), ["A is not proved: no reason"])[0] == "undecided"
     assert _judge([], distance(one, zero), [])[0] == "undecided", (
         "the graphs are equal and the outputs are not"
     )
