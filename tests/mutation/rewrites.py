@@ -46,7 +46,8 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
             inputs = inputs[::-1]
         elif isinstance(op, Conv | Dense) and not op.bias and not record.computed:
             op, filters = replace(op, bias=True), channels_in(known[node.path])
-            changed[node.holder]["bias"] = np.zeros(filters, np.float32)
+            for path in {node.holder, node.path} & changed.keys():  # a shared layer may be held twice
+                changed[path]["bias"] = np.zeros(filters, np.float32)
         if site is not None and site.convention.rule == "same" and port.plan.only_size is not None:
             cells = known[inputs[0]][1:]
             pads = tuple(
