@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -35,6 +35,8 @@ from porter.verification.numbers import FLOAT64_LIMIT
 from porter.verification.results import Distance
 
 Judged: TypeAlias = Literal["same", "differs", "undecided"]
+_USUAL = 224, 224
+"""What most networks take: two that state no size are run at it where pads are compared for every size."""
 _SAME_OUTPUTS, _ROUNDED_OUTPUTS, _WRONG_OUTPUTS = 1e-9, 1e-4, 1e-3
 """Outputs in float64 no further apart show no difference, the second where weights were rounded to float32;
 outputs in float32 further apart than the third are no rounding.
@@ -196,7 +198,8 @@ class _Comparing:
         for place in sorted((0, 1), key=lambda place: self.sides[place].needs_size):
             side = self.sides[place]
             if side.needs_size and size is None:
-                size = next((each.sizes.built for each in opened if each is not None), None)
+                usual = _USUAL if self.size == ANY else None
+                size = next((each.sizes.built for each in opened if each is not None), usual)
             if side.needs_size and size is None:
                 raise UsageError(
                     f"{side.name} does not say the size of its input",
@@ -291,7 +294,7 @@ def judged(
         )
         notes += (f"{said}, at most {max(rounded.values()):.1e} apart: norms may be folded there",)
     try:
-        layers, parity = _run(pairing, size, differences)
+        layers, parity = _run(pairing, sizes, differences)
     except (NotInstalled, CannotRun, GraphError, PaddingError) as error:
         layers, parity = {}, None
         open_.append(f"the layers were not run: {error}")
@@ -308,13 +311,13 @@ def judged(
 
 
 def _run(
-    pairing: Pairing, size: KnownSize, differences: list[FoundDifference]
+    pairing: Pairing, sizes: Sequence[KnownSize], differences: list[FoundDifference]
 ) -> tuple[dict[tuple[str, str], float], Distance | None]:
     """How far apart pairs are on the same numbers, and the outputs on images."""
     pairs = [*pairing.pairs.items()]
     pairs += [(a, b) for each in differences for a, b in [each.pair] if a and b and (a, b) not in pairs]
     models = builds(pairing)
-    return on_the_same(pairing, models, size, pairs), outputs_apart(pairing, models, size)
+    return on_the_same(pairing, models, sizes[0], pairs), outputs_apart(pairing, models, sizes)
 
 
 def _notes(one: Opened, other: Opened) -> Iterator[str]:

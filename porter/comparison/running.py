@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from porter.padding import KnownSize
 from porter.verification.cut_points import Draws
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
-from porter.verification.numbers import Norms, norms
+from porter.verification.numbers import Norms, distance, norms
 from porter.verification.references import OwnBuild
 from porter.verification.results import Distance
 
@@ -191,17 +192,17 @@ def _norms(one: Array, other: Array) -> Norms:
     return norms(one[None], other[None])
 
 
-def outputs_apart(pairing: Pairing, models: tuple[OwnBuild, OwnBuild], size: KnownSize) -> Distance | None:
-    """How far apart the outputs of both models are on images, the worst of several ranges; None where they
-    give others.
+def outputs_apart(
+    pairing: Pairing, models: tuple[OwnBuild, OwnBuild], sizes: Sequence[KnownSize]
+) -> Distance | None:
+    """How far apart the outputs of both models are on images, the worst of several ranges and sizes; None
+    where they give others.
     """
-    from porter.verification.numbers import distance
-
     one, other = pairing.one, pairing.other
     if one.graph.channels != other.graph.channels or len(one.outputs) != len(other.outputs):
         return None
     worst: Distance | None = None
-    for taken in FALLBACKS:
+    for taken, size in product(FALLBACKS, sizes):
         images = make_images(size, _IMAGES, one.graph.channels, taken)
         values = [model.run(images, "float64", model.graph.outputs) for model in models]
         for mine, its in zip(one.graph.outputs, other.graph.outputs, strict=True):

@@ -169,6 +169,27 @@ def test_a_port_has_the_proof_in_its_record(theirs: nn.Module, tmp_path: Path) -
     assert "A is not proved: its check was" in str(undecided)
 
 
+class Padded(nn.Module):
+    """A convolution that pads as TensorFlow does an even map."""
+
+    def __init__(self, ends: tuple[int, ...]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.ends = nn.Conv2d(3, 4, 3, 2), ends
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.conv(nn.functional.pad(image, self.ends)).mean((2, 3)))
+
+
+def test_pads_are_compared_for_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last window of an even map does not reach its pad, so that only odd ones show the difference."""
+    monkeypatch.setattr("porter.comparison.compare._USUAL", (SIZE, SIZE))
+    one, other = (Padded(ends).eval() for ends in ((1, 1, 1, 1), (1, 0, 1, 0)))
+    found = porter.compare(one, other, input_size="any")
+    assert found.verdict == "differs" and [each.kind for each in found.differences] == ["padding"]
+    assert found.size == "any size: pads at every one, the rest at 24x24 and 57x42"
+
+
 class Unreadable(nn.Module):
     """A network with an operator that porter has no op for."""
 
