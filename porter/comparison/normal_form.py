@@ -239,8 +239,11 @@ def moved(op: ops.Op, shape: Shape) -> bytes:
 def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
     """Whether a node gives the numbers that it takes, in their order along axes of several cells."""
     op = node.op
+    cells = tuple(known[node.source][1:])
     if isinstance(op, ops.Identity | ops.Dropout):
         return True
+    if isinstance(op, ops.GlobalPool | ops.AdaptivePool):
+        return cells == ((op.rows, op.columns) if isinstance(op, ops.AdaptivePool) else (1, 1))
     if not isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap):
         return False
     before, after = ([size for size in known[path] if size != 1] for path in (node.source, node.path))

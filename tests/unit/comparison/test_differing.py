@@ -172,7 +172,8 @@ def test_what_is_written_in_other_ops_is_the_same() -> None:
         clip=(ops.Clip(0.0, 6.0), "scale"),
         mean=(ops.GlobalAvgPool(keep=True), "clip"),
         conv=(conv(5, 1, bias=True), "mean"),
-        flat=(ops.Flatten(), "conv"),
+        once_more=(ops.AdaptiveMaxPool(1, 1), "conv"),
+        flat=(ops.GlobalAvgPool(), "once_more"),
     )
     mine = numbers(one)
     own = {role: array.astype(np.float64) for role, array in mine["norm"].items()}
