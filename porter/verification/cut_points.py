@@ -23,14 +23,19 @@ from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes,
 from porter.graph.ops import (
     Affine,
     AsMap,
+    Attention,
     Concat,
+    Cos,
     Crop,
+    Divide,
     Dropout,
+    Exp,
     Flatten,
     GroupNorm,
     Identity,
     LayerNorm,
     Log,
+    MatMul,
     Maximum,
     Minimum,
     Multiply,
@@ -38,6 +43,7 @@ from porter.graph.ops import (
     Power,
     Rearrange,
     RmsNorm,
+    Sin,
     Sqrt,
     Step,
 )
@@ -52,12 +58,17 @@ from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 from porter.verification.sizes import meet_every_remainder
 
+_AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
+"""Ops in which the rounding of large numbers is more than rounding."""
+
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
 """The largest distance of a node that is equal, by the port's number type."""
 _EXPLAINED = 1e3
 """A distance of so many times the limit is no rounding, whatever a node reads."""
 _FARTHEST = 5
 """A power of ten: the source may have a bound far away that the port lacks."""
+_ZEROS = 0.05
+"""So many of the numbers are 0, where steps and activations may break."""
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
 
@@ -236,20 +247,18 @@ def compare_at_cut_points(
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
-            distance: Norms | None = _farthest(theirs[path], ours[path])
-            if distance is not None and distance.rel_l2 > limit:
-                first = _read_by(graph, [path], computed)[0]
-                own = {read: draws.of(read, port_shapes[read]) for read in first}
-                distance = sides.distance(path, own)
-                if distance is not None and distance.rel_l2 > limit:
-                    if not any(map(source.is_moved, own)):
-                        every = frozenset(graph.by_path)
-                        return CutPoints(dtype, (size,), {path: distance}, {}, frozenset(), every)
-                    distance = None
-            if distance is None:
-                undecided.add(path)
-            else:
+            distance = _farthest(theirs[path], ours[path])
+            if distance.rel_l2 <= limit:
                 distances[path] = distance
+                continue
+            first = _read_by(graph, [path], computed)[0]
+            own = {read: draws.of(read, port_shapes[read]) for read in first}
+            again = sides.distance(path, own)
+            if again is not None and again.rel_l2 > limit and not any(map(source.is_moved, own)):
+                every = frozenset(graph.by_path)
+                return CutPoints(dtype, (size,), {path: again}, {}, frozenset(), every)
+            # What else the source reads was its own: it may be another value for other images.
+            undecided.add(path)
     return CutPoints(
         dtype,
         (size,),
@@ -380,12 +389,16 @@ class Draws:
         if any(isinstance(op, MaxPool) for op in ops):
             numbers[0] = -np.abs(numbers[0])
         numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
-        if all(node.path in self.compared and _stays_rounding(node.op) for node in self.readers[path]):
+        if all(
+            node.path in self.compared and not isinstance(node.op, _AMPLIFYING) for node in self.readers[path]
+        ):
             numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
         else:
             numbers[1:] *= 4 * scale
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
+        if not any(isinstance(op, _AMPLIFYING) for op in ops):
+            numbers[self.rng.random(numbers.shape) < _ZEROS] = 0.0
         return numbers.reshape(shape).astype(self.dtype)
 
     def scale(self, path: str) -> float:
@@ -403,11 +416,6 @@ def _binary_paths(graph: Graph) -> set[str]:
         if isinstance(node.op, Step) or ((keeps or turns) and binary.issuperset(node.inputs)):
             binary.add(node.path)
     return binary
-
-
-def _stays_rounding(op: Op) -> bool:
-    """Whether rounding of numbers of all sizes stays rounding in what an op gives."""
-    return op.is_linear or bool(np.isfinite(op.bounds).any())
 
 
 def _takes_no_negative(op: Op) -> bool:

@@ -69,11 +69,27 @@ def verify(asked: VerifyOptions) -> Verdict:
     port = read_port(Path(asked.folder))
     check = Check(port, ("float64",) if asked.float64 else CHECKED_DTYPES, asked.tolerance, asked.device)
     source = source_of(port, weights_of(asked.weights), path_of(asked.recipes))
+    _expect_outputs(port, source.graph)
     _expect_as_large(port, source.graph)
     verdict, warnings = check_against(check, source, given)
     return replace(
         verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port))
     )
+
+
+def _expect_outputs(port: StoredPort, source: Graph) -> None:
+    """Expects that a port's graph, which a stranger may have written, gives what its source's gives, in that
+    order: the reference shows the values of both, whichever of them are outputs.
+    """
+    folded = {norm: path for path, norm in (port.record.folded or {}).items()}
+    wanted = tuple(folded.get(path, path) for path in source.outputs)
+    if port.graph.outputs != wanted:
+        raise CheckFailed(
+            f"the port is not the source's function: it gives {some(port.graph.outputs)}, and its source "
+            f"{some(wanted)}",
+            where=port.folder,
+            next="convert again",
+        )
 
 
 def _expect_as_large(port: StoredPort, source: Graph) -> None:

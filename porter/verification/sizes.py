@@ -163,15 +163,21 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
 
 def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
     """Whether each window with a stride meets, along rows and along columns of these input sizes, every
-    remainder of its map's length after whole strides, and nothing else depends on how long a map is. The pads
-    of each node are then those of every larger size (porter.padding).
+    remainder of its map's length after whole strides, no map is too short to show what is done with it, and
+    nothing else depends on how long a map is. The pads of each node are then those of every larger size
+    (porter.padding).
     """
+    if any(len({size[axis] for size in sizes}) < 2 for axis in (0, 1)):
+        return False
     if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike) for node in graph.nodes):
         return False
     if any(isinstance(node.op, Resize) and not _is_whole(node.op) for node in graph.nodes):
         return False
     for axis in (0, 1):
         known = [_maps(graph, axis, size[axis]) or {} for size in sizes]
+        wanted = _telling_lengths(graph, axis)
+        if any(maps[path] < wanted[path] for maps in known for path in maps.keys() & wanted.keys()):
+            return False
         for node in graph.nodes:
             stride = _stride(node.op, axis)
             met = {maps[node.source] % stride for maps in known if node.source in maps}
@@ -278,12 +284,23 @@ def _stride(op: Op, axis: int) -> int:
 
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
     """The least length, by path, of the input, and of each map that a window reads or that is cropped,
-    extended or resized.
+    extended or resized: no longer than at the native size.
     """
     maps = _maps(graph, axis, native) or {}
-    least = {INPUT: min(native, LEAST_SIDE)}
+    wanted = _telling_lengths(graph, axis)
+    wanted[INPUT] = max(LEAST_SIDE, wanted.get(INPUT, 0))
+    return {
+        path: min(length, maps.get(path, native)) for path, length in wanted.items() if path in {INPUT, *maps}
+    }
+
+
+def _telling_lengths(graph: Graph, axis: int) -> dict[str, int]:
+    """The length, by path, from which on a map shows all that is done with it: by a window, a crop, an
+    extension or a resize.
+    """
+    lengths = dict[str, int]()
     for node in graph.nodes:
-        site, path, wanted = site_of(node.op), node.source, 0
+        site, wanted = site_of(node.op), 0
         if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
         elif isinstance(node.op, CropMap | ExtendMap):
@@ -292,9 +309,8 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
             wanted = _RESIZED
         elif isinstance(node.op, AdaptivePool):
             wanted = (node.op.rows, node.op.columns)[axis] + 1
-        if path in maps:
-            least[path] = max(least.get(path, 0), min(wanted, maps[path]))
-    return least
+        lengths[node.source] = max(lengths.get(node.source, 0), wanted)
+    return lengths
 
 
 def _maps(graph: Graph, axis: int, side: int) -> dict[str, int] | None:

@@ -5,6 +5,7 @@ layers of source and port are fed numbers that do.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from math import prod
@@ -19,7 +20,7 @@ from torch import nn
 import porter
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed
-from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
+from porter.graph import Clip, GroupNorm, HardSwish, Identity, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import StoredPort
@@ -339,3 +340,67 @@ def test_what_a_tolerance_lets_pass_at_cut_points_is_not_said_to_be_reached(tmp_
     found = check_against(Check(wrong, ("float64",), 0.99), source_of(port, file, None))[0].proof
     assert found.ok and "l" in found.unreached
     assert found.cut is not None and "l" in found.cut.inside
+
+
+class Beside(nn.Module):
+    """An activation beside another one, or beside a summand that is 0 for all images."""
+
+    def __init__(self, far: bool) -> None:
+        super().__init__()
+        self.far, self.conv, self.last = far, nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1)
+        self.conv.weight = nn.Parameter(torch.from_numpy(KERNEL))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = self.conv(x)
+        if self.far:
+            added = torch.sigmoid(value) + torch.relu(value - 1e4)
+        else:
+            added = nn.functional.relu6(value) + nn.functional.gelu(value)
+        given: torch.Tensor = self.last(added)
+        return given
+
+
+def beside(far: bool, folder: Path) -> tuple[StoredPort, Path]:
+    torch.manual_seed(0)
+    torch.export.save(
+        torch.export.export(Beside(far).eval(), (torch.zeros(1, 3, *SIZE),)), folder / "net.pt2"
+    )
+    return porter.convert(
+        folder / "net.pt2", to="torch", out=folder / "port", check=False
+    ).port, folder / "net.pt2"
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_bound_that_only_the_source_has_is_reached_beside_an_activation_without_bounds(
+    tmp_path: Path,
+) -> None:
+    port, file = beside(False, tmp_path)
+    assert proved(port, file).ok
+    six = next(node.path for node in port.graph.nodes if node.op == Relu6())
+    found = proved(with_op(port, six, Relu()), file).proof.first_bad
+    assert found is not None and found.path == six
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_what_is_equal_only_where_less_is_cut_is_not_said_to_be_equal_by_itself(tmp_path: Path) -> None:
+    port, file = beside(True, tmp_path)
+    right = proved(port, file).proof.cut
+    assert right is not None and right.inside == ()
+    (add,) = (node for node in port.graph.nodes if node.op.name == "add" and len(node.inputs) == 2)
+    alone = replace(add, op=Identity(), inputs=add.inputs[:1])
+    graph = replace(port.graph, nodes=tuple(alone if node is add else node for node in port.graph.nodes))
+    wrong = replace(port, graph=graph, plan=make_plan(graph, SIZE, port.destination.CAPABILITIES))
+    cut = proved(wrong, file).proof.cut  # no image shows the summand that is lost
+    assert cut is not None and cut.inside == (add.path,) and cut.least is None
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_port_that_gives_another_value_than_its_source_is_refused(tmp_path: Path) -> None:
+    port, file = beside(False, tmp_path)
+    record = port.folder / "port.json"
+    stated = json.loads(record.read_text())
+    last = port.graph.by_path[port.graph.output]
+    stated["graph"]["output"] = last.inputs[0]
+    record.write_text(json.dumps(stated))
+    with pytest.raises(CheckFailed, match="and its source"):
+        porter.verify(tmp_path / "port", weights=file)

@@ -112,11 +112,13 @@ def test_a_stride_of_three_meets_every_remainder() -> None:
     [
         (graph_of(HALVED, HALVED), ((32, 33), (33, 32)), True),
         (graph_of(HALVED, HALVED), ((32, 33),), False),
+        (graph_of(HALVED), ((4, 5), (5, 4)), False),  # no map is as long as a window and its stride
+        (graph_of(HALVED), ((5, 6), (6, 5)), True),
         (graph_of(HALVED, HALVED), ((32, 34), (34, 32)), False),  # the second window meets 16 and 17
         (graph_of((Window((3, 3), (3, 3)), SAME)), ((32, 33), (33, 32)), False),
         (graph_of((Window((3, 3), (3, 3)), SAME)), ((32, 33), (33, 34), (34, 32)), True),
         (Graph((Node("a", AdaptivePool(3, 3), ("input",)),), 3, "a"), ((32, 33), (33, 32)), False),
-        (Graph((Node("r", Resize("nearest", (2, 2)), ("input",)),), 3, "r"), ((32, 33),), True),
+        (Graph((Node("r", Resize("nearest", (2, 2)), ("input",)),), 3, "r"), ((32, 33), (33, 32)), True),
         (Graph((Node("r", Resize("nearest", size=(8, 8)), ("input",)),), 3, "r"), ((32, 33),), False),
         (Graph((Node("r", Resize("nearest", (1.5, 2)), ("input",)),), 3, "r"), ((32, 33), (33, 32)), False),
     ],
