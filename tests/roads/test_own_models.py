@@ -16,7 +16,7 @@ import porter
 from porter.base.errors import UsageError
 from porter.frameworks.tf.runtime import import_keras
 from tests.support.arrays import Array
-from tests.unit.evaluation.test_evaluate import Made, made
+from tests.unit.evaluation.test_evaluate import VARIANT, Made, made
 
 pytestmark = pytest.mark.usefixtures("in_double")
 
@@ -117,7 +117,8 @@ def test_four_commands_give_the_users_own_figures(make: Any, photos: Path, tmp_p
 
 def test_a_file_that_nobody_published_takes_the_zoos_protocol_aloud(made: Made, tmp_path: Path) -> None:
     """Also where a port is made of the port; not where the user states the same."""
-    first = porter.convert(made.port, out=tmp_path / "again", check=False)
+    porter.convert(VARIANT, "torchvision", "torch", weights=made.weights, out=tmp_path / "zoos", check=False)
+    first = porter.convert(tmp_path / "zoos", out=tmp_path / "again", check=False)
     found = porter.evaluate(tmp_path / "again", made.photos, limit=2)
     for said in (first.warnings[-1], found.warnings[0]):
         assert (
@@ -125,7 +126,7 @@ def test_a_file_that_nobody_published_takes_the_zoos_protocol_aloud(made: Made, 
             and "preprocess states another way" in said
         )
     protocol = asdict(first.port.record.preprocess) if first.port.record.preprocess else {}
-    own = porter.evaluate(made.port, made.photos, limit=2, preprocess=protocol)
+    own = porter.evaluate(tmp_path / "zoos", made.photos, limit=2, preprocess=protocol)
     assert not own.warnings and own.preprocess == found.preprocess
 
 
