@@ -19,7 +19,7 @@ from porter.padding import KnownSize
 from porter.verification.cut_points import Draws
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
-from porter.verification.numbers import Norms, distance, norms
+from porter.verification.numbers import distance, farthest_draw
 from porter.verification.references import OwnBuild
 from porter.verification.results import Distance
 
@@ -141,7 +141,7 @@ def _run(
         whole = {path: path for path in drawn}
         firsts = _side(one, models[0], size, [pair[0] for pair in now], whole, drawn, rng)
         seconds = _side(other, models[1], size, [pair[1] for pair in now], given, drawn, rng)
-        distances |= {pair: _farthest(firsts[pair[0]], seconds[pair[1]]) for pair in now}
+        distances |= {pair: farthest_draw(firsts[pair[0]], seconds[pair[1]]).rel_l2 for pair in now}
     return distances
 
 
@@ -181,15 +181,6 @@ def _side(
         part = form.units[path].rows
         found[path] = (shown if part is None else shown[..., part]).reshape(len(shown), -1)
     return found
-
-
-def _farthest(first: Array, second: Array) -> float:
-    """The distance in the draw where it is largest."""
-    return max(_norms(one, other).rel_l2 for one, other in zip(first, second, strict=True))
-
-
-def _norms(one: Array, other: Array) -> Norms:
-    return norms(one[None], other[None])
 
 
 def outputs_apart(

@@ -52,7 +52,7 @@ from porter.padding import KnownSize
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
-from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, moved, norms
+from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, farthest_draw, moved
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
@@ -247,7 +247,7 @@ def compare_at_cut_points(
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
-            distance = _farthest(theirs[path], ours[path])
+            distance = farthest_draw(theirs[path], ours[path])
             if distance.rel_l2 <= limit:
                 distances[path] = distance
                 continue
@@ -300,11 +300,11 @@ class _CutSides:
         given explains a distance beyond the limit: nothing is known then.
         """
         theirs, ours, _ = self.run([path], cut)
-        apart = _farthest(theirs[path], ours[path])
+        apart = farthest_draw(theirs[path], ours[path])
         if self.limit < apart.rel_l2 <= _EXPLAINED * self.limit:
             near = self._shaped({read: moved(value) for read, value in cut.items()})
             again = self.source.run_cut(moved(self.images), [path, *cut], near)
-            if apart.rel_l2 <= AMPLIFIED * _farthest(theirs[path], again[path]).rel_l2:
+            if apart.rel_l2 <= AMPLIFIED * farthest_draw(theirs[path], again[path]).rel_l2:
                 return None
         return apart
 
@@ -340,13 +340,6 @@ def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> tup
                 seen.add(path)
                 left.append(path)
     return [*first], frozenset(seen)
-
-
-def _farthest(wanted: Array, got: Array) -> Norms:
-    """The distance in the draw where it is largest: beside large numbers, small ones would not show."""
-    same = wanted.reshape(got.shape)
-    draws = (slice(index, index + 1) for index in range(len(got)))
-    return max((norms(same[draw], got[draw]) for draw in draws), key=lambda one: one.rel_l2)
 
 
 def _tells(value: Array) -> bool:

@@ -112,6 +112,18 @@ def norms(source: Array, port: Array) -> Norms:
     return total
 
 
+def farthest_draw(source: Array, port: Array) -> Norms:
+    """The distance in the draw, along the first axis, where it is largest: beside large numbers, small ones
+    would not show.
+
+    Args:
+        source: as many numbers as the port has, in its order.
+    """
+    same = source.reshape(port.shape)
+    draws = (slice(index, index + 1) for index in range(len(port)))
+    return max((norms(same[draw], port[draw]) for draw in draws), key=lambda one: one.rel_l2)
+
+
 def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
     """Indices of parts of some `_PART` numbers: rows of an image, which lie together whether channels are
     first or last.
