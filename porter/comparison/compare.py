@@ -215,7 +215,7 @@ class _Comparing:
         return opened[0], opened[1]
 
     def _at_outputs(self, opened: tuple[Opened | None, Opened | None]) -> Comparison:
-        """What the outputs alone show, of a model that cannot be read."""
+        """What outputs show where a graph of a model cannot be read."""
         names, unread = (self.sides[0].name, self.sides[1].name), tuple(self.unread.values())
         asked = self.size if self.size != ANY else None
         rows, columns = asked or next((each.sizes.built for each in opened if each is not None), (None, None))
@@ -321,7 +321,7 @@ def _run(
 
 
 def _notes(one: Opened, other: Opened) -> Iterator[str]:
-    """What two models say of photos, which is no part of the function."""
+    """What two models say about how photos are prepared. It does not change their functions."""
     photos = [each.facts.preprocess for each in (one, other)]
     if None not in photos and photos[0] != photos[1]:
         yield "A and B state other preprocessing of photos, which is not in their graphs"
