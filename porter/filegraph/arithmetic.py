@@ -21,7 +21,7 @@ from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, Pattern, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
-from porter.filegraph.file_graph import Stored, Unsupported, tried
+from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
@@ -50,7 +50,7 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
         return alone if kind == "Add" else Zeros(alone.known_sizes)
     if kind == "Mul" and (filled := _filling(walk, node, sources)) is not None:
         return filled
-    sources = [each if isinstance(each, View) else walk.unrepeated(each) for each in sources]
+    sources = [each if isinstance(each, View) else walk.drop_repeats(each) for each in sources]
     if all(map(walk.is_value, sources)):
         return of_values(walk, node, kind, sources)
     if len(sources) != 2:
@@ -60,7 +60,7 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
     if isinstance(other, View):
         raise Unsupported("of constants")
     return _by_constant(
-        walk, node, walk.plain_or_own(_narrow(walk, live, other)), _Step(kind, other, is_first)
+        walk, node, walk.try_lay_out(_narrow(walk, live, other)), _Step(kind, other, is_first)
     )
 
 
@@ -77,7 +77,7 @@ def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
 def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
-    numbers = [walk.constant_number(walk.unrepeated(each)) for each in sources if not walk.is_value(each)]
+    numbers = [walk.constant_number(walk.drop_repeats(each)) for each in sources if not walk.is_value(each)]
     if len(sizes) != 1 or len(numbers) < len(sources) or None in numbers:
         return None
     product = math.prod(number or 0.0 for number in numbers)
@@ -113,7 +113,7 @@ def _by_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> Vie
     value = _with_tensor(walk, node, step.kind, view.value, step.constant)
     if value is None and count > MOST_CONSTANTS:
         return _by_array(walk, node, view, step)
-    return walk.views.like(view, value or _with_numbers(walk, node, view.value, step))
+    return walk.views.with_axes_of(view, value or _with_numbers(walk, node, view.value, step))
 
 
 def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
@@ -125,14 +125,14 @@ def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     if kind == "Add" and numbers and walk.views.along_channels(view, numbers):
         biased = _biased(walk, node, view.value, constant)
         if biased is not None:
-            return walk.views.like(view, biased)
+            return walk.views.with_axes_of(view, biased)
     if not is_first and kind == "Div":
         raise Unsupported("of something that is not one number per channel")
     if not is_first and kind == "Sub":
         negative = walk.builder.negative(f"{node.name}:negative", view.value)
         kind = "Add"
-        view = walk.views.like(view, negative)
-    if view.value.is_map and walk.views.names(view) == walk.views.layout():
+        view = walk.views.with_axes_of(view, negative)
+    if view.value.is_map and walk.views.axis_names(view) == walk.views.layout():
         # It has other sizes, if the array stretches it.
         return walk.views.of(with_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
@@ -342,24 +342,24 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
 
 
 def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
-    view = walk.plain_or_own(source)
-    return walk.views.like(view, walk.builder.negative(node.name, view.value))
+    view = walk.try_lay_out(source)
+    return walk.views.with_axes_of(view, walk.builder.negative(node.name, view.value))
 
 
-def filled(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
+def full_like(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
     """A number for each number of a value."""
-    view = walk.plain_or_own(source)
-    return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
+    view = walk.try_lay_out(source)
+    return walk.views.with_axes_of(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
 def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float) -> View:
-    view = walk.plain_or_own(source)
-    return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
+    view = walk.try_lay_out(source)
+    return walk.views.with_axes_of(view, walk.builder.clip(node.name, view.value, low, high))
 
 
-def slopes(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
+def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
     """A PReLU with one slope, or one for each channel."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
         return apply(walk, node, source, ops.LeakyRelu(number))
@@ -389,7 +389,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     if (apart := _of_each_image(walk, walk.view(source), norm.tensors)) is not None:
         view, tensors = apart
     else:
-        view = walk.by_cell(source, walk.views.channels_place)
+        view = walk.with_channels_at(source, walk.views.channels_place)
         tensors = norm.tensors
         view = walk.on_map(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
@@ -418,7 +418,7 @@ def _of_each_image(
     images = quotient(sizes[1], channels)
     if images is None:
         return None
-    apart = tried(lambda: view.reshaped([images, channels, *sizes[2:]]))
+    apart = none_if_unsupported(lambda: view.reshaped([images, channels, *sizes[2:]]))
     if apart is None or not walk.views.has_channels(apart, 1):
         return None
     vectors = {role: _of_one_image(walk, source, images, channels) for role, source in tensors.items()}
@@ -469,7 +469,7 @@ def norm_of_cells(
     """A norm over the last axes, whose tensors have these axes: over the channels, which others become
     first.
     """
-    view = walk.by_cell(source) if len(positions) == 1 else None
+    view = walk.with_channels_at(source) if len(positions) == 1 else None
     if (
         view is None
         or not walk.views.has_channels(view, -1)
@@ -498,7 +498,7 @@ def _norm_of_axes(
     if len(tensors) < len(stored):
         raise Unsupported("by tensors of other axes")
     joined = walk.as_array(f"{node.name}:joined", view.reshaped([*lead, width]))
-    normed = walk.views.like(
+    normed = walk.views.with_axes_of(
         joined, walk.builder.add(node.name, _by_roles(norm.op, tensors), joined.value, tensors=tensors)
     )
     return walk.views.as_held(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
@@ -506,9 +506,9 @@ def _norm_of_axes(
 
 def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """A norm over all cells of each group of channels, by stored vectors."""
-    view = walk.by_cell(source, walk.views.channels_place)
+    view = walk.with_channels_at(source, walk.views.channels_place)
     names = _vectors(walk, view, norm.tensors)
-    if not walk.views.of_each_image(view):
+    if not walk.views.has_batch_first(view):
         raise Unsupported("over the batch")
     return _each_cell(walk, node, view, norm.op, names)
 
@@ -520,8 +520,8 @@ def instance_norm(
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
     """
-    view = walk.plain_or_own(source)
-    groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
+    view = walk.try_lay_out(source)
+    groups = walk.views.groups(view, 1) if walk.views.has_batch_first(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")
     numbers = {role: walk.constant(each) for role, each in tensors.items()}
@@ -558,7 +558,7 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
 def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
     """An op of each channel with stored vectors, such as a batch norm."""
     stored = {role: Stored(name) for role, name in names.items()}
-    return walk.views.like(
+    return walk.views.with_axes_of(
         view, walk.builder.add(node.name, _by_roles(op, stored), view.value, tensors=stored)
     )
 

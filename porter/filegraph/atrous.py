@@ -93,7 +93,7 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     top, bottom, left, right = fixed_sizes(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return apart if axis is None else walk.views.of(apart).without([axis])
+    return apart if axis is None else walk.views.of(apart).without_axes([axis])
 
 
 def _numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:

@@ -129,7 +129,7 @@ class View:
         """The axes as they were before they were `transposed` into this order."""
         return self.transposed([order.index(position) for position in range(len(order))])
 
-    def without(self, positions: Iterable[int]) -> View:
+    def without_axes(self, positions: Iterable[int]) -> View:
         """The tensor without axes, of one cell, at these positions.
 
         Raises:

@@ -124,7 +124,7 @@ def clip(x: Numbers, low: float, high: float) -> Numbers:
     return np.asarray(raised if most == math.inf else np.minimum(raised, most))
 
 
-def filled(x: Numbers, number: float) -> Numbers:
+def full_like(x: Numbers, number: float) -> Numbers:
     return np.full(x.shape, number)
 
 
@@ -135,7 +135,7 @@ def full(sizes: Sequence[Dim], number: float) -> Numbers:
     return np.full(wanted, number)
 
 
-def between(start: Any, limit: Any, step: Any) -> Numbers:
+def arange(start: Any, limit: Any, step: Any) -> Numbers:
     """The numbers from a start on by steps, before a limit. Raises Undecided if one of these is open."""
     if any(isinstance(each, Open) for each in (start, limit, step)):
         raise Undecided

@@ -63,7 +63,7 @@ Evaluate = Callable[[N], Sequence[Numbers | None] | None]
 """Computes what a node gives from constants; None where numpy cannot."""
 
 
-def depending(nodes: Mapping[str, OperatorNode], sources: Collection[str]) -> set[str]:
+def names_depending_on(nodes: Mapping[str, OperatorNode], sources: Collection[str]) -> set[str]:
     """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
     return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)
 

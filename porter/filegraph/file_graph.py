@@ -58,7 +58,7 @@ class Unsupported(Exception):
     """
 
 
-def tried(make: Callable[[], T]) -> T | None:
+def none_if_unsupported(make: Callable[[], T]) -> T | None:
     """What a function makes; None where porter has no op for it."""
     try:
         return make()
@@ -66,7 +66,7 @@ def tried(make: Callable[[], T]) -> T | None:
         return None
 
 
-def first_of(*ways: Callable[[], T]) -> T:
+def first_supported(*ways: Callable[[], T]) -> T:
     """What the first of these functions makes that porter has ops for.
 
     Raises:
@@ -277,7 +277,7 @@ class FileGraph:
         return upstream(names, lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys()
 
 
-def for_images(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
+def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
     """The graph of a file that states the size of its images, or leaves it open. It is read for images of any
     size, which says that it holds at every one. Only what asks for a size in it has it read again, at the
     stated one.
@@ -298,7 +298,7 @@ def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
     return isinstance(op, MaxPool | AvgPool) and op.window.kernel == shape[1:]
 
 
-def completed(size: Size, default: Size | None) -> Size:
+def fill_free_size(size: Size, default: Size | None) -> Size:
     """An input's rows and columns, of which those that are free are as `default`."""
     return size if default is None else (size[0] or default[0], size[1] or default[1])
 
@@ -310,7 +310,7 @@ def with_momentum(op: Op) -> Op:
     return replace(op, momentum=USUAL_MOMENTUM) if isinstance(op, BatchNorm) and not op.momentum else op
 
 
-def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
+def to_canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
     """A file's array in porter's axis order (porter.graph.ops), as a view where possible.
 
     Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution.

@@ -18,14 +18,22 @@ from porter.filegraph.dataflow import N
 from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.parts import MOST_PARTS
-from porter.filegraph.tensor import Axes, Scope, Tensor, combined, compared, made_of, maximum
+from porter.filegraph.tensor import (
+    Axes,
+    Scope,
+    Tensor,
+    combine_operands,
+    compare_operands,
+    compute_or_derive,
+    maximum,
+)
 from porter.graph import ops
 
 Function = Callable[[Tensor], Tensor]
 
 
 def _each(op: ops.Op) -> Function:
-    return lambda x: x.each(op)
+    return lambda x: x.apply_elementwise(op)
 
 
 cos, erf, exp, floor, log = map(_each, (ops.Cos(), ops.Erf(), ops.Exp(), ops.Floor(), ops.Log()))
@@ -84,7 +92,7 @@ def hard_shrink(x: Tensor, bound: float) -> Tensor:
 
 def threshold(x: Tensor, number: float, other: float) -> Tensor:
     """x where it is above a number, otherwise another number."""
-    above = x.each(ops.ThresholdedRelu(number))
+    above = x.apply_elementwise(ops.ThresholdedRelu(number))
     return above + other * (x <= number) if other else above
 
 
@@ -97,8 +105,8 @@ def logit(x: Tensor, least: float | None) -> Tensor:
 def scaled_elu(x: Tensor, alpha: float, gamma: float) -> Tensor:
     """gamma * Elu(x), which is a SELU with the numbers of its paper."""
     if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
-        return x.each(ops.Selu())
-    return gamma * x.each(ops.Elu(alpha)) if gamma != 1 else x.each(ops.Elu(alpha))
+        return x.apply_elementwise(ops.Selu())
+    return gamma * x.apply_elementwise(ops.Elu(alpha)) if gamma != 1 else x.apply_elementwise(ops.Elu(alpha))
 
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -110,11 +118,11 @@ def is_truth(x: Tensor) -> bool:
     return x.view.value.node in x.walk.builder.truths
 
 
-opposite = Tensor.__invert__
+logical_not = Tensor.__invert__
 
 
 def ones(x: Tensor) -> Tensor:
-    return x.filled(1.0)
+    return x.full_like(1.0)
 
 
 def square(x: Tensor) -> Tensor:
@@ -127,16 +135,16 @@ def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
     It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
     """
     if x.array is not None:
-        return combined("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
+        return combine_operands("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
     number = _divisor(x, divisor)
-    quotient = x / number if abs(math.frexp(number)[0]) == 0.5 else x / x.filled(number)
+    quotient = x / number if abs(math.frexp(number)[0]) == 0.5 else x / x.full_like(number)
     return floor(quotient) if mode == "floor" else trunc(quotient)
 
 
 def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
     """x less the whole multiple of a number that `whole_quotient` counts."""
     if x.array is not None:
-        return combined("remainder", "FloorMod" if mode == "floor" else "Mod", x, divisor)
+        return combine_operands("remainder", "FloorMod" if mode == "floor" else "Mod", x, divisor)
     return x - _divisor(x, divisor) * whole_quotient(x, divisor, mode)
 
 
@@ -175,11 +183,11 @@ def log_add_exp(x: Tensor, other: Tensor) -> Tensor:
 
 
 def equal(x: Tensor, other: Tensor) -> Tensor:
-    return compared("Equal", x, other, lambda x, y: _distance(x, y) <= 0.0)
+    return compare_operands("Equal", x, other, lambda x, y: _distance(x, y) <= 0.0)
 
 
-def differs(x: Tensor, other: Tensor) -> Tensor:
-    return compared("NotEqual", x, other, lambda x, y: _distance(x, y) > 0.0)
+def not_equal(x: Tensor, other: Tensor) -> Tensor:
+    return compare_operands("NotEqual", x, other, lambda x, y: _distance(x, y) > 0.0)
 
 
 def _distance(x: Tensor, other: Tensor) -> Tensor:
@@ -193,7 +201,7 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """The first value where a comparison holds, otherwise the second: a sum, since a comparison is 1 where it
     holds and 0 elsewhere. Either may be a constant.
     """
-    return made_of(
+    return compute_or_derive(
         "choice",
         partial(constants.each, "Where"),
         lambda node: _chosen(test, first, second).make(node),
@@ -224,7 +232,7 @@ def _share(test: Tensor, x: Tensor) -> Tensor:
 def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """What `where` gives for booleans that the file stores: each value times ones and zeros."""
     walk = test.walk
-    truths = walk.constant(walk.unrepeated(test.source))
+    truths = walk.constant(walk.drop_repeats(test.source))
     if truths is None or truths.dtype.kind != "b":
         raise Unsupported("by what the file stores")
     values = list[Tensor]()
@@ -233,7 +241,7 @@ def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
         if x.is_value:
             values.append(x * test.scope.constant(share))
             continue
-        numbers = walk.constant(walk.unrepeated(x.source))
+        numbers = walk.constant(walk.drop_repeats(x.source))
         if numbers is None:
             raise Unsupported("by what the file stores")
         added = added + np.where(share, numbers, 0.0)
@@ -250,7 +258,7 @@ def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
     most = x.max(axes, True)
     total = log(exp(x - most).sum(axes, True)) + most
-    return total if keep else total.without(axes)
+    return total if keep else total.without_axes(axes)
 
 
 def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
@@ -265,10 +273,10 @@ def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
         return abs(x).sum(axes, keep)
     if order <= 0:
         raise Unsupported(f"of order {order:g}")
-    return abs(x).each(ops.Power(order)).sum(axes, keep).each(ops.Power(1 / order))
+    return abs(x).apply_elementwise(ops.Power(order)).sum(axes, keep).apply_elementwise(ops.Power(1 / order))
 
 
-def root(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
+def sqrt_or_norm(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
     """A root, which may be the last op of a norm.
 
     Args:
@@ -283,17 +291,17 @@ def root(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
     return sqrt(x)
 
 
-def over_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
+def divide_by_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
     """A value over its norm along axes, or over `least` where the norm is smaller."""
     return x / norm(x, order, axes, True).clip(least, math.inf)
 
 
-def over_root(x: Tensor, axes: Axes, added: float) -> Tensor:
+def divide_by_root_of_squares(x: Tensor, axes: Axes, added: float) -> Tensor:
     """A value over the root of its sum of squares along axes and a small number."""
     return x / sqrt(square(x).sum(axes, True) + added)
 
 
-def over_deviation(x: Tensor, axes: Axes, added: float) -> Tensor:
+def divide_by_deviation(x: Tensor, axes: Axes, added: float) -> Tensor:
     """What is apart from the mean along axes, over the standard deviation and a small number."""
     apart = x - x.mean(axes, True)
     return apart / (sqrt(square(apart).mean(axes, True)) + added)
@@ -319,7 +327,7 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
 
 def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     """The product of the numbers along axes, which have few cells where it is of a value."""
-    return made_of(
+    return compute_or_derive(
         "product",
         lambda array: constants.reduce(array, "prod", axes, keep),
         lambda node: _product(x, axes, keep).make(node),
@@ -335,7 +343,7 @@ def _product(x: Tensor, axes: Axes, keep: bool) -> Tensor:
         if isinstance(size, Open) or not 0 < size <= MOST_PARTS:
             raise Unsupported(f"over an axis of open size, or of more than {MOST_PARTS} cells")
         result = reduce(mul, [result.cut({axis: slice(at, at + 1)}) for at in range(size)])
-    return result if keep else result.without(axes)
+    return result if keep else result.without_axes(axes)
 
 
 def glu(x: Tensor, axis: int) -> Tensor:
@@ -346,7 +354,7 @@ def glu(x: Tensor, axis: int) -> Tensor:
     return x.cut({axis: slice(0, size // 2)}) * sigmoid(x.cut({axis: slice(size // 2, size)}))
 
 
-def band(x: Tensor, least: int | None, most: int | None) -> Tensor:
+def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
     """The numbers of the last two axes whose column lies between so many cells behind their row, and zeros
     elsewhere; None is no bound.
     """
@@ -358,7 +366,7 @@ def band(x: Tensor, least: int | None, most: int | None) -> Tensor:
     return x * x.scope.constant(ones if most is None else np.tril(ones, most))
 
 
-def unit(scope: Scope) -> Tensor | None:
+def match_l2_normalize(scope: Scope) -> Tensor | None:
     """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
     it; None for another one.
     """
@@ -367,8 +375,8 @@ def unit(scope: Scope) -> Tensor | None:
         total = "Sum", square, "#axes"
         parts = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
         if parts is not None:
-            return over_norm(scope.tensor(parts["x"]), 2, parts["#axes"], math.sqrt(parts["$least"]))
+            return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], math.sqrt(parts["$least"]))
         parts = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
         if parts is not None:
-            return over_norm(scope.tensor(parts["x"]), 2, parts["#axes"], 1 / parts["$most"])
+            return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], 1 / parts["$most"])
     return None

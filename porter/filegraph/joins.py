@@ -17,7 +17,7 @@ from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Open, fixed_sizes
-from porter.filegraph.file_graph import Stored, Unsupported, tried
+from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
 from porter.filegraph.parts import MOST_PARTS, _padded, part
 from porter.filegraph.places import position_of
 from porter.filegraph.walk import Repeated, Source, Walk, within
@@ -26,7 +26,7 @@ from porter.graph import Tokens
 
 def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Sequence[int]) -> View:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     size = view.size(axis)
     cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
@@ -100,7 +100,7 @@ def _shuffled(view: View, axis: int, cells: Sequence[int]) -> View | None:
         return None
     apart = [*sizes[:axis], count // each, each, *sizes[axis + 1 :]]
     order = [*range(axis), axis + 1, axis, *range(axis + 2, len(sizes) + 1)]
-    return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
+    return none_if_unsupported(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
 def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | Repeated:
@@ -111,8 +111,8 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
             or _of_constants(walk, node, sources, axis)
             or _with_constants(walk, node, sources, axis)
         )
-    views = [view for source in sources if (view := walk.plain_or_own(source)).axes is not None]
-    cells = tried(lambda: [view.without([axis]) for view in views])
+    views = [view for source in sources if (view := walk.try_lay_out(source)).axes is not None]
+    cells = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
     stacked = _stacked(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
     joined = stacked or _by_channels(walk, node, walk.beside(sources), axis)
     return joined or _joined(walk, node, [*map(walk.array, sources)], axis)
@@ -151,7 +151,7 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
     fills = {fill for _, fill in filled}
     if len(filled) < len(fillings) or len(fills) != 1:
         return None
-    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.plain_or_own(inner[0])
+    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.try_lay_out(inner[0])
     sizes = fixed_sizes([size for size, _ in filled])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
     return _padded(walk, node, walk.given(inside), {axis: ends}, fills.pop())
@@ -231,7 +231,7 @@ def _whole(walk: Walk, source: Source) -> Numbers | None:
     """A constant, also one that is repeated along axes of known size: once, where it is the same for each
     image.
     """
-    before = walk.unrepeated(source)
+    before = walk.drop_repeats(source)
     tensor = walk.weights(before)
     numbers = walk.constant(before) if tensor is None else walk.flow.stored_numbers(tensor.name)
     if numbers is None:
@@ -270,7 +270,7 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
     """Trained tokens before those of a value; None where the tensors are none."""
     value = view.value
     for index, source in enumerate(reversed(stored), 1):
-        tokens = walk.weights(walk.unrepeated(source))
+        tokens = walk.weights(walk.drop_repeats(source))
         tensor = tokens and walk.flow.once(tokens)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
@@ -283,7 +283,7 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
 
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Values one after the other along a new axis; of maps their channels, of which it counts the parts."""
-    views = [walk.plain_or_own(source) for source in sources]
+    views = [walk.try_lay_out(source) for source in sources]
     if (stacked := _stacked(walk, node, views, axis)) is not None:
         return stacked
     wide = [view.with_axes([axis]) for view in views]

@@ -23,11 +23,11 @@ def read_graph(
 ) -> FileGraph:
     """The graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
     read_nodes(walk, readers.get)
-    given = walk.ends(ends)
+    given = walk.output_values(ends)
     return walk.finish(given, given, names)
 
 
-def both_sides(pads: tuple[int, int]) -> Pads:
+def symmetric_pads(pads: tuple[int, int]) -> Pads:
     """The pads with as many cells before the rows, and the columns, as behind them."""
     rows, columns = pads
     return rows, rows, columns, columns
@@ -50,9 +50,9 @@ def pool(
     return x.pool(function, window, Convention.stated(pads, 0.0, average, rounding))
 
 
-def slopes(x: Tensor, alpha: str) -> Tensor:
+def prelu(x: Tensor, alpha: str) -> Tensor:
     """A PReLU by a stored tensor, with one slope or one for each channel."""
     numbers = x.walk.flow.constants.array(alpha)
     if numbers.size == 1 and x.value.channels != 1:
-        return x.each(ops.LeakyRelu(float(numbers.ravel()[0])))
-    return x.op(ops.PRelu(), alpha=Stored(alpha))
+        return x.apply_elementwise(ops.LeakyRelu(float(numbers.ravel()[0])))
+    return x.apply_op(ops.PRelu(), alpha=Stored(alpha))

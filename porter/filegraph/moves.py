@@ -15,9 +15,9 @@ from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, text
-from porter.filegraph.file_graph import Unsupported, first_of
+from porter.filegraph.file_graph import Unsupported, first_supported
 from porter.filegraph.joins import _beside
-from porter.filegraph.parts import MOST_PARTS, turned_round
+from porter.filegraph.parts import MOST_PARTS, flip
 from porter.filegraph.places import Items, position_of
 from porter.filegraph.walk import Repeated, Source, Walk
 from porter.graph import Rearrange, Upsample
@@ -34,7 +34,7 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
         lambda: walk.array(source).reshaped(sizes),
         lambda: _flat(walk, node, walk.array(source)).reshaped(sizes),
     ]
-    return first_of(*ways)
+    return first_supported(*ways)
 
 
 def _flat(walk: Walk, node: OperatorNode, view: View) -> View:
@@ -61,7 +61,7 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
         if positions
         else {position for position, size in enumerate(sizes) if size == 1}
     )
-    names = walk.views.names(view)
+    names = walk.views.axis_names(view)
     shape = view.value.shape
     if names and shape and None in shape:
         squeezed = {names[position] for position in chosen}
@@ -69,7 +69,7 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
             1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
         )
         view = walk.views.laid(replace(view.value, shape=whole), names)
-    return view.without(chosen)
+    return view.without_axes(chosen)
 
 
 def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
@@ -104,7 +104,7 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     counts = fixed_sizes(times)
     if math.prod(counts) > MOST_PARTS or min(counts) < 1:
         raise Unsupported(f"into more than {MOST_PARTS} copies")
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     for index, count in enumerate(counts):
         if count > 1:
             view = _beside(walk, node, [view] * count, index)
@@ -113,7 +113,7 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
 
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     sizes = view.known_sizes
     rank = len(view.known_sizes)
     if times < 1:
@@ -146,21 +146,19 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
     return replace(repeated, view=walk.view(source).repeated(fixed_sizes(times)))
 
 
-def quarter_turns(
-    walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int
-) -> View:
+def rot90(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     rank = len(view.known_axes)
     order = [*range(rank)]
     one, other = (position_of(position, rank) for position in positions)
     order[one], order[other] = other, one
     turned = view.transposed(order) if turns % 2 else view
     around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]
-    return turned_round(walk, node, turned, around)
+    return flip(walk, node, turned, around)
 
 
-def each_image(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
+def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
     sizes = array.known_sizes
@@ -201,7 +199,7 @@ def cells_as_channels(
     )
 
 
-def row(walk: Walk, node: OperatorNode, source: Source) -> Value:
+def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:
     """A tensor of one axis beside batch and channels as a map of one row, for windows over that axis.
 
     Raises:

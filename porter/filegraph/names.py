@@ -64,7 +64,7 @@ class Names:
         return name
 
 
-def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
+def with_scope_names(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
     """The graph with each node named by the scope of its tensors.
 
     A node without tensors, or with a scope that others or an input share, has its name in `titles`, or keeps
@@ -101,7 +101,7 @@ def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, s
     return names
 
 
-def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
+def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
     """The names of nodes by their paths, which are modules and a last word: `layer1/0/conv1`.
 
     A word that is the node's op is left out where the module computes nothing else and holds no other module.

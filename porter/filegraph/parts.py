@@ -33,7 +33,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if opened and zeros is not None:
         raise Undecided
     if opened:
-        view = as_large(walk, node, walk.plain_or_own(source), opened)
+        view = as_large(walk, node, walk.try_lay_out(source), opened)
         return cut(walk, node, view, by_numbers) if by_numbers else view
     left = _sizes_of_parts(by_numbers, sizes)
     if 0 in left:
@@ -91,7 +91,7 @@ def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, sl
     sizes = walk.view(source).sizes
     around = [position for position, part in parts.items() if sizes and _is_around(part, sizes[position])]
     rest = {position: part for position, part in parts.items() if position not in around}
-    view = turned_round(walk, node, source, around) if around else walk.plain_or_own(source)
+    view = flip(walk, node, source, around) if around else walk.try_lay_out(source)
     return _cut(walk, node.name, view, rest) if rest else view
 
 
@@ -126,7 +126,7 @@ def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) ->
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
     tensor = aligned.as_tensor(value)
-    return tensor.without(gone) if gone else tensor
+    return tensor.without_axes(gone) if gone else tensor
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
@@ -206,7 +206,7 @@ def pad(
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
     """
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     around = dict[int, tuple[int, int]]()
     opened = dict[int, tuple[Dim, Dim]]()
     for position, (before, after) in pairs.items():
@@ -240,8 +240,8 @@ def extend(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
 ) -> View:
     """Cells of a map's own before and after its rows and columns."""
-    view = walk.plain_or_own(source)
-    names = walk.views.names(view)
+    view = walk.try_lay_out(source)
+    names = walk.views.axis_names(view)
     if names is None:
         raise Unsupported(f"by {mode} of something else than a map")
     pads = {names[position]: fixed_sizes(pair) for position, pair in pairs.items() if any(pair)}
@@ -254,15 +254,15 @@ def extend(
     return walk.views.laid(value, names)
 
 
-def turned_round(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
+def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
     """The cells of these axes from the last one to the first."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     for position in positions:
-        view = _turned_round(walk, node, view, position)
+        view = _flip_axis(walk, node, view, position)
     return view
 
 
-def _turned_round(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
+def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
     """The cells of an axis from the last one to the first. An axis that no op cuts backwards is made the
     channels for it.
     """
@@ -282,7 +282,7 @@ def _turned_round(walk: Walk, node: OperatorNode, view: View, position: int) -> 
     value = walk.builder.cut(node.name, array.value, {0: backwards})
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
-    return walk.views.like(array, value).restored(order)
+    return walk.views.with_axes_of(array, value).restored(order)
 
 
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:

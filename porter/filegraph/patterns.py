@@ -204,7 +204,7 @@ def _exponentials() -> list[Spellings]:
     of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _raised(("Div", x, "$alpha"))]
     return [
         (
-            lambda captures: softplus(captures["$most"]),
+            lambda captures: softplus_op(captures["$most"]),
             [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
         ),
         (lambda captures: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
@@ -219,7 +219,7 @@ def _exponentials() -> list[Spellings]:
     ]
 
 
-def softplus(threshold: float) -> Softplus | None:
+def softplus_op(threshold: float) -> Softplus | None:
     """A softplus that gives x above a threshold: from 40 on that is the same number in float64."""
     return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
 

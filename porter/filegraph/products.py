@@ -18,7 +18,7 @@ from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim, Open, product
-from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
+from porter.filegraph.file_graph import Stored, Unsupported, first_supported, none_if_unsupported
 from porter.filegraph.parts import diagonal
 from porter.filegraph.places import position_of
 from porter.filegraph.reductions import reduce
@@ -74,7 +74,7 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     value = walk.builder.dense(node.name, value, units, tensors)
     if bias is not None:
         value = _with_bias(walk, node, value, bias, bias_factor)
-    return walk.views.like(view, value)
+    return walk.views.with_axes_of(view, value)
 
 
 def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: int) -> View:
@@ -83,7 +83,7 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
     Raises:
         Unsupported: its channels are another axis.
     """
-    view = walk.by_cell(source, axis)
+    view = walk.with_channels_at(source, axis)
     view = view if axis == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)
@@ -106,7 +106,7 @@ def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, f
     return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
 
 
-def along_channels(
+def conv_along_channels(
     walk: NodeWalk[N], node: N, source: Source, kernel: NodeOutput, pads: Sequence[int]
 ) -> View:
     """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
@@ -132,7 +132,7 @@ def along_channels(
     for index, row in enumerate(padded):
         row[index : index + numbers.size] = numbers.ravel()
     stored = walk.flow.hold(node.name, padded[:, first : first + channels])
-    return walk.views.like(
+    return walk.views.with_axes_of(
         view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(stored.name, "OI")})
     )
 
@@ -145,7 +145,7 @@ def matmul(
     for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
         view = walk.view(source)
         if not turns and not (is_held and _turned(walk, view) is not None):
-            tried(partial(walk.array, source))  # so that the array has the name of the value
+            none_if_unsupported(partial(walk.array, source))  # so that the array has the name of the value
         views.append(_with_last_turned(view) if turns else view)
     return _of_matrices(walk, node, views)
 
@@ -298,8 +298,8 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
     kernel = Kernel(tensor.name, tensor.shape)
-    view = walk.plain_or_own(sources[0])
-    return first_of(
+    view = walk.try_lay_out(sources[0])
+    return first_supported(
         lambda: with_kernel(walk, node, view, equation, kernel),
         lambda: _by_groups(walk, node.name, view, equation, kernel),
     )
@@ -318,14 +318,14 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
     if not len(shape) == len(batch) + 2 > 2:
         raise Unsupported("with matrices of other axes")
-    return _by_groups(walk, node.name, walk.plain_or_own(source), equation, Kernel(matrices.name, shape))
+    return _by_groups(walk, node.name, walk.try_lay_out(source), equation, Kernel(matrices.name, shape))
 
 
-def by_matrix(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
+def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
-    matrix = walk.weights(walk.unrepeated(first))
+    matrix = walk.weights(walk.drop_repeats(first))
     rank = len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
@@ -355,16 +355,18 @@ def bilinear(
         raise Unsupported("of a constant, or by matrices that are computed")
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
     products = _each_by_each(
-        walk, within(node, "products"), inner, [walk.plain_or_own(each) for each in sources]
+        walk, within(node, "products"), inner, [walk.try_lay_out(each) for each in sources]
     )
     whole = Equation(inner.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
     return with_kernel(walk, node, products, whole, kernel_and_bias)
 
 
-def mixed(walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers) -> View:
+def multiply_along_axis(
+    walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers
+) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.affords(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
@@ -388,7 +390,7 @@ def running_sums(
     if isinstance(size, Open) or size > _MOST_SUMMED:
         raise Unsupported(f"along an axis of open size, or of more than {_MOST_SUMMED} cells")
     matrix = np.tri(size, k=-exclusive)
-    return mixed(walk, node, source, axis, matrix.T if reverse else matrix)
+    return multiply_along_axis(walk, node, source, axis, matrix.T if reverse else matrix)
 
 
 def _scaled(
@@ -412,7 +414,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     Raises:
         Unsupported: it is another product.
     """
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     name = node.name
     (x, second, result), others, units = equation, equation.free, equation.units
     fits = equation.is_product and len(kernel.shape) == len(second)
@@ -429,7 +431,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
-    return _apart(walk.views.like(flat, value), [*others, units], result, sizes)
+    return _apart(walk.views.with_axes_of(flat, value), [*others, units], result, sizes)
 
 
 def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
@@ -449,12 +451,12 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     count = math.prod(stored[axis] for axis in groups)
     op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
-    return _apart(walk.views.like(cells, value), [*others, groups + units], result, sizes)
+    return _apart(walk.views.with_axes_of(cells, value), [*others, groups + units], result, sizes)
 
 
 def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
     """An einsum of two values, as a matrix product of them with their axes in order."""
-    wide = [walk.plain_or_own(source) for source in sources]
+    wide = [walk.try_lay_out(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     (x, left), (y, right) = (
         _summed(walk, node, view, letters, others)
@@ -482,7 +484,7 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
 def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
     """An einsum of one operand: diagonals, sums over axes and a transpose."""
     x, _, result = text.replace(" ", "").partition("->")
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     for letter in sorted({*x}):
         if x.count(letter) == 2:
             places = x.index(letter), x.rindex(letter)

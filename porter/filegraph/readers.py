@@ -15,7 +15,7 @@ from porter.filegraph.walk import NodeWalk, Outputs, Reader
 from porter.graph import Op
 
 
-def outputs(returned: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
+def as_outputs(returned: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
     """What an operator gives, from what its reader returns."""
     if isinstance(returned, Tensor):
         return returned.outcome()
@@ -28,42 +28,45 @@ Functions = Mapping[str, Callable[..., Any]]
 """What operators compute, by their names: functions of a node and of the tensors that it reads."""
 
 
-def expression(function: Callable[..., Tensor]) -> Reader[N]:
+def tensor_reader(function: Callable[..., Tensor]) -> Reader[N]:
     """Reads a node as a function of the tensors that it reads."""
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
-        return outputs(called(function, *map(Scope(walk, node).tensor, node.inputs)))
+        return as_outputs(call_with_inputs(function, *map(Scope(walk, node).tensor, node.inputs)))
 
     return read
 
 
-def reads(function: Callable[..., Any]) -> Reader[N]:
+def node_reader(function: Callable[..., Any]) -> Reader[N]:
     """Reads a node as a function of the node, for what it states, and of the tensors that it reads."""
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
-        return outputs(called(function, node, *map(Scope(walk, node).tensor, node.inputs)))
+        return as_outputs(call_with_inputs(function, node, *map(Scope(walk, node).tensor, node.inputs)))
 
     return read
 
 
-def always(op: Op) -> Reader[N]:
+def op_reader(op: Op) -> Reader[N]:
     """Reads a node of one value as this op."""
-    return unary(lambda node: op)
+    return elementwise_reader(lambda node: op)
 
 
-def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
+def elementwise_reader(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
     """Reads a node of one value as ops of each number, one after the other."""
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         made = make(node)
         return (
-            Scope(walk, node).tensor(node.source).each(*([made] if isinstance(made, Op) else made)).outcome()
+            Scope(walk, node)
+            .tensor(node.source)
+            .apply_elementwise(*([made] if isinstance(made, Op) else made))
+            .outcome()
         )
 
     return read
 
 
-def watching(
+def refuse_unread_settings(
     readers: Mapping[str, Reader[N]], passed_over: Callable[[N], Sequence[str]]
 ) -> Mapping[str, Reader[N]]:
     """Readers that refuse a node by its settings that count and that they did not look at: it would be
@@ -85,7 +88,7 @@ def watching(
     return {op: watched(reader) for op, reader in readers.items()}
 
 
-def called(function: Callable[..., Any], *arguments: Any) -> Any:
+def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function of values gives. A file may state any number of them, and None for each.
 
     Raises:

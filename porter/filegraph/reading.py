@@ -101,7 +101,7 @@ def read_nodes(
         given = walk.foreign(node, "") if reader is None else _read(walk, node, reader)
         walk.give(node, given if isinstance(given, Sequence) else [given])
         if moves_are_nodes:
-            walk.plain_or_own((node.name, 0))
+            walk.try_lay_out((node.name, 0))
     for layer, source in walk.flow.passed:
         if source in walk.view_of:
             leave_out(walk, layer, source)
@@ -164,7 +164,7 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
 def _fused(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
     """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
-    view = walk.plain_or_own(captures["x"])
+    view = walk.try_lay_out(captures["x"])
     groups = None
     if isinstance(op, LayerNorm) and not view.value.is_array:
         groups = walk.views.normed_groups(view, captures["#axes"])
@@ -172,9 +172,11 @@ def _fused(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View |
         op = GroupNorm(groups, op.epsilon, op.scale, op.center)
     elif tensors or isinstance(op, LayerNorm | RmsNorm):
         axes = captures.get("#axes", (-1,))
-        if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(captures["x"], *axes), *axes):
+        if len(axes) != 1 or not walk.views.has_channels(
+            view := walk.with_channels_at(captures["x"], *axes), *axes
+        ):
             return None
     if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
         return None
     stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
-    return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+    return walk.views.with_axes_of(view, walk.builder.add(node.name, op, view.value, tensors=stored))

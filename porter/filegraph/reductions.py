@@ -40,11 +40,11 @@ def reduce(
         return _total(walk, node, source, positions, keep)
     if function == "min":
         return _least(walk, node, source, positions, keep)
-    view = walk.plain_or_own(source)
-    names = walk.views.names(view) if view.value.is_map else None
+    view = walk.try_lay_out(source)
+    names = walk.views.axis_names(view) if view.value.is_map else None
     if names is None:
         whole = _of_array(walk, node, source, function, positions)
-        return whole if keep else whole.without(positions)
+        return whole if keep else whole.without_axes(positions)
     gone = view.positions(positions)
     axes = {names[position] for position in gone}
     if "batch" in axes:
@@ -55,7 +55,7 @@ def reduce(
     if not keeps_cells:
         return walk.views.laid(value, tuple(name for name in names if name not in axes))
     whole = walk.views.laid(value, names)
-    return whole if keep else whole.without(gone)
+    return whole if keep else whole.without_axes(gone)
 
 
 def _of_array(
@@ -77,7 +77,7 @@ def _along(walk: NodeWalk[N], node: N, view: View, function: Function, positions
         len(positions) > len(images) or not view.value.is_array
     ):
         whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
-        one = _along(walk, node, whole, function, [len(images) + 1]).without([-1])  # N×1, as features
+        one = _along(walk, node, whole, function, [len(images) + 1]).without_axes([-1])  # N×1, as features
         return one.with_axes(positions[1:])
     value = walk.builder.reduce(
         node.name, view.value, function, [view.axis_at(position) for position in positions]
@@ -89,25 +89,27 @@ def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
-    parts = _parts(walk, node, walk.plain_or_own(source), *positions) if len(positions) == 1 else ()
+    parts = _parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
     if parts:
-        sums = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
+        sums = walk.views.with_axes_of(
+            parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts))
+        )
         return sums.with_axes(positions) if keep else sums
     view = walk.view(source)
     count = product(view.size(position) for position in positions) if view.axes is not None else 0
     if isinstance(count, Open):
         raise Unsupported("over an axis of open size")
     mean = _of_array(walk, node, source, "mean", positions)
-    total = walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
-    return total if keep else total.without(positions)
+    total = walk.views.with_axes_of(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
+    return total if keep else total.without_axes(positions)
 
 
 def _least(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
-    view = walk.plain_or_own(source)
-    opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
+    view = walk.try_lay_out(source)
+    opposite = walk.views.with_axes_of(view, walk.builder.negative(f"{node.name}:each", view.value))
     most = reduce(walk, node, opposite, "max", positions, keep)
-    return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
+    return walk.views.with_axes_of(most, walk.builder.negative(f"{node.name}:least", most.value))
 
 
 def _parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
@@ -120,7 +122,9 @@ def _parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequenc
     size = channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
     parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
-    return [walk.views.like(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts]
+    return [
+        walk.views.with_axes_of(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts
+    ]
 
 
 SOFTMAX = Softmax()
@@ -135,15 +139,15 @@ def softmax(
     if not positions:
         raise Unsupported("over no axes")
     if len(positions) == 1:
-        view = walk.plain_or_own(source)
+        view = walk.try_lay_out(source)
         parts = _parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
             apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
             shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
-            return walk.views.like(view, walk.builder.concat(node.name, *shares))
+            return walk.views.with_axes_of(view, walk.builder.concat(node.name, *shares))
         if not parts and walk.views.has_channels(view, *positions):
-            return walk.views.like(view, walk.builder.add(node.name, op, view.value))
+            return walk.views.with_axes_of(view, walk.builder.add(node.name, op, view.value))
     view = walk.view(source)
     return _softmax_along(walk, node, view, sorted(view.positions(positions)), op)
 

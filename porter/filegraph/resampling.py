@@ -16,7 +16,7 @@ from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
-from porter.filegraph.file_graph import Unsupported, tried
+from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.views import Names
 from porter.filegraph.walk import Source, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample
@@ -95,10 +95,10 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
     Raises:
         Unsupported: it is no map.
     """
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     if view.value.is_array and view.rank == 4:
         view = walk.views.of(walk.value(source))
-    names = walk.views.names(view)
+    names = walk.views.axis_names(view)
     if names is None or not view.value.is_map:
         raise Unsupported("of something else than a map")
     return view, names
@@ -129,7 +129,7 @@ def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tupl
         Undecided: it may decide whether there are more or less.
         Unsupported: no map has as many, or these are other axes.
     """
-    names = walk.views.names(view)
+    names = walk.views.axis_names(view)
     if (
         names is None
         or not view.value.is_map
@@ -182,7 +182,7 @@ def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     for source, view in reversed(walk.view_of.items()):
         sizes = view.sizes or ()
         if len(sizes) == len(layout) and all(sizes[position] == size for position, size in positions.items()):
-            value = tried(partial(walk.value, source))
+            value = none_if_unsupported(partial(walk.value, source))
             if value is not None and value.is_map:
                 return value
     raise Unsupported("to a size that depends on the input's")

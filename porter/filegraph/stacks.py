@@ -12,7 +12,7 @@ from porter.filegraph.axes import Piece, View, joined
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import product
-from porter.filegraph.file_graph import Unsupported, tried
+from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.parts import part
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis
@@ -39,7 +39,7 @@ class Stack:
     rows: int
 
 
-def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
+def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
     """The maps of a view whose first axis has more than the images; None for others."""
     last = _several_maps(walk, view)
     if last is None:
@@ -57,7 +57,7 @@ def stacked(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pa
         array = walk.as_array(f"{node.name}:maps", last)
         padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
         last = walk.views.as_rank_of(array, padded)
-    value = tried(lambda: _below(walk, f"{node.name}:below", last)) if extent <= whole else None
+    value = none_if_unsupported(lambda: _below(walk, f"{node.name}:below", last)) if extent <= whole else None
     if value is None:
         return None
     after = max(extent - step, 0)  # so that the last map has as many results as the others
@@ -74,7 +74,7 @@ def _several_maps(walk: Walk, view: View) -> View | None:
     return last if first[1:] and first[0].axis == "N" else None
 
 
-def unstacked(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
+def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
     """The result of a window over stacked maps as the file's tensor: each map apart, without the rows of
     windows over two maps.
     """

@@ -42,7 +42,7 @@ from porter.filegraph.dims import (
     product,
     text,
 )
-from porter.filegraph.file_graph import Stored, Unsupported, first_of
+from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.places import position_of
 from porter.filegraph.products import PLAIN, AttentionScores
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
@@ -90,8 +90,8 @@ def _operation(
             return function(x.walk, node, x.source, *arguments, **named)
 
         if of_constant is None:
-            return x.made(called, make)
-        return made_of(called, lambda array: of_constant(array, *arguments, **named), make, x)
+            return x.derive(called, make)
+        return compute_or_derive(called, lambda array: of_constant(array, *arguments, **named), make, x)
 
     operation.__doc__ = function.__doc__
     return operation
@@ -103,7 +103,9 @@ def _layer(
     """A method that adds a layer of the builder's to a map or features."""
 
     def layer(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
-        return x.made(add.__name__, lambda node: add(x.walk.builder, node.name, x.value, *arguments, **named))
+        return x.derive(
+            add.__name__, lambda node: add(x.walk.builder, node.name, x.value, *arguments, **named)
+        )
 
     layer.__doc__ = add.__doc__
     return layer
@@ -161,15 +163,17 @@ class Tensor:
         array = self.array
         return self.walk.view(self.source) if array is None else array
 
-    def made(self, word: str, make: Callable[[OperatorNode], Read]) -> Tensor:
+    def derive(self, word: str, make: Callable[[OperatorNode], Read]) -> Tensor:
         """Another tensor of the same scope."""
         return Tensor(self.scope, word, make)
 
     def or_else(self, other: Tensor) -> Tensor:
         """This tensor, or another one where porter has no op for it."""
-        return replace(self, make=lambda node: first_of(lambda: self.make(node), lambda: other.make(node)))
+        return replace(
+            self, make=lambda node: first_supported(lambda: self.make(node), lambda: other.make(node))
+        )
 
-    def saying(self, words: str) -> Tensor:
+    def with_refusal_prefix(self, words: str) -> Tensor:
         """This tensor; where it is refused, the refusal begins with these words."""
 
         def make(node: OperatorNode) -> Read:
@@ -249,12 +253,12 @@ class Tensor:
 
     def real(self) -> Tensor:
         """Real numbers, as which a value has its numbers anyway."""
-        return self.made("real", lambda node: self.outcome() if self.array is None else as_real(self.array))
+        return self.derive("real", lambda node: self.outcome() if self.array is None else as_real(self.array))
 
-    def each(self, *links: Op) -> Tensor:
+    def apply_elementwise(self, *links: Op) -> Tensor:
         """Ops of each number, one after the other."""
         word = links[-1].name if links else "same"
-        return made_of(
+        return compute_or_derive(
             word,
             lambda array: constants.chain(array, *links),
             lambda node: apply(self.walk, node, self.source, *links),
@@ -262,58 +266,62 @@ class Tensor:
         )
 
     def __add__(self, other: Operand) -> Tensor:
-        return combined("sum", "Add", self, other)
+        return combine_operands("sum", "Add", self, other)
 
     def __radd__(self, other: float) -> Tensor:
-        return combined("sum", "Add", self, other)
+        return combine_operands("sum", "Add", self, other)
 
     def __sub__(self, other: Operand) -> Tensor:
-        return combined("difference", "Sub", self, other)
+        return combine_operands("difference", "Sub", self, other)
 
     def __rsub__(self, other: float) -> Tensor:
-        return combined("difference", "Sub", self.scope.constant(other), self)
+        return combine_operands("difference", "Sub", self.scope.constant(other), self)
 
     def __mul__(self, other: Operand) -> Tensor:
-        return combined("product", "Mul", self, other)
+        return combine_operands("product", "Mul", self, other)
 
     def __rmul__(self, other: float) -> Tensor:
-        return combined("product", "Mul", self, other)
+        return combine_operands("product", "Mul", self, other)
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return combined("quotient", "Div", self, other)
+        return combine_operands("quotient", "Div", self, other)
 
     def __rtruediv__(self, other: float) -> Tensor:
-        return combined("quotient", "Div", self.scope.constant(other), self)
+        return combine_operands("quotient", "Div", self.scope.constant(other), self)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return combined("power", "Pow", self, other)
+        return combine_operands("power", "Pow", self, other)
 
     def __abs__(self) -> Tensor:
-        return self.each(ops.Abs())
+        return self.apply_elementwise(ops.Abs())
 
     # A comparison is 1 where it holds and 0 elsewhere, by the sign of a difference, which is exact.
 
     def __gt__(self, other: Operand) -> Tensor:
-        return compared("Greater", self, other, lambda x, y: (x - y).each(ops.Step()))
+        return compare_operands("Greater", self, other, lambda x, y: (x - y).apply_elementwise(ops.Step()))
 
     def __ge__(self, other: Operand) -> Tensor:
-        return compared("GreaterOrEqual", self, other, lambda x, y: (x - y).each(ops.Step(True)))
+        return compare_operands(
+            "GreaterOrEqual", self, other, lambda x, y: (x - y).apply_elementwise(ops.Step(True))
+        )
 
     def __lt__(self, other: Operand) -> Tensor:
-        return compared("Less", self, other, lambda x, y: (y - x).each(ops.Step()))
+        return compare_operands("Less", self, other, lambda x, y: (y - x).apply_elementwise(ops.Step()))
 
     def __le__(self, other: Operand) -> Tensor:
-        return compared("LessOrEqual", self, other, lambda x, y: (y - x).each(ops.Step(True)))
+        return compare_operands(
+            "LessOrEqual", self, other, lambda x, y: (y - x).apply_elementwise(ops.Step(True))
+        )
 
     def __invert__(self) -> Tensor:
         """1 where a comparison does not hold."""
-        return made_of("not", np.logical_not, lambda node: (1.0 - self).make(node), self)
+        return compute_or_derive("not", np.logical_not, lambda node: (1.0 - self).make(node), self)
 
     __neg__ = _operation(arithmetic.negative, constants.negative)
     clip = _operation(arithmetic.clip, constants.clip)
-    filled = _operation(arithmetic.filled, constants.filled)
+    full_like = _operation(arithmetic.full_like, constants.full_like, word="filled")
 
-    _prelu = _operation(arithmetic.slopes, word="prelu")
+    _prelu = _operation(arithmetic.prelu, word="prelu")
 
     def prelu(self, slopes: Tensor) -> Tensor:
         """The numbers below 0 times one slope, or one for each channel."""
@@ -342,11 +350,11 @@ class Tensor:
     cells_as_channels = _operation(moves.cells_as_channels)
     cut = _operation(parts.cut, constants.cut)
     diagonal = _operation(parts.diagonal)
-    each_image = _operation(moves.each_image)
+    repeat_images = _operation(moves.repeat_images, word="each_image")
     expand = _operation(moves.expand, constants.expand)
     extend = _operation(parts.extend)
     flatten = _operation(moves.flatten, constants.flatten)
-    flip = _operation(parts.turned_round, constants.flip)
+    flip = _operation(parts.flip, constants.flip, "turned_round")
     gather = _operation(joins.gather, constants.gather)
     gather_cells = _operation(joins.gather_cells)
     interleave = _operation(moves.interleave, constants.interleave)
@@ -354,7 +362,7 @@ class Tensor:
     repeat = _operation(moves.repeat, constants.repeat)
     reshape = _operation(moves.reshape, constants.reshape)
     roll = _operation(parts.roll)
-    rot90 = _operation(moves.quarter_turns)
+    rot90 = _operation(moves.rot90, word="quarter_turns")
     squeeze = _operation(moves.squeeze, constants.squeeze)
     take = _operation(parts.take, constants.take)
     transpose = _operation(moves.transpose, constants.transpose)
@@ -378,12 +386,12 @@ class Tensor:
             raise Unsupported(f"of {text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)
 
-    def without(self, axes: Axes) -> Tensor:
+    def without_axes(self, axes: Axes) -> Tensor:
         """The tensor without axes of one cell."""
-        return made_of(
+        return compute_or_derive(
             "squeezed",
             lambda array: constants.squeeze(array, axes),
-            lambda node: self.view.without(axes),
+            lambda node: self.view.without_axes(axes),
             self,
         )
 
@@ -395,7 +403,7 @@ class Tensor:
     map_of_patches = _operation(patches.map_of_patches)
     patches = _operation(patches.patches)
     resize = _operation(resampling.resize, constants.resize)
-    row = _operation(moves.row)
+    as_row_map = _operation(moves.as_row_map, word="row")
     affine = _layer(Builder.affine)
     conv = _layer(Builder.conv)
     fully_connected = _layer(Builder.dense)
@@ -406,37 +414,41 @@ class Tensor:
     _instance_norm = _operation(arithmetic.instance_norm, word="norm")
     _norm_of_cells = _operation(arithmetic.norm_of_cells, word="norm")
 
-    def op(self, op: Op, **tensors: Stored) -> Tensor:
+    def apply_op(self, op: Op, **tensors: Stored) -> Tensor:
         """An op of a map or features."""
-        return self.made(
+        return self.derive(
             op.name, lambda node: self.walk.builder.add(node.name, op, self.value, tensors=tensors)
         )
 
     def normed_groups(self, axes: Axes) -> int | None:
         """The groups of a map's channels that a norm over these axes is of; None if it is of none."""
-        view = self.walk.plain_or_own(self.source)
+        view = self.walk.try_lay_out(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
 
     def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
         """A dense layer over the last axis."""
 
         def make(node: OperatorNode) -> View:
-            view = self.walk.by_cell(self.source)
-            return self.walk.views.like(view, self.walk.builder.dense(node.name, view.value, units, tensors))
+            view = self.walk.with_channels_at(self.source)
+            return self.walk.views.with_axes_of(
+                view, self.walk.builder.dense(node.name, view.value, units, tensors)
+            )
 
-        return self.made("dense", make)
+        return self.derive("dense", make)
 
     def global_pool(self, function: ops.Function) -> Tensor:
         """A map with one cell."""
-        return self.made(
+        return self.derive(
             function, lambda node: self.walk.builder.reduce(node.name, self.value, function, CELLS)
         )
 
-    def of_row(self) -> Tensor:
+    def without_rows(self) -> Tensor:
         """The tensor that such a map is."""
-        return self.made("of_row", lambda node: self.view.without([self.walk.views.layout().index("rows")]))
+        return self.derive(
+            "of_row", lambda node: self.view.without_axes([self.walk.views.layout().index("rows")])
+        )
 
-    def along(
+    def apply_along(
         self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
     ) -> Tensor:
         """An op of each cell, where these axes together are the channels, in their order in the tensor.
@@ -445,7 +457,7 @@ class Tensor:
             of_map: the op takes no arrays, whose cells are then put on a map.
         """
         layer = _TensorLayer(op, tensors or {}, of_map)
-        return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
+        return self.derive(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """A batch norm by stored vectors; its momentum is as in torch, and 0 where the file does not state
@@ -484,7 +496,9 @@ class _TensorLayer(NamedTuple):
 
     def of_cells(self, walk: Walk, name: str, view: View) -> View:
         cells = walk.on_map(f"{name}:cells", view) if self.of_map else view
-        return walk.views.like(cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors))
+        return walk.views.with_axes_of(
+            cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors)
+        )
 
     def of_joined(self, axes: int) -> _TensorLayer:
         """The layer, whose tensors have an axis for each of so many that are joined."""
@@ -494,11 +508,11 @@ class _TensorLayer(NamedTuple):
 
 def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
     """A layer whose channels are these axes, of any axes of the tensor."""
-    view = walk.plain_or_own(source)
+    view = walk.try_lay_out(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
     if positions == [len(sizes) - 1]:
-        return layer.of_cells(walk, node.name, walk.by_cell(source))
+        return layer.of_cells(walk, node.name, walk.with_channels_at(source))
     if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
     order = [*(position for position in range(len(sizes)) if position not in positions), *positions]
@@ -517,7 +531,7 @@ def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _T
 Operand = Tensor | float
 
 
-def made_of(
+def compute_or_derive(
     word: str,
     of_constants: Callable[..., Numbers],
     make: Callable[[OperatorNode], Read],
@@ -546,7 +560,7 @@ def made_of(
                 raise
             return make(node)
 
-    return tensors[0].made(word, made)
+    return tensors[0].derive(word, made)
 
 
 def _tensors(*operands: Operand) -> list[Tensor]:
@@ -555,37 +569,37 @@ def _tensors(*operands: Operand) -> list[Tensor]:
     return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
 
 
-def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
+def combine_operands(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
     """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
     tensors = _tensors(*operands)
 
     def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
-    return made_of(word, partial(constants.each, kind), make, *tensors)
+    return compute_or_derive(word, partial(constants.each, kind), make, *tensors)
 
 
-def compared(
+def compare_operands(
     kind: str, first: Operand, second: Operand, of_values: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """A comparison; of constants, the array of booleans."""
     tensors = _tensors(first, second)
-    return made_of(
+    return compute_or_derive(
         kind.lower(), partial(constants.each, kind), lambda node: of_values(*tensors).make(node), *tensors
     )
 
 
 def maximum(first: Tensor, second: Operand) -> Tensor:
-    return combined("larger", "Max", first, second)
+    return combine_operands("larger", "Max", first, second)
 
 
 def minimum(first: Tensor, second: Operand) -> Tensor:
-    return combined("smaller", "Min", first, second)
+    return combine_operands("smaller", "Min", first, second)
 
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Tensors one after the other along an axis."""
-    return made_of(
+    return compute_or_derive(
         "joined",
         lambda *arrays: constants.concat(arrays, axis),
         lambda node: joins.concat(tensors[0].walk, node, [each.source for each in tensors], axis),
@@ -601,12 +615,12 @@ def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
             raise Unsupported("with a constant")
         return joins.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
 
-    return made_of("stack", lambda *arrays: constants.stack(arrays, axis), make, *tensors)
+    return compute_or_derive("stack", lambda *arrays: constants.stack(arrays, axis), make, *tensors)
 
 
 def einsum(equation: str, *tensors: Tensor) -> Tensor:
     first = tensors[0]
-    return first.made(
+    return first.derive(
         "product",
         lambda node: products.einsum(first.walk, node, equation, [each.source for each in tensors]),
     )
@@ -620,7 +634,7 @@ def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False
             *(each.swapaxes(-1, -2) if turns else each for each, turns in zip(arrays, turned, strict=True))
         )
 
-    return made_of(
+    return compute_or_derive(
         "product",
         of_constants,
         lambda node: products.matmul(first.walk, node, (first.source, second.source), turned),
@@ -642,18 +656,20 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores
         ]
         return products.attention(walk, node, heads, scores)
 
-    return query.made("attention", make)
+    return query.derive("attention", make)
 
 
-def by_matrix(matrix: Tensor, x: Tensor) -> Tensor:
+def matmul_stored(matrix: Tensor, x: Tensor) -> Tensor:
     """A stored matrix times the matrices of a value."""
-    return x.made("product", lambda node: products.by_matrix(x.walk, node, matrix.reference, x.source))
+    return x.derive("product", lambda node: products.matmul_stored(x.walk, node, matrix.reference, x.source))
 
 
-def merged(kind: str, tensors: Sequence[Tensor]) -> Tensor:
+def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
     """A sum, product, mean or extreme of several tensors."""
 
     def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
-    return made_of(kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors)
+    return compute_or_derive(
+        kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors
+    )

@@ -20,7 +20,7 @@ MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 """The masks of a StridedSlice: each a bit for each of its places."""
 
 
-def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
+def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
     """What a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and strides.
 
     Args:
@@ -47,14 +47,14 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
     return index
 
 
-def sliced(begins: list[Dim], sizes: list[Dim]) -> Index:
+def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
     """What a Slice takes; a size of -1 is all that is left."""
     return [
         slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)
     ]
 
 
-def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
+def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
     """What a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME or
     VALID (tensorflow/core/framework/common_shape_fns.cc).
 
@@ -73,7 +73,7 @@ def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: s
     return cut[0], cut[1], cut[2], cut[3]
 
 
-def nearest_or_linear(linear: bool, half: bool, ends: bool) -> Resize:
+def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
     """How a resize computes its cells (core/kernels/image/).
 
     Args:
@@ -108,7 +108,7 @@ def further_image(
     )
 
 
-def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
+def pads_by_axis(table: Tensor) -> dict[int, tuple[int, int]]:
     """The cells before and after of a pad, by axis."""
     numbers = table.numbers()
     if numbers.ndim != 2:
@@ -116,7 +116,7 @@ def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
     return {index: (before, after) for index, (before, after) in enumerate(numbers.tolist())}
 
 
-def resized(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
+def resize_to(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
     """A resize of a map to stated rows and columns, whose cells are computed as those of `op`."""
     own = x.sizes
     wanted = sizes.dims()

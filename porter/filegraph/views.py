@@ -23,7 +23,7 @@ from porter.filegraph.dims import (
     text,
     unknown,
 )
-from porter.filegraph.file_graph import Foreign, Unsupported, tried
+from porter.filegraph.file_graph import Foreign, Unsupported, none_if_unsupported
 from porter.filegraph.places import Items
 from porter.graph import (
     AsMap,
@@ -126,7 +126,7 @@ class Views:
         """Where the file's own layout has the channels, of maps and of features."""
         return -1 if self.builder.order == "HWC" else 1
 
-    def names(self, view: View) -> Names | None:
+    def axis_names(self, view: View) -> Names | None:
         """What each axis of the tensor is; None where it is more than a transposed map or features. A value
         of unknown shape is a map.
         """
@@ -153,13 +153,13 @@ class Views:
 
     def _is_laid(self, view: View, names: Names) -> bool:
         """Whether a tensor has the axes of its value in this order."""
-        return tried(lambda: self.laid(view.value, names)) == view
+        return none_if_unsupported(lambda: self.laid(view.value, names)) == view
 
     def alike(self, views: Collection[View]) -> Names | None:
         """What each axis of all these tensors is; None where they have others, or one of them is more than a
         transposed value.
         """
-        orders = filter(None, map(self.names, views))
+        orders = filter(None, map(self.axis_names, views))
         return next((names for names in orders if all(self._is_laid(view, names) for view in views)), None)
 
     def has_channels(self, view: View, axis: int) -> bool:
@@ -186,7 +186,7 @@ class Views:
         )
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
-    def of_each_image(self, view: View) -> bool:
+    def has_batch_first(self, view: View) -> bool:
         """Whether the first axis is the batch, so that a norm over others is one of each image."""
         return view.axes is not None and view.axes[:1] == joined([self._pieces(view.value)[:1]])
 
@@ -205,12 +205,12 @@ class Views:
         """The groups of a norm over these axes, which are all but the batch and that of the groups; None if
         it has none.
         """
-        if not self.of_each_image(view):
+        if not self.has_batch_first(view):
             return None
         left = {*range(view.rank)} - view.positions(positions) - {0}
         return self.groups(view, left.pop()) if len(left) == 1 else None
 
-    def like(self, view: View, value: Value) -> View:
+    def with_axes_of(self, view: View, value: Value) -> View:
         """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels
         may be others.
         """
@@ -226,7 +226,7 @@ class Views:
 
     def as_held(self, name: str, view: View, before: View) -> View:
         """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
-        plain = before.value.is_map and self.names(before) == self.layout()
+        plain = before.value.is_map and self.axis_names(before) == self.layout()
         return self.of(self.in_file_layout(name, view)) if plain else view
 
     def in_file_layout(self, name: str, view: View, tap: str | None = None) -> Value:

@@ -17,7 +17,7 @@ from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, NodeOutput, Operand, OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim
-from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, none_if_unsupported
 from porter.filegraph.places import Items, position_of
 from porter.filegraph.views import Views
 from porter.graph import Op, Rearrange
@@ -208,12 +208,12 @@ class NodeWalk(Generic[N]):
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         view = self.view(source)
         is_array = view.value.is_array or self.views.op(view) is None
-        array = tried(lambda: self.array(source)) if is_array else None
+        array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         return array or self.views.of(self.value(source))
 
     def is_value(self, source: Source) -> bool:
         """What `is_live` says, but a constant that is repeated for each image is a constant."""
-        return source not in self.blank and self.is_live(self.unrepeated(source))
+        return source not in self.blank and self.is_live(self.drop_repeats(source))
 
     def is_live(self, source: Source) -> bool:
         """What Dataflow.is_live says."""
@@ -235,7 +235,7 @@ class NodeWalk(Generic[N]):
         """What Dataflow.weights gives."""
         return None if isinstance(source, View) else self.flow.weights(source)
 
-    def unrepeated(self, source: Source) -> Source:
+    def drop_repeats(self, source: Source) -> Source:
         """A constant before it is repeated, for each image or along axes of one cell; another value as it
         is.
         """
@@ -243,7 +243,7 @@ class NodeWalk(Generic[N]):
             return source
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
-            return self.unrepeated(node.source)
+            return self.drop_repeats(node.source)
         before = self.before(source)
         # A live value keeps its repetition: only a constant is the same without it.
         return source if self.is_live(before) else before
@@ -258,7 +258,7 @@ class NodeWalk(Generic[N]):
         """
         if source in self.blank:
             return self.blank[source][position_of(axis, len(self.blank[source]))], 0.0
-        tensor = self.weights(self.unrepeated(source))
+        tensor = self.weights(self.drop_repeats(source))
         if tensor is None:
             return None
         shape = self.repeated[source].sizes if source in self.repeated else tensor.shape
@@ -337,7 +337,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: porter has no op for that.
         """
-        names = self.views.names(view)
+        names = self.views.axis_names(view)
         if names is not None:
             axes = Items(None if axis == "batch" else AXES.index(axis) for axis in names)
             return Aligned(view.value, axes, partial(self.views.laid, names=names))
@@ -384,7 +384,7 @@ class NodeWalk(Generic[N]):
 
     def on_map(self, name: str, view: View) -> View:
         """An array as `as_cells` where it has them; another value as it is."""
-        return tried(lambda: self.as_cells(name, view)) or view
+        return none_if_unsupported(lambda: self.as_cells(name, view)) or view
 
     def given(self, read: Read) -> View:
         """What a reader gave, as a view.
@@ -401,7 +401,7 @@ class NodeWalk(Generic[N]):
                 raise Unsupported(read.lacks)
         raise Unsupported("of constants")
 
-    def plain_or_own(self, source: Source) -> View:
+    def try_lay_out(self, source: Source) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise
         as `plain`.
         """
@@ -412,11 +412,11 @@ class NodeWalk(Generic[N]):
             else self.plain(source)
         )
 
-    def by_cell(self, source: Source, axis: int = -1) -> View:
+    def with_channels_at(self, source: Source, axis: int = -1) -> View:
         """What `kept` gives, but with the channels at an axis: as an array, or as a map, where only these
         have them there.
         """
-        view = self.plain_or_own(source)
+        view = self.try_lay_out(source)
         if self.views.has_channels(view, axis):
             return view
         turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
@@ -427,10 +427,10 @@ class NodeWalk(Generic[N]):
 
     def beside(self, sources: Collection[Source]) -> list[View]:
         """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
-        views = [self.plain_or_own(source) for source in sources]
+        views = [self.try_lay_out(source) for source in sources]
         own = self.views.layout()
         # What stands beside such a map is one.
-        if any(view.value.is_map and self.views.names(view) == own for view in views):
+        if any(view.value.is_map and self.views.axis_names(view) == own for view in views):
             views = [
                 self.views.of(self.value(source)) if view.value.is_array and view.rank == 4 else view
                 for source, view in zip(sources, views, strict=True)
@@ -441,13 +441,13 @@ class NodeWalk(Generic[N]):
         """Values whose tensors have the same axes in one order, or of which one has all axes and the others
         these or single cells; and how a tensor holds what an op makes of them.
         """
-        views = [self.plain_or_own(source) for source in sources]
+        views = [self.try_lay_out(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
         if (
             widest is not None
             and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1
         ):
-            return [view.value for view in views], partial(self.views.like, widest)
+            return [view.value for view in views], partial(self.views.with_axes_of, widest)
         views = self.beside(sources)
         names = self.views.alike(views)
         return (
@@ -457,7 +457,7 @@ class NodeWalk(Generic[N]):
     def values(self, sources: Iterable[NodeOutput]) -> list[Value]:
         return [self.value(source) for source in sources]
 
-    def ends(self, sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
+    def output_values(self, sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
         """The values of a graph's outputs, without those that are constants. What is neither a map nor
         features in the file's own layout, and what is an array already, is an array.
         """
@@ -499,7 +499,7 @@ class NodeWalk(Generic[N]):
             one = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         is_array = view.value.is_array or self.views.op(view) is None
-        array = tried(lambda: self.array(source)) if is_array else None
+        array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         rank = view.rank - (not self.views.whole)
         return (
             array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
@@ -588,5 +588,5 @@ def within(node: N, name: str) -> N:
 
 def apply(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
-    view = walk.plain_or_own(source)
-    return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
+    view = walk.try_lay_out(source)
+    return walk.views.with_axes_of(view, walk.builder.chain(node.name, view.value, ops))

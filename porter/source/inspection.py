@@ -9,7 +9,7 @@ from typing import Any
 from porter.base.commands import CONVERT, InspectOptions, takes
 from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import completed
+from porter.filegraph.file_graph import fill_free_size
 from porter.files import path_of
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
@@ -253,7 +253,7 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
     assert checkpoint.graph is not None
     size = asked
     if size is None and checkpoint.graph.built_size is None:
-        size = ANY if checkpoint.graph.size == ANY else completed(checkpoint.graph.size, PROBE)
+        size = ANY if checkpoint.graph.size == ANY else fill_free_size(checkpoint.graph.size, PROBE)
     try:
         opened = open_graph(checkpoint, Wishes(size=size))
     except PorterError as error:

@@ -12,7 +12,7 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import FileError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, canonical
+from porter.filegraph.file_graph import FileGraph, to_canonical
 from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.dialects import Dialect
 from porter.graph import INPUT, Graph, tensor_shapes
@@ -183,7 +183,7 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> O
         try:
             if fit.stored and expected is not None:
                 in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
-                array = canonical(array, fit.stored[path, role], in_file)
+                array = to_canonical(array, fit.stored[path, role], in_file)
             else:
                 assert dialect is not None
                 array = dialect.to_canonical(fit.graph, node, role, array)

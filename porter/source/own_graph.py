@@ -10,7 +10,7 @@ import numpy as np
 from porter.base.errors import MappingError, UsageError
 from porter.base.options import INPUT_SIZE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import completed
+from porter.filegraph.file_graph import fill_free_size
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, with_own_tensors
@@ -58,7 +58,7 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, Kno
     file, where = checkpoint.graph, str(checkpoint.path)
     assert file is not None
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
-    rows, columns = completed(file.size, asked)
+    rows, columns = fill_free_size(file.size, asked)
     try:
         expect_ops(file)
         if rows is None or columns is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import MappingError
-from porter.filegraph.file_graph import FileGraph, Foreign, canonical
+from porter.filegraph.file_graph import FileGraph, Foreign, to_canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.frameworks import LayerNames
 from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
@@ -109,7 +109,7 @@ def weight_distances(
     for path, layer in layers.items():
         for role, stored in file.by_name[layer].tensors.items():
             own = opened.tensors.get(path, {}).get(role)
-            theirs = None if own is None else canonical(tensors[stored.name], stored, own.shape)
+            theirs = None if own is None else to_canonical(tensors[stored.name], stored, own.shape)
             if own is not None and theirs is not None and own.shape == theirs.shape:
                 wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
                 if difference := norm(wanted - got):

@@ -15,7 +15,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.readers import always, reads
+from porter.filegraph.readers import node_reader, op_reader
 from porter.filegraph.walk import Reader
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
@@ -103,10 +103,10 @@ MISTAKES: Mapping[str, tuple[str, Any]] = {
     "another epsilon": ("READERS", _stated("norm", epsilon=1e-5)),
     "another slope": ("READERS", _stated("leaky_relu", slope=0.11)),
     "a sum that is not divided": ("READERS", _stated("lrn", alpha=0.9)),
-    "no bound": ("READERS", {**read.READERS, "relu6": always(Relu())}),
+    "no bound": ("READERS", {**read.READERS, "relu6": op_reader(Relu())}),
     "the other order": (
         "READERS",
-        {**read.READERS, "flatten": reads(lambda layer, x: x.op(Flatten(5, 6, "HWC")))},
+        {**read.READERS, "flatten": node_reader(lambda layer, x: x.apply_op(Flatten(5, 6, "HWC")))},
     ),
 }
 

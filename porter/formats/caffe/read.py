@@ -19,13 +19,13 @@ from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.dims import fixed_sizes
-from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, completed, for_images
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, fill_free_size, read_for_sizes
 from porter.filegraph.kernels.program import value_name
-from porter.filegraph.layers import both_sides, pool, read_graph, slopes
+from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import Functions, always, reads, watching
+from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.tensor import Tensor, concat, merged
+from porter.filegraph.tensor import Tensor, concat, merge_all
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, CaffeLayer, Net, read_net
@@ -74,9 +74,9 @@ def read_caffe(
         )
     tensors = _tensors(net, stored, weights)
     budget = most_bytes(weights.stat().st_size)
-    image_size = completed(net.size, size)
+    image_size = fill_free_size(net.size, size)
     graph = replace(
-        for_images(image_size, partial(_graph, net, tensors, budget, outputs)),
+        read_for_sizes(image_size, partial(_graph, net, tensors, budget, outputs)),
         traced=image_size != net.size,
         definition=text.read_bytes(),
         language="caffe",
@@ -222,7 +222,7 @@ def _window(parameters: TextMessage) -> tuple[Window, Pads]:
     window = Window(
         parameters.pair("kernel_size", 0), parameters.pair("stride", 1), parameters.pair("dilation", 1)
     )
-    return window, both_sides(parameters.pair("pad", 0))
+    return window, symmetric_pads(parameters.pair("pad", 0))
 
 
 def _stored_tensors(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
@@ -245,7 +245,7 @@ def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tens
     _, width, *_ = fixed_sizes(kernel.sizes)
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
-    return x.op(op, **_stored_tensors(layer, "OIHW"))
+    return x.apply_op(op, **_stored_tensors(layer, "OIHW"))
 
 
 def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -327,7 +327,7 @@ def _over_deviation(layer: CaffeLayer, x: Tensor) -> Tensor:
     axes = (1, 2, 3) if parameters.flag("across_channels", False) else (2, 3)
     if not parameters.flag("normalize_variance", True):
         return x - x.mean(axes, True)
-    return functions.over_deviation(x, axes, parameters.number("eps", 1e-9))
+    return functions.divide_by_deviation(x, axes, parameters.number("eps", 1e-9))
 
 
 def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
@@ -335,10 +335,10 @@ def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
     channel or one (normalize_layer.cpp in github.com/weiliu89/caffe).
     """
     axes = (1, 2, 3) if layer.parameters.flag("across_spatial", True) else (1,)
-    normed = functions.over_root(x, axes, layer.parameters.number("eps", 1e-10))
+    normed = functions.divide_by_root_of_squares(x, axes, layer.parameters.number("eps", 1e-10))
     if layer.parameters.flag("channel_shared", True):
         return normed * _by_channel(x, scale)
-    return normed.op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))
+    return normed.apply_op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))
 
 
 def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -355,14 +355,14 @@ def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     )
     factors = [float(word) for word in parameters.words("coeff")] if kind == "Add" else []
     if all(factor == 1 for factor in factors):
-        return merged(kind, values)
+        return merge_all(kind, values)
     if len(factors) != len(values):
         raise Unsupported("with another number of coefficients than of values")
-    return merged(kind, [factor * each for factor, each in zip(factors, values, strict=True)])
+    return merge_all(kind, [factor * each for factor, each in zip(factors, values, strict=True)])
 
 
 def _line(x: Tensor, scale: float, shift: float) -> Tensor:
-    return x if (scale, shift) == (1, 0) else x.each(ops.Affine((scale,), (shift,)))
+    return x if (scale, shift) == (1, 0) else x.apply_elementwise(ops.Affine((scale,), (shift,)))
 
 
 def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -374,7 +374,7 @@ def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
     line = _line(x, scale, shift)
     if power == -1:
         return functions.ones(x) / line
-    return line if power == 1 else line.each(ops.Power(power))
+    return line if power == 1 else line.apply_elementwise(ops.Power(power))
 
 
 def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -384,7 +384,7 @@ def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     alpha = parameters.number("alpha", 1.0)
     beta = parameters.number("beta", 0.75)
     if parameters.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
-        return x.op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
+        return x.apply_op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
     return _lrn_within(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
@@ -402,7 +402,7 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     ones = x.walk.flow.hold(f"{x.scope.node.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
     around = x.conv(conv, {"kernel": Stored(ones.name, "OIHW")})
-    return around.op(op).op(ops.SliceChannels(cells // 2, channels * cells, cells))
+    return around.apply_op(op).apply_op(ops.SliceChannels(cells // 2, channels * cells, cells))
 
 
 def _axis(layer: CaffeLayer, older: str) -> int:
@@ -445,7 +445,7 @@ def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 def _relu(layer: CaffeLayer, x: Tensor) -> Tensor:
     slope = layer.parameters.number("negative_slope", 0.0)
-    return x.each(ops.LeakyRelu(slope) if slope else ops.Relu())
+    return x.apply_elementwise(ops.LeakyRelu(slope) if slope else ops.Relu())
 
 
 def _exponential(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -483,7 +483,7 @@ _FUNCTIONS: Functions = {
     "Eltwise": _eltwise,
     "Power": _power,
     "LRN": _lrn,
-    "PReLU": lambda layer, x, alpha: slopes(x, layer.blobs[0]),
+    "PReLU": lambda layer, x, alpha: prelu(x, layer.blobs[0]),
     "Concat": lambda layer, *values: concat(values, _axis(layer, "concat_dim")),
     "Slice": _slice,
     "Crop": _crop,
@@ -495,7 +495,7 @@ _FUNCTIONS: Functions = {
         layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf)
     ),
     "ReLU": _relu,
-    "ELU": lambda layer, x: x.each(ops.Elu(layer.parameters.number("alpha", 1.0))),
+    "ELU": lambda layer, x: x.apply_elementwise(ops.Elu(layer.parameters.number("alpha", 1.0))),
     "Threshold": lambda layer, x: x > layer.parameters.number("threshold", 0.0),
     "Exp": _exponential,
     "Log": _logarithm,
@@ -511,10 +511,10 @@ _PLAIN: Mapping[str, Op] = {
     "Sigmoid": ops.Sigmoid(),
     "TanH": ops.Tanh(),
 }
-READERS: Mapping[str, Reader[CaffeLayer]] = watching(
+READERS: Mapping[str, Reader[CaffeLayer]] = refuse_unread_settings(
     {
-        **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
-        **{kind: always(op) for kind, op in _PLAIN.items()},
+        **{kind: node_reader(function) for kind, function in _FUNCTIONS.items()},
+        **{kind: op_reader(op) for kind, op in _PLAIN.items()},
     },
     _passed_over,
 )

@@ -74,19 +74,19 @@ _AT = 0.5
 
 
 def _half(x: Tensor) -> Tensor:
-    return x.each(ops.HardSigmoid(0.5, 0.5))
+    return x.apply_elementwise(ops.HardSigmoid(0.5, 0.5))
 
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "exponential": exp,
     "hard_shrink": lambda x: hard_shrink(x, _AT),
-    "hard_tanh": lambda x: x.each(ops.Clip(-1.0, 1.0)),
+    "hard_tanh": lambda x: x.apply_elementwise(ops.Clip(-1.0, 1.0)),
     "log_sigmoid": log_sigmoid,
     "soft_shrink": lambda x: soft_shrink(x, _AT),
     "sparse_plus": lambda x: _half(x) ** 2.0 + relu(x - 1.0),
     "sparse_sigmoid": _half,
     "squareplus": lambda x: 0.5 * x + sqrt(0.25 * x**2.0 + 1.0),
-    "tanh_shrink": lambda x: x - x.each(ops.Tanh()),
+    "tanh_shrink": lambda x: x - x.apply_elementwise(ops.Tanh()),
 }
 """Activations that are several of porter's ops, with Keras's own numbers
 (keras/src/backend/tensorflow/nn.py).
@@ -126,4 +126,4 @@ def activated(layer: KerasLayer, x: Tensor) -> Tensor:
         raise Unsupported(f"with activation '{layer.op:.60}'")
     if isinstance(form, ops.Softmax | ops.LogSoftmax):
         return x.softmax(*axes_in(layer, x), op=form)
-    return x.each(form if isinstance(form, Op) else form(layer))
+    return x.apply_elementwise(form if isinstance(form, Op) else form(layer))

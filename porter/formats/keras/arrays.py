@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from porter.base.dtypes import Array
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import norm, over_norm
+from porter.filegraph.functions import divide_by_norm, norm
 from porter.filegraph.places import Items
 from porter.filegraph.products import AttentionScores, Equation, Kernel, read_equation
 from porter.filegraph.tensor import Tensor, attention, einsum
@@ -86,7 +86,7 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
         raise Unsupported(f"{words} with a bias along {bias_axes!s:.40}")
     bias = layer.stored("bias").name if bias_axes else None
     product_kernel = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
-    return x.with_kernel(equation, product_kernel).saying(words)
+    return x.with_kernel(equation, product_kernel).with_refusal_prefix(words)
 
 
 def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
@@ -161,7 +161,8 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     if ranks == [2, 2] and all(at in (1, -1) for at in places):
         least = 1e-7 if layer.keras > 2 else 1e-6
         first, second = (
-            over_norm(each, 2, [1], least) if layer.arguments.get("normalize") else each for each in values
+            divide_by_norm(each, 2, [1], least) if layer.arguments.get("normalize") else each
+            for each in values
         )
         return (first * second).sum([1], True)
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]

@@ -17,9 +17,9 @@ from porter.base.errors import FileError, first_line
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
-from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
+from porter.filegraph.file_graph import FileGraph, Unsupported, read_for_sizes
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import outputs
+from porter.filegraph.readers import as_outputs
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.tensorflow import further_image
@@ -102,7 +102,7 @@ def read_graph(
     def read(size: Size) -> FileGraph:
         return model.graph(replace(image, size=size), ends)
 
-    graph = read(image.size) if image.shape else for_images(image.size, read)
+    graph = read(image.size) if image.shape else read_for_sizes(image.size, read)
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
     return replace(
         graph,
@@ -208,7 +208,7 @@ class _Model:
         arrays = self._add_layers(walk, layers, stored)
         live -= arrays
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
-        graph = walk.finish(walk.ends(ends), ends)
+        graph = walk.finish(walk.output_values(ends), ends)
         used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
         evaluated = {name: array for name, array in flow.evaluated.items() if name in used}
         return replace(graph, evaluated=evaluated)
@@ -239,7 +239,7 @@ class _Model:
     def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
         """What a layer gives; damage of its config is an error of the file."""
         try:
-            return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
+            return as_outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
             if any(walk.flow.is_live(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None

@@ -18,7 +18,9 @@ from porter.graph.ops import LARGEST_FLOAT32
 Arguments = Mapping[str, Any]
 Walk = walk.NodeWalk["KerasLayer"]
 Reader = Callable[..., Any]
-"""Gives what a layer gives, as porter.filegraph.readers.outputs takes it, from the layer and its values."""
+"""Gives what a layer gives, as porter.filegraph.readers.as_outputs takes it, from the layer and its
+values.
+"""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from porter.base.errors import some
 from porter.base.left_out import LeftOut
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.readers import called
-from porter.filegraph.tensor import Tensor, concat, merged
+from porter.filegraph.readers import call_with_inputs
+from porter.filegraph.tensor import Tensor, concat, merge_all
 from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
@@ -126,7 +126,7 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise Unsupported(f"that also has {some(others)}")
     expect_kinds(layer.arguments)
-    return called(reader, layer, *values)
+    return call_with_inputs(reader, layer, *values)
 
 
 def _variables_of(kind: str, present: Collection[str]) -> Collection[str]:
@@ -164,12 +164,12 @@ def _relu(layer: KerasLayer, x: Tensor) -> Tensor:
     if threshold and (slope or most is not None):
         raise Unsupported(f"with threshold {threshold:g} and another bound or slope")
     if threshold:
-        return x.each(ops.ThresholdedRelu(threshold))
+        return x.apply_elementwise(ops.ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
     if not slope:
         return x.clip(0.0, high)
     bound = [] if most is None else [ops.Clip(-LARGEST_FLOAT32, high)]
-    return x.each(ops.LeakyRelu(slope), *bound)
+    return x.apply_elementwise(ops.LeakyRelu(slope), *bound)
 
 
 def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -183,7 +183,9 @@ def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     if name == "linear":
         return x
     if name is not None:
-        return activated(replace(layer, op=name, arguments={}), x).saying(f"with activation '{name:.60}'")
+        return activated(replace(layer, op=name, arguments={}), x).with_refusal_prefix(
+            f"with activation '{name:.60}'"
+        )
     config = argument.get("config") if isinstance(argument, dict) else argument
     if (
         isinstance(argument, dict)
@@ -202,7 +204,7 @@ def _named(name: str) -> Reader:
 
 
 def _merged(kind: str) -> Reader:
-    return lambda layer, *values: merged(kind, values)
+    return lambda layer, *values: merge_all(kind, values)
 
 
 def _custom_scale(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
@@ -216,7 +218,7 @@ def _layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
     """LayerScale, a layer that ConvNeXt brings with it."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise Unsupported("that is not keras.applications' own")
-    return x.along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})
+    return x.apply_along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})
 
 
 def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -266,7 +268,9 @@ _READERS: Mapping[str, Reader] = {
     "GroupNormalization": norms.read_group_norm,
     "LayerNormalization": norms.read_layer_norm,
     "LayerScale": _layer_scale,
-    "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))),
+    "LeakyReLU": lambda layer, x: x.apply_elementwise(
+        ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
+    ),
     "Maximum": _merged("Max"),
     "Minimum": _merged("Min"),
     "MultiHeadAttention": arrays.read_attention,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from porter.base.dtypes import Float64Array
 from porter.filegraph.dims import Dim, text
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.functions import over_norm
+from porter.filegraph.functions import divide_by_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import KerasLayer, axes_in, count, number
@@ -30,7 +30,7 @@ def read_batch_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - number(layer.arguments.get("momentum", 0.99)), 12)
     op = ops.BatchNorm(number(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors)
-    return x.along(_axis(layer, x), op, tensors, of_map=True)
+    return x.apply_along(_axis(layer, x), op, tensors, of_map=True)
 
 
 def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -43,8 +43,8 @@ def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     axes = axes_in(layer, x)
     tensors = _trained(layer)
     if not tensors and (groups := x.normed_groups(axes)):
-        return x.each(ops.GroupNorm(groups, epsilon, False, False))
-    return x.along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
+        return x.apply_elementwise(ops.GroupNorm(groups, epsilon, False, False))
+    return x.apply_along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
 
 
 def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     if sorted(position_of(axis, x.rank) for axis in axes) != [*range(x.rank - len(axes), x.rank)]:
         raise Unsupported(f"over the axes {axes!r:.40}")
     op = ops.RmsNorm(number(layer.arguments["epsilon"]))
-    return x.along(axes, op, {"gamma": layer.stored("scale")})
+    return x.apply_along(axes, op, {"gamma": layer.stored("scale")})
 
 
 def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -63,15 +63,15 @@ def read_group_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     axes = _axis(layer, x)
     tensors = _trained(layer)
     groups_argument = layer.arguments["groups"]
-    if not x.walk.views.of_each_image(x.view):
+    if not x.walk.views.has_batch_first(x.view):
         raise Unsupported("over the batch")
     groups = count(x.size(*axes) if groups_argument == -1 else groups_argument)
     op = ops.GroupNorm(groups, number(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
-    return x.along(axes, op, tensors, of_map=True)
+    return x.apply_along(axes, op, tensors, of_map=True)
 
 
 def read_unit_norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    return over_norm(x, 2, axes_in(layer, x), _LEAST_NORM)
+    return divide_by_norm(x, 2, axes_in(layer, x), _LEAST_NORM)
 
 
 def _trained(layer: KerasLayer) -> dict[str, Stored]:
@@ -97,8 +97,8 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[axis] != slopes.shape[axis - 1] for axis in wide):
         raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
     if not wide and x.value.channels != 1:
-        return x.each(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
-    return x.along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
+        return x.apply_elementwise(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
+    return x.apply_along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
 
 
 def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -148,6 +148,6 @@ def _affine(
     x: Tensor, scale: Float64Array, offset: Float64Array, tensors: Mapping[str, Stored] | None = None
 ) -> Tensor:
     """x * scale + offset, by numbers along the last axes."""
-    if x.walk.views.names(x.walk.plain_or_own(x.source)) and scale.ndim == offset.ndim == 1:
+    if x.walk.views.axis_names(x.walk.try_lay_out(x.source)) and scale.ndim == offset.ndim == 1:
         return x.affine(scale, offset, tensors)
     return x * x.scope.constant(scale) + x.scope.constant(offset)

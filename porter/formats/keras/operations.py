@@ -12,9 +12,19 @@ from porter.filegraph import functions
 from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
-from porter.filegraph.readers import called
+from porter.filegraph.readers import call_with_inputs
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Scope, Tensor, by_matrix, concat, einsum, matmul, maximum, minimum, stack
+from porter.filegraph.tensor import (
+    Scope,
+    Tensor,
+    concat,
+    einsum,
+    matmul,
+    matmul_stored,
+    maximum,
+    minimum,
+    stack,
+)
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import (
     KerasLayer,
@@ -65,7 +75,7 @@ def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
     if reader is None or not values:
         raise Unsupported("")
     expect_kinds(layer.arguments)
-    return called(reader, layer, *values)
+    return call_with_inputs(reader, layer, *values)
 
 
 def _of_operands(function: Callable[..., Any], count: int = 2) -> Reader:
@@ -187,7 +197,7 @@ def _quarter_turns(layer: KerasLayer, x: Tensor) -> Tensor:
 def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
     offset = whole(layer.arguments.get("k", 0))
     bounds = (offset, None) if layer.op == "triu" else (None, offset)
-    return functions.band(x, *bounds)
+    return functions.band_part(x, *bounds)
 
 
 def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -309,7 +319,7 @@ def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     first, second = (_operand(x.scope, operand) for operand in layer.operands)
     if first.is_value and second.is_value:
         return matmul(first, second)
-    return first.dense(Product(second.reference, "IO")) if first.is_value else by_matrix(first, second)
+    return first.dense(Product(second.reference, "IO")) if first.is_value else matmul_stored(first, second)
 
 
 def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -325,7 +335,7 @@ def _response_norm(layer: KerasLayer, x: Tensor) -> Tensor:
         number(layer.arguments.get(name, default))
         for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
     )
-    return x.op(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
+    return x.apply_op(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
 def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -333,7 +343,7 @@ def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise Unsupported("with a scale")
     least = layer.arguments.get("epsilon")
-    return x.along(axes_in(layer, x), RmsNorm(1e-7 if least is None else number(least), scale=False))
+    return x.apply_along(axes_in(layer, x), RmsNorm(1e-7 if least is None else number(least), scale=False))
 
 
 def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -347,7 +357,7 @@ def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
     least = layer.arguments.get("epsilon")
     if order not in (1, 2):
         raise Unsupported(f"of order {order!r:.20}")
-    return functions.over_norm(
+    return functions.divide_by_norm(
         x, whole(order), _axes(layer, x, default=-1), 1e-7 if least is None else number(least)
     )
 
@@ -355,7 +365,7 @@ def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
 def _of_number(layer: KerasLayer, x: Tensor) -> Tensor:
     if layer.arguments.get("decimals", 0) != 0:
         raise Unsupported("to decimals")
-    return x.each(OF_NUMBERS[layer.op])
+    return x.apply_elementwise(OF_NUMBERS[layer.op])
 
 
 def _made(kind: str) -> Reader:
@@ -380,7 +390,7 @@ _READERS: Mapping[str, Reader] = by_name(
             _several(layer, x), whole(layer.arguments.get("axis", -1))
         ),
         "cumsum": _cumsum,
-        "depth_to_space": lambda layer, x: x.op(DepthToSpace(count(layer.arguments["block_size"]))),
+        "depth_to_space": lambda layer, x: x.apply_op(DepthToSpace(count(layer.arguments["block_size"]))),
         "einsum": _einsum,
         "equal": _of_operands(functions.equal),
         "expand_dims": lambda layer, x: x.unsqueeze([whole(layer.arguments["axis"])]),
@@ -399,7 +409,7 @@ _READERS: Mapping[str, Reader] = by_name(
         "local_response_normalization": _response_norm,
         "logaddexp": _of_operands(functions.log_add_exp),
         "logical_and": _of_operands(operator.mul),
-        "logical_not": lambda layer, x: functions.opposite(x),
+        "logical_not": lambda layer, x: functions.logical_not(x),
         "logical_or": _of_operands(maximum),
         "logsumexp": lambda layer, x: functions.log_sum_exp(x, _axes(layer, x), layer.keeps()),
         "matmul": _matmul,
@@ -412,7 +422,7 @@ _READERS: Mapping[str, Reader] = by_name(
         "negative": lambda layer, x: -x,
         "norm": _norm,
         "normalize": _normalize,
-        "not_equal": _of_operands(functions.differs),
+        "not_equal": _of_operands(functions.not_equal),
         "ones_like": lambda layer, x: functions.ones(x),
         "pad": _pad,
         "power": _of_operands(operator.pow),
@@ -422,7 +432,7 @@ _READERS: Mapping[str, Reader] = by_name(
         "rms_normalization": _rms_norm,
         "roll": _roll,
         "rot90": _quarter_turns,
-        "rsqrt": lambda layer, x: x.each(ops.Sqrt(), ops.Reciprocal()),
+        "rsqrt": lambda layer, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
         "soft_shrink": lambda layer, x: functions.soft_shrink(
             x, number(layer.arguments.get("threshold", 0.5))
         ),

@@ -87,7 +87,9 @@ def _transposed(layer: KerasLayer, x: Tensor) -> Tensor:
     ]
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
-    return x.op(ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
+    return x.apply_op(
+        ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors
+    )
 
 
 def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, int]:
@@ -109,7 +111,7 @@ def _pool(layer: KerasLayer, x: Tensor) -> Tensor:
 def _adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
     rows, columns = map(count, pair(layer.arguments["output_size"]))
     function: ops.Function = "max" if "Max" in layer.op else "mean"
-    return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
+    return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
 
 
 def _sides(value: Any) -> Pads:
@@ -141,8 +143,8 @@ def _resized(layer: KerasLayer, x: Tensor) -> Tensor:
     if op is None:
         return padded
     if op.mode == "nearest" and op.scale:
-        return padded.op(ops.Upsample(int(op.scale[0]), int(op.scale[1])))
-    return padded.op(op)
+        return padded.apply_op(ops.Upsample(int(op.scale[0]), int(op.scale[1])))
+    return padded.apply_op(op)
 
 
 def _center_crop(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -160,10 +162,10 @@ WINDOWS: Mapping[str, Reader] = {
     "CenterCrop": _center_crop,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
-    "Cropping2D": lambda layer, x: x.op(ops.CropMap(_sides(layer.arguments["cropping"]))),
+    "Cropping2D": lambda layer, x: x.apply_op(ops.CropMap(_sides(layer.arguments["cropping"]))),
     "DepthwiseConv2D": _depthwise,
-    "GlobalAveragePooling2D": lambda layer, x: x.op(ops.GlobalAvgPool(layer.keeps())),
-    "GlobalMaxPooling2D": lambda layer, x: x.op(ops.GlobalMaxPool(layer.keeps())),
+    "GlobalAveragePooling2D": lambda layer, x: x.apply_op(ops.GlobalAvgPool(layer.keeps())),
+    "GlobalMaxPooling2D": lambda layer, x: x.apply_op(ops.GlobalMaxPool(layer.keeps())),
     "MaxPooling2D": _pool,
     "Resizing": _resized,
     "SeparableConv2D": _separable,
@@ -175,7 +177,7 @@ WINDOWS: Mapping[str, Reader] = {
 
 def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
-    row = x.row()
+    row = x.as_row_map()
     kind = layer.op.replace("1D", "2D")
     arguments = StatedFields({name: _of_row(name, argument) for name, argument in layer.arguments.items()})
     if arguments.get("padding") == "causal":
@@ -184,7 +186,7 @@ def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
         row = row.pad_map((0, 0, extent - 1, 0))
         arguments = StatedFields({**arguments, "padding": "valid"})
     of_maps: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
-    return of_maps.of_row()
+    return of_maps.without_rows()
 
 
 _OF_PLACES = frozenset(

@@ -15,19 +15,19 @@ from porter.base.errors import FileError
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
 from porter.filegraph.dims import Dim, fixed_sizes, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
-from porter.filegraph.layers import both_sides, pool, read_graph, slopes
+from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import Functions, always, expression, reads, watching
+from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum
+from porter.filegraph.tensor import Tensor, concat, maximum, merge_all, minimum
 from porter.filegraph.walk import Reader
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -118,7 +118,7 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
     """The graph of a symbol."""
     nodes = {node.name: node for node in symbol.nodes}
     image = symbol.image or ""
-    live = depending(nodes, [image])
+    live = names_depending_on(nodes, [image])
     stored = Arrays(tensors)
     flow = Dataflow(
         nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
@@ -175,7 +175,7 @@ def _stored_tensors(node: SymbolNode, axes: str) -> dict[str, Stored]:
 def _window(node: SymbolNode) -> tuple[Window, Pads]:
     settings = node.attributes
     window = Window(settings.pair("kernel", 0), settings.pair("stride", 1), settings.pair("dilate", 1))
-    return window, both_sides(settings.pair("pad", 0))
+    return window, symmetric_pads(settings.pair("pad", 0))
 
 
 def _conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     stored = _stored_tensors(node, "OIHW")
     groups = settings.count("num_group", 1)
     op = ops.ConvTranspose(settings.count("num_filter", 0), window, pads, groups, "bias" in stored)
-    return x.op(op, **stored)
+    return x.apply_op(op, **stored)
 
 
 def _pool(node: SymbolNode, x: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ def _sums(node: SymbolNode, x: Tensor) -> Tensor:
 def _adaptive(node: SymbolNode, x: Tensor) -> Tensor:
     """The mean of windows that lie evenly; without a size, of all cells."""
     counts = node.attributes.pair("output_size", 1)
-    return x.made("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
+    return x.derive("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
 
 
 def _dense(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -287,7 +287,7 @@ def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     kind = node.attributes.word("act_type", "leaky")
     slope = node.attributes.number("slope", 0.25)
     if kind == "prelu":
-        return slopes(x, node.inputs[1][0])
+        return prelu(x, node.inputs[1][0])
     made: Mapping[str, Op] = {
         "leaky": ops.LeakyRelu(slope),
         "elu": ops.Elu(slope),
@@ -296,14 +296,14 @@ def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     }
     if kind not in made:
         raise Unsupported(f"of type {kind}")
-    return x.each(made[kind])
+    return x.apply_elementwise(made[kind])
 
 
 def _activation(node: SymbolNode, x: Tensor) -> Tensor:
     kind = node.attributes.word("act_type")
     if kind not in _IN_PLACE:
         raise Unsupported(f"of type {kind}")
-    return x.each(_IN_PLACE[kind])
+    return x.apply_elementwise(_IN_PLACE[kind])
 
 
 def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolNode, Tensor], Tensor]:
@@ -316,14 +316,14 @@ def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
     size = node.attributes.count("nsize", 0)
     alpha = settings.number("alpha", 1e-4) / size
     beta = settings.number("beta", 0.75)
-    return x.op(ops.LocalResponseNorm(size, alpha, beta, settings.number("knorm", 2.0)))
+    return x.apply_op(ops.LocalResponseNorm(size, alpha, beta, settings.number("knorm", 2.0)))
 
 
 def _over_norm(node: SymbolNode, x: Tensor) -> Tensor:
     """L2Normalization (src/operator/l2_normalization-inl.h)."""
     over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
     axes = over.get(node.attributes.word("mode", "instance"), range(1, x.rank))
-    return functions.over_root(x, axes, node.attributes.number("eps", 1e-10))
+    return functions.divide_by_root_of_squares(x, axes, node.attributes.number("eps", 1e-10))
 
 
 def _split(node: SymbolNode, x: Tensor) -> list[Tensor]:
@@ -408,10 +408,10 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
         pad = scale // 2
         window = Window((side, side), (scale, scale))
         op = ops.ConvTranspose(channels, window, (pad, pad, pad, pad), channels, False)
-        return x.op(op, kernel=Stored(node.inputs[1][0], "OIHW"))
+        return x.apply_op(op, kernel=Stored(node.inputs[1][0], "OIHW"))
     if kind != "nearest" or others:
         raise Unsupported("that is not the nearest cell of one map")
-    return x.op(ops.Upsample(scale, scale))
+    return x.apply_op(ops.Upsample(scale, scale))
 
 
 def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
@@ -476,7 +476,7 @@ _KINDS: Mapping[str, str] = by_name(
 
 _FUNCTIONS: Functions = by_name(
     {
-        **dict.fromkeys(_KINDS, lambda node, *values: merged(_KINDS[node.op], values)),
+        **dict.fromkeys(_KINDS, lambda node, *values: merge_all(_KINDS[node.op], values)),
         "_plus_scalar _PlusScalar": _by_number(operator.add),
         "_minus_scalar _MinusScalar": _by_number(operator.sub),
         "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
@@ -512,21 +512,21 @@ _FUNCTIONS: Functions = by_name(
         "_contrib_BilinearResize2D": _resize,
         "Crop": _crop,
         "slice": _slice,
-        "depth_to_space": lambda node, x: x.op(
+        "depth_to_space": lambda node, x: x.apply_op(
             ops.DepthToSpace(node.attributes.count("block_size", 1), "DCR")
         ),
         "space_to_depth": lambda node, x: x.cells_as_channels(node.attributes.count("block_size", 1)),
         "LRN": _lrn,
         "Activation": _activation,
         "LeakyReLU": _leaky,
-        "LogisticRegressionOutput": lambda node, x, *labels: x.each(ops.Sigmoid()),
-        "hard_sigmoid": lambda node, x: x.each(
+        "LogisticRegressionOutput": lambda node, x, *labels: x.apply_elementwise(ops.Sigmoid()),
+        "hard_sigmoid": lambda node, x: x.apply_elementwise(
             ops.HardSigmoid(node.attributes.number("alpha", 0.2), node.attributes.number("beta", 0.5))
         ),
         "clip": lambda node, x: x.clip(
             node.attributes.number("a_min", 0.0), node.attributes.number("a_max", 0.0)
         ),
-        "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
+        "rsqrt": lambda node, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
         "slice_axis": _cut,
         "transpose": lambda node, x: x.transpose(node.attributes.counts("axes")),
         "UpSampling": _upsample,
@@ -539,12 +539,12 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "square": functions.square,
 }
 """The functions of the tensors alone."""
-READERS: Mapping[str, Reader[SymbolNode]] = watching(
+READERS: Mapping[str, Reader[SymbolNode]] = refuse_unread_settings(
     {
-        **{name: expression(function) for name, function in _EXPRESSIONS.items()},
-        **{name: reads(function) for name, function in _FUNCTIONS.items()},
-        **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
-        **{name: always(op) for name, op in OF_NUMBERS.items()},
+        **{name: tensor_reader(function) for name, function in _EXPRESSIONS.items()},
+        **{name: node_reader(function) for name, function in _FUNCTIONS.items()},
+        **{name: op_reader(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
+        **{name: op_reader(op) for name, op in OF_NUMBERS.items()},
     },
     lambda node: node.attributes.passed_over,
 )

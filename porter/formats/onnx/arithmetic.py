@@ -16,7 +16,7 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
 from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions
-from porter.filegraph.tensor import Tensor, by_matrix, matmul, merged
+from porter.filegraph.tensor import Tensor, matmul, matmul_stored, merge_all
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 
@@ -49,7 +49,7 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 def _binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
     if len(tensors) != 2 and node.op not in _OF_ANY_NUMBER:
         raise Unsupported(f"of {len(tensors)} values")
-    return merged("Add" if node.op == "Sum" else node.op, tensors)
+    return merge_all("Add" if node.op == "Sum" else node.op, tensors)
 
 
 def _div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
@@ -120,7 +120,11 @@ def _layer_norm(
         return x.rms_norm(axes, epsilon, scale)
     normed = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
     spread = functions.variance(x, axes, True) + epsilon
-    return [normed, x.mean(axes, True), spread.each(Sqrt(), Reciprocal())] if node.outputs > 1 else normed
+    return (
+        [normed, x.mean(axes, True), spread.apply_elementwise(Sqrt(), Reciprocal())]
+        if node.outputs > 1
+        else normed
+    )
 
 
 def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
@@ -145,14 +149,14 @@ def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
     if x.is_value == other.is_value:
         return matmul(x, other)
     if not x.is_value:
-        return by_matrix(x, other)
+        return matmul_stored(x, other)
     stored = x.walk.weights(other.source)
     if stored is not None and len(stored.shape) > 2:
         return x.with_matrices(stored)
     if stored is not None and len(stored.shape) == 1:
         numbers = np.asarray(other.numbers(), np.float64)[:, None]
         kernel = x.walk.flow.hold(f"{node.name}:kernel", numbers)
-        return x.dense(Product((kernel.name, 0), "IO")).without([-1])
+        return x.dense(Product((kernel.name, 0), "IO")).without_axes([-1])
     return x.dense(Product(other.reference, "IO"))
 
 
@@ -167,13 +171,13 @@ def _hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
     """torch's slope is a sixth, which float32 rounds."""
     slope_in_file = node.real("alpha", 0.2)
     slope = 1 / 6 if np.float32(slope_in_file) == np.float32(1 / 6) else slope_in_file
-    return x.each(HardSigmoid(slope, node.real("beta", 0.5)))
+    return x.apply_elementwise(HardSigmoid(slope, node.real("beta", 0.5)))
 
 
 def _swish(node: OnnxNode, x: Tensor) -> Tensor:
     """x * Sigmoid(alpha * x)."""
     alpha = node.real("alpha", 1.0)
-    return x.each(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
+    return x.apply_elementwise(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
 
 
 FUNCTIONS: Functions = by_name(
@@ -185,7 +189,7 @@ FUNCTIONS: Functions = by_name(
             node.number("min", low, -math.inf), node.number("max", high, math.inf)
         ),
         "Div": _div,
-        "Gelu": lambda node, x: x.each(Gelu(node.text("approximate", "none") == "tanh")),
+        "Gelu": lambda node, x: x.apply_elementwise(Gelu(node.text("approximate", "none") == "tanh")),
         "Gemm": _gemm,
         "GroupNormalization": _group_norm,
         "HardSigmoid": _hard_sigmoid,

@@ -80,7 +80,7 @@ def _heads(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
     sizes = x.view.sizes or ()
     if len(sizes) == 3 and heads > 0 and isinstance(sizes[2], int) and sizes[2] % heads == 0:
         x = x.reshape([*sizes[:2], heads, sizes[2] // heads]).transpose([0, 2, 1, 3])
-    if x.rank != 4 or not x.walk.views.of_each_image(x.view):
+    if x.rank != 4 or not x.walk.views.has_batch_first(x.view):
         raise Unsupported("of values of other axes")
     return x
 

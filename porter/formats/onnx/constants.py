@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from porter.base.dtypes import Dtype, Numbers
-from porter.filegraph.constants import between, expect_room
+from porter.filegraph.constants import arange, expect_room
 from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
@@ -69,7 +69,7 @@ def filling(node: OnnxNode) -> float | None:
 def _range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
     """A Range of known numbers, or of the images of a free batch."""
     numbers = start.item(), limit.item(), step.item()
-    return of_sizes([PLACE]) if numbers == (0, BATCH, 1) else between(*numbers)
+    return of_sizes([PLACE]) if numbers == (0, BATCH, 1) else arange(*numbers)
 
 
 def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:

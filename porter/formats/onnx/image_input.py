@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.filegraph.dataflow import NodeOutput
-from porter.filegraph.file_graph import completed
+from porter.filegraph.file_graph import fill_free_size
 from porter.filegraph.reading import GraphInput
 from porter.formats.onnx.nodes import OnnxNode
 from porter.padding import ANY, Size
@@ -106,7 +106,7 @@ def _of_rows(
     source: NodeOutput, sizes: Sequence[int | None], rows_and_columns: Size, size: Size | None
 ) -> MappedInput:
     """A tensor whose images have these rows and columns."""
-    shape = completed(rows_and_columns, size)
+    shape = fill_free_size(rows_and_columns, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
         GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
@@ -136,7 +136,7 @@ def _map(
 ) -> MappedInput:
     batch, channels, rows, columns = (sizes[axis] for axis in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None
-    shape = completed((rows, columns), size)
+    shape = fill_free_size((rows, columns), size)
     image = GraphInput(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
     return MappedInput(image, {CHANNELS_LAST: ""} if last else {})
 

@@ -14,7 +14,7 @@ from porter.filegraph import walk
 from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.dims import Dim, fixed_sizes
 from porter.filegraph.places import Items
-from porter.filegraph.readers import called, outputs
+from porter.filegraph.readers import as_outputs, call_with_inputs
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs, Reader
 from porter.formats.protobuf import Attributed
@@ -82,6 +82,6 @@ def reads(function: Callable[..., Any]) -> Reader[OnnxNode]:
     def read(walk: Walk, node: OnnxNode) -> Outputs:
         scope = Scope(walk, node)
         tensors = [None if source == MISSING else scope.tensor(source) for source in node.inputs]
-        return outputs(called(function, node, *tensors))
+        return as_outputs(call_with_inputs(function, node, *tensors))
 
     return read

@@ -13,7 +13,7 @@ from porter.filegraph.constants import full
 from porter.filegraph.dims import BATCH, PLACE, Open, fixed_sizes, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
-from porter.filegraph.readers import Functions, expression, unary
+from porter.filegraph.readers import Functions, elementwise_reader, tensor_reader
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Axes, Tensor, concat, einsum, maximum
 from porter.filegraph.walk import Reader, Zeros
@@ -70,12 +70,12 @@ def _cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
 
 def _over_norm(node: OnnxNode, x: Tensor) -> Tensor:
     """LpNormalization, whose order is 1 or 2."""
-    return functions.over_norm(x, node.integer("p", 2), [node.integer("axis", -1)], _LEAST_NORM)
+    return functions.divide_by_norm(x, node.integer("p", 2), [node.integer("axis", -1)], _LEAST_NORM)
 
 
 def _over_deviation(node: OnnxNode, x: Tensor) -> Tensor:
     """MeanVarianceNormalization."""
-    return functions.over_deviation(x, node.integers("axes") or (0, 2, 3), _LEAST_DEVIATION)
+    return functions.divide_by_deviation(x, node.integers("axes") or (0, 2, 3), _LEAST_DEVIATION)
 
 
 def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def _response_norm(node: OnnxNode, x: Tensor) -> Tensor:
     alpha = node.real("alpha", 1e-4)
     if size % 2 == 0:
         raise Unsupported("over an even number of channels")
-    return x.op(LocalResponseNorm(size, alpha / size, node.real("beta", 0.75), node.real("bias", 1.0)))
+    return x.apply_op(LocalResponseNorm(size, alpha / size, node.real("beta", 0.75), node.real("bias", 1.0)))
 
 
 def _running_sums(node: OnnxNode, x: Tensor, axis: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ def _triangle(node: OnnxNode, x: Tensor, offset: Tensor | None = None) -> Tensor
     """Trilu: one triangle of a matrix, the rest zeros."""
     diagonal = 0 if offset is None else int(offset.number())
     bounds = (diagonal, None) if node.integer("upper", 1) else (None, diagonal)
-    return functions.band(x, *bounds)
+    return functions.band_part(x, *bounds)
 
 
 _TRUTH = 9
@@ -220,7 +220,7 @@ _FUNCTIONS: Functions = {
     "Concat": lambda node, *tensors: concat(tensors, node.integer("axis")),
     "ConstantOfShape": _filled,
     "CumSum": _running_sums,
-    "DepthToSpace": lambda node, x: x.op(
+    "DepthToSpace": lambda node, x: x.apply_op(
         DepthToSpace(node.integer("blocksize"), "CRD" if node.text("mode", "") == "CRD" else "DCR")
     ),
     "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
@@ -259,15 +259,15 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Less": operator.lt,
     "LessOrEqual": operator.le,
     "Neg": operator.neg,
-    "Not": functions.opposite,
+    "Not": functions.logical_not,
     "Or": maximum,
     "PRelu": lambda x, slopes: x.prelu(slopes),
     "Where": functions.where,
-    "Xor": functions.differs,
+    "Xor": functions.not_equal,
 }
 """The functions of the tensors alone."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
-    **{kind: unary(row.read) for kind, row in PLAIN.items()},
+    **{kind: elementwise_reader(row.read) for kind, row in PLAIN.items()},
     **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
-    **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
+    **{kind: tensor_reader(function) for kind, function in _EXPRESSIONS.items()},
 }

@@ -10,9 +10,9 @@ from typing import Any
 from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
 from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.names import expect_values, named, titles
+from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
@@ -194,7 +194,7 @@ def _is_no_map(value: Any) -> bool:
 
 def _live(model: OnnxGraph, taken: Collection[str]) -> set[str]:
     """Names of the nodes that lead from inputs to an output."""
-    return _needed(model) & depending(model.nodes, taken)
+    return _needed(model) & names_depending_on(model.nodes, taken)
 
 
 def _needed(model: OnnxGraph) -> set[str]:
@@ -229,7 +229,9 @@ def _read_graph(
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_live(end))
     graph = replace(
-        walk.finish(walk.ends(ends), ends, outputs), output_names=names, halves=_halves(model, live, taken)
+        walk.finish(walk.output_values(ends), ends, outputs),
+        output_names=names,
+        halves=_halves(model, live, taken),
     )
     if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
@@ -237,7 +239,7 @@ def _read_graph(
     for each in given:
         sizes |= each.metadata
     notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(named(graph, _titles(model.nodes.values())), model.arrays, sizes, notes)
+    return _ReadGraph(with_scope_names(graph, _titles(model.nodes.values())), model.arrays, sizes, notes)
 
 
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
@@ -293,7 +295,7 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
         paths[node.name] = tuple(
             word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False)
         )
-    return titles(paths, {node.name: node.op for node in nodes})
+    return node_titles(paths, {node.name: node.op for node in nodes})
 
 
 def _definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[str, str]) -> bytes:

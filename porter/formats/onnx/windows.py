@@ -13,7 +13,7 @@ from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
-from porter.filegraph.products import along_channels
+from porter.filegraph.products import conv_along_channels
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
@@ -43,7 +43,9 @@ def _conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None
     kernel, tensors = _stored(weights, bias)
     if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _is_plain(node):
         pads = node.integers("pads") or (0, 0)
-        return x.made("conv", lambda node: along_channels(x.walk, node, x.source, weights.reference, pads))
+        return x.derive(
+            "conv", lambda node: conv_along_channels(x.walk, node, x.source, weights.reference, pads)
+        )
     op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
     return _of_rank(kernel.shape[2:], _map(x, len(kernel.shape) - 2).conv(op, tensors))
 
@@ -79,7 +81,7 @@ def _map(x: Tensor, axes: int) -> Tensor:
         Unsupported: it is another value.
     """
     if axes == 1:
-        return x.row()
+        return x.as_row_map()
     if axes != 2 or not x.value.is_map:
         raise Unsupported(f"over {axes} axes of something else than a map of them")
     return x
@@ -87,7 +89,7 @@ def _map(x: Tensor, axes: int) -> Tensor:
 
 def _of_rank(kernel: Sequence[int], x: Tensor) -> Tensor:
     """What the window of a kernel gives, as the tensor has it."""
-    return x if len(kernel) == 2 else x.of_row()
+    return x if len(kernel) == 2 else x.without_rows()
 
 
 def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -125,7 +127,7 @@ def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None 
             cut += [pads[axis], pads[axis + 2] - more[axis]]
     off = cut[0], cut[1], cut[2], cut[3]
     op = ConvTranspose(kernel.shape[1] * groups, window, off, groups, "bias" in tensors)
-    return _of_rank(kernel.shape[2:], whole.op(op, **tensors))
+    return _of_rank(kernel.shape[2:], whole.apply_op(op, **tensors))
 
 
 def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
@@ -156,9 +158,9 @@ def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
     order = float(node.integer("p", 2))
     if order < 1 or node.integer("ceil_mode"):
         raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
-    powers = abs(_map(x, len(kernel))).each(Power(order))
+    powers = abs(_map(x, len(kernel))).apply_elementwise(Power(order))
     mean = powers.pool("mean", _window(node, kernel), _convention(node, average="full_window"))
-    return _of_rank(kernel, (math.prod(kernel) * mean).each(Power(1 / order)))
+    return _of_rank(kernel, (math.prod(kernel) * mean).apply_elementwise(Power(1 / order)))
 
 
 def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
-from porter.filegraph.tensor import Tensor, by_matrix, einsum, matmul, merged
+from porter.filegraph.tensor import Tensor, einsum, matmul, matmul_stored, merge_all
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.windows import expect_layout
 
@@ -50,8 +50,8 @@ def _binary(node: GraphNode, *values: Tensor) -> Tensor:
             if (captured := scope.walk.flow.match(node, pattern)) is not None:
                 return functions.log_sum_exp(scope.tensor(captured["x"]), captured["#axes"], keep)
     expect_layout(node)
-    unit = functions.unit(scope) if node.op == "Mul" else None
-    return unit or merged(kind_of(node), values)
+    unit = functions.match_l2_normalize(scope) if node.op == "Mul" else None
+    return unit or merge_all(kind_of(node), values)
 
 
 def _fused_norm(
@@ -81,7 +81,7 @@ def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
     if x.is_value == other.is_value:
         return matmul(x, other, turned)
     if not any(turned) and not x.is_value:
-        return by_matrix(x, other)
+        return matmul_stored(x, other)
     if turned[0]:
         raise Unsupported(f"with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
     return x.dense(Product(other.reference, "OI" if turned[1] else "IO"))
@@ -115,7 +115,7 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """
     least = -int(below.number())
     most = int(above.number())
-    return functions.band(x, None if least > 0 else least, None if most < 0 else most)
+    return functions.band_part(x, None if least > 0 else least, None if most < 0 else most)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(

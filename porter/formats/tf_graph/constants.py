@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.constants import between, expect_room
+from porter.filegraph.constants import arange, expect_room
 from porter.filegraph.dims import as_real, as_whole
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Tensor
@@ -63,7 +63,7 @@ def _diagonal(
 
 FUNCTIONS: Mapping[str, Callable[..., Numbers]] = {
     "MatrixDiagV3": _diagonal,
-    "Range": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
+    "Range": lambda node, start, limit, step: arange(start.item(), limit.item(), step.item()),
 }
 
 

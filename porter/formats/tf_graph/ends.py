@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import NodeOutput, depending
+from porter.filegraph.dataflow import NodeOutput, names_depending_on
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.outputs import output_counts
 
@@ -68,7 +68,7 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
 
 def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
     """The nodes of the network, which depend on the image, that no such node reads. `nodes` are in order."""
-    live = depending(nodes, [image])
+    live = names_depending_on(nodes, [image])
     network = live - _observers([node for node in nodes.values() if node.name in live])
     read = {source for name in network for source, _ in nodes[name].inputs}
     return [name for name in nodes if name in network and name not in read and name != image]
@@ -101,5 +101,5 @@ def within_network(
     """The members of `ends`, such as a signature's outputs, that depend on the image and are not of
     observers.
     """
-    live = depending(nodes, [image])
+    live = names_depending_on(nodes, [image])
     return list(dict.fromkeys(end for end in ends if end[0] in live and nodes[end[0]].op not in _OBSERVERS))

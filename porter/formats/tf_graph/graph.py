@@ -10,10 +10,10 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, NodeOutput, depending
-from porter.filegraph.file_graph import FileGraph, completed, for_images
+from porter.filegraph.dataflow import Dataflow, NodeOutput, names_depending_on
+from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
 from porter.filegraph.kernels.program import value_name
-from porter.filegraph.names import named
+from porter.filegraph.names import with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensorflow import further_image
 from porter.formats.tensorflow import import_tensorflow
@@ -93,7 +93,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
         readings.append((decided, walk, constants))
         return graph_read
 
-    file_graph = for_images(completed(_cells(graph.nodes[graph.image]), graph.size), read)
+    file_graph = read_for_sizes(fill_free_size(_cells(graph.nodes[graph.image]), graph.size), read)
     decided, walk, constants = readings[-1]
     used = [
         stored.name
@@ -140,7 +140,7 @@ def _carried(graph: PlainGraph) -> dict[str, GraphNode]:
     the graph is run as the file has it, whatever a reader makes of it.
     """
     images = (node.name for node in graph.nodes.values() if node.op == "Placeholder")
-    live = depending(graph.nodes, [graph.image, *images])
+    live = names_depending_on(graph.nodes, [graph.image, *images])
     return _shortened(graph.nodes, live).nodes
 
 
@@ -167,7 +167,7 @@ def _walked(
 ) -> tuple[Walk, FileGraph]:
     """A graph that is in order, read as it is shortened for images of a size."""
     placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
-    live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
+    live = names_depending_on(short.nodes, [graph.image, *(node.name for node in placeholders)])
     flow = Dataflow(short.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
     batch, channels = _image_shape(short.nodes, graph.image, flow)
     image_size = _cells(short.nodes[graph.image])
@@ -180,10 +180,10 @@ def _walked(
     walk = begin(flow, image, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
-    ends = walk.ends(names.values())
+    ends = walk.output_values(names.values())
     file_graph = walk.finish(ends, _given(walk.builder, ends), names)
     halves = _halves(node for node in short.nodes.values() if node.name in live)
-    return walk, named(replace(file_graph, halves=halves))
+    return walk, with_scope_names(replace(file_graph, halves=halves))
 
 
 def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:

@@ -16,10 +16,10 @@ from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
-from porter.filegraph.readers import Functions, always, expression, reads
+from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, concat, maximum, stack
-from porter.filegraph.tensorflow import sliced, strided
+from porter.filegraph.tensorflow import slice_index, strided_slice_index
 from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import FLOATS, FUNCTIONS, INTEGERS, TRUTH, cast, is_cast, masks_of
@@ -90,7 +90,11 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
     numbers = [each.dims() for each in bounds]
     if len(numbers) != (2 if node.op == "Slice" else 3):
         raise Unsupported(f"by {len(numbers)} bounds")
-    index = sliced(*numbers) if node.op == "Slice" else strided(masks_of(node), len(x.sizes), *numbers)
+    index = (
+        slice_index(*numbers)
+        if node.op == "Slice"
+        else strided_slice_index(masks_of(node), len(x.sizes), *numbers)
+    )
     return x.take(index)
 
 
@@ -112,20 +116,20 @@ def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:
     """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes
     a class token.
     """
-    before = x.walk.unrepeated(x.source)
+    before = x.walk.drop_repeats(x.source)
     return x.reshape(sizes.dims()) if before == x.source else Repeated(before, tuple(sizes.dims()))
 
 
 def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
     windows.expect_layout(node)
-    return x.op(DepthToSpace(node.integer("block_size"), "DCR"))
+    return x.apply_op(DepthToSpace(node.integer("block_size"), "DCR"))
 
 
 def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
     """LRN, with the defaults of core/ops/nn_ops.cc."""
     size = 2 * node.integer("depth_radius", 5) + 1
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 0.5)
-    return x.op(LocalResponseNorm(size, alpha, beta, node.real("bias", 1.0)))
+    return x.apply_op(LocalResponseNorm(size, alpha, beta, node.real("bias", 1.0)))
 
 
 def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
@@ -185,7 +189,7 @@ _FUNCTIONS: Functions = by_name(
         "ExpandDims": lambda node, x, axes: x.unsqueeze(axes.integers()),
         "Fill": _fill,
         "LRN": _response_norm,
-        "LeakyRelu": lambda node, x: x.each(LeakyRelu(node.real("alpha", 0.2))),
+        "LeakyRelu": lambda node, x: x.apply_elementwise(LeakyRelu(node.real("alpha", 0.2))),
         "LogSoftmax": lambda node, x: x.softmax(-1, op=LogSoftmax()),
         "MatrixDiagPartV3": lambda node, x, offset, fill: x.diagonal((-2, -1), int(offset.number())),
         "Pack": lambda node, *values: stack(values, node.integer("axis")),
@@ -198,7 +202,7 @@ _FUNCTIONS: Functions = by_name(
         "SpaceToDepth": _space_to_depth,
         "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
         "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-        "Sqrt": lambda node, x: functions.root(x, lambda total: total.flag("keep_dims")),
+        "Sqrt": lambda node, x: functions.sqrt_or_norm(x, lambda total: total.flag("keep_dims")),
         "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
         "Tile": lambda node, x, times: x.repeat(times.dims()),
         "Transpose": lambda node, x, order: x.transpose(order.integers()),
@@ -219,21 +223,21 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Less": operator.lt,
     "LessEqual": operator.le,
     "LogicalAnd": operator.mul,
-    "LogicalNot": functions.opposite,
+    "LogicalNot": functions.logical_not,
     "LogicalOr": maximum,
     "Neg": operator.neg,
-    "NotEqual": functions.differs,
+    "NotEqual": functions.not_equal,
     "OnesLike": functions.ones,
-    "Rsqrt": lambda x: x.each(Sqrt(), Reciprocal()),
+    "Rsqrt": lambda x: x.apply_elementwise(Sqrt(), Reciprocal()),
     "Square": functions.square,
     "SquaredDifference": functions.squared_difference,
 }
 """The functions of the tensors alone."""
 READERS: Mapping[str, Reader[GraphNode]] = by_name(
     {
-        **{kind: always(op) for kind, op in PLAIN.items()},
-        **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
-        **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
+        **{kind: op_reader(op) for kind, op in PLAIN.items()},
+        **{kind: node_reader(function) for kind, function in _FUNCTIONS.items()},
+        **{kind: tensor_reader(function) for kind, function in _EXPRESSIONS.items()},
         "BatchToSpace BatchToSpaceND": put_together,
         "SpaceToBatch SpaceToBatchND": lambda walk, node: take_apart(walk, node, _block),
     }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import NodeOutput, depending
+from porter.filegraph.dataflow import NodeOutput, names_depending_on
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
@@ -159,7 +159,7 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
     """The only node that takes images, or the first of several that meet in one network; or None and the
     reason.
     """
-    if candidates and set.intersection(*(depending(nodes, [name]) for name in candidates)):
+    if candidates and set.intersection(*(names_depending_on(nodes, [name]) for name in candidates)):
         return candidates[0], ()
     shown = ", ".join(f"'{name}'" for name in candidates[:3])
     candidates_text = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"

@@ -56,8 +56,10 @@ def _transposed_convolution(node: GraphNode, wanted: Tensor, weights: Tensor, x:
     if x_sizes[3] != kernel.shape[3]:
         raise Unsupported(f"of {text(x_sizes[3:])} channels by a kernel of {kernel.shape[3]}")
     window = Window((kernel.shape[0], kernel.shape[1]), stride, dilation)
-    cut = tensorflow.cut_off(window, x_sizes[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
-    return x.op(ConvTranspose(kernel.shape[2], window, cut), kernel=Stored(kernel.name, "HWIO"))
+    cut = tensorflow.transposed_conv_cuts(
+        window, x_sizes[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule
+    )
+    return x.apply_op(ConvTranspose(kernel.shape[2], window, cut), kernel=Stored(kernel.name, "HWIO"))
 
 
 def _pool(node: GraphNode, x: Tensor) -> Tensor:
@@ -72,13 +74,13 @@ def _pool(node: GraphNode, x: Tensor) -> Tensor:
 
 def _pad(node: GraphNode, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
     """Pad and PadV2 with one number."""
-    return x.pad(tensorflow.pads_of(pads), 0.0 if fill is None else fill.number())
+    return x.pad(tensorflow.pads_by_axis(pads), 0.0 if fill is None else fill.number())
 
 
 def _mirror(node: GraphNode, x: Tensor, pads: Tensor) -> Tensor:
     """MirrorPad: with the map mirrored without its edge, or with it."""
     mode: Mode = "reflect" if node.text("mode", "") == "REFLECT" else "symmetric"
-    return x.extend(tensorflow.pads_of(pads), mode)
+    return x.extend(tensorflow.pads_by_axis(pads), mode)
 
 
 def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
@@ -87,15 +89,13 @@ def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
     """
     half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
     if node.op != "ResizeBicubic":
-        return tensorflow.resized(
-            x, sizes, tensorflow.nearest_or_linear(node.op == "ResizeBilinear", half, ends)
-        )
+        return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(node.op == "ResizeBilinear", half, ends))
     factors = [ratio(new, old) or 0 for new, old in zip(sizes.dims(), x.sizes[1:3], strict=True)]
     if not has_cubic_shares(factors) or ends:
         raise Unsupported("by other factors than powers of two, whose shares TensorFlow takes from a table")
     coordinates: Coordinates = "half_pixel" if half else "asymmetric"
     op = Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
-    return tensorflow.resized(x, sizes, op)
+    return tensorflow.resize_to(x, sizes, op)
 
 
 def expect_layout(node: GraphNode) -> None:

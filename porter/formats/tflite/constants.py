@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.tensorflow import MASKS, sliced, strided
+from porter.filegraph.tensorflow import MASKS, slice_index, strided_slice_index
 from porter.formats.tflite.model import Operator
 
 _KINDS: Mapping[str, str] = {
@@ -45,8 +45,12 @@ def is_cast(operator: Operator) -> bool:
 def index_of(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
     numbers = [np.asarray(each).ravel().tolist() for each in bounds]
     if node.op == "SLICE":
-        return tuple(sliced(*numbers))
-    return tuple(strided({name: node.scalar(field, "i") for field, name in enumerate(MASKS)}, rank, *numbers))
+        return tuple(slice_index(*numbers))
+    return tuple(
+        strided_slice_index(
+            {name: node.scalar(field, "i") for field, name in enumerate(MASKS)}, rank, *numbers
+        )
+    )
 
 
 def stated_numbers(node: Operator) -> list[int]:

@@ -16,17 +16,17 @@ from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.constants import between, full
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, depending
+from porter.filegraph.constants import arange, full
+from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
 from porter.filegraph.dims import Open, as_real, as_whole, of_sizes
-from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
+from porter.filegraph.file_graph import FileGraph, Unsupported, fill_free_size, read_for_sizes
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
-from porter.filegraph.readers import Functions, always, expression, reads, watching
+from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merged, stack
+from porter.filegraph.tensor import Tensor, concat, matmul, maximum, merge_all, stack
 from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import NodeWalk, Reader, Zeros
 from porter.formats.damage import refusing_damage
@@ -98,8 +98,8 @@ def _checkpoint(
         return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
     _, rows, columns, _ = model.sides
     own = (rows, columns)
-    image_size = completed(own, size)
-    graph = for_images(image_size, partial(_graph, model, most_bytes(len(data)), outputs))
+    image_size = fill_free_size(own, size)
+    graph = read_for_sizes(image_size, partial(_graph, model, most_bytes(len(data)), outputs))
     graph = replace(graph, traced=image_size != own, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
@@ -114,14 +114,14 @@ def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) 
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
     nodes = {**given, **{name: nodes[name] for name in order}}
-    live = depending(nodes, [IMAGE, *model.beside])
+    live = names_depending_on(nodes, [IMAGE, *model.beside])
     flow = Dataflow(nodes, live, Arrays(model.stored), kind, is_cast, RESHAPES, budget)
     image = GraphInput((IMAGE, 0), _channels(model, flow), size, model.sides[0])
     further = {name: image for name, image in _beside(model).items() if image is not None}
     walk = begin(flow, image, model.stored, (taps | inner).get, further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
-    given_by_end = walk.ends(ends)
+    given_by_end = walk.output_values(ends)
     return replace(walk.finish(given_by_end, given_by_end), output_names=names)
 
 
@@ -177,8 +177,8 @@ def _binary(node: Operator, *values: Tensor) -> Tensor:
             filled = scope.walk.flow.nodes[source]
             if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
                 return values[1 - index].expand(scope.walk.dims(filled.source))
-    unit = functions.unit(scope) if node.op == "MUL" else None
-    return unit or merged(kind(node), values)
+    unit = functions.match_l2_normalize(scope) if node.op == "MUL" else None
+    return unit or merge_all(kind(node), values)
 
 
 _REDUCTIONS: Mapping[str, Reduction] = {
@@ -243,7 +243,7 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
 def _response_norm(node: Operator, x: Tensor) -> Tensor:
     radius = node.scalar(0, "i")
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return x.op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))
+    return x.apply_op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))
 
 
 def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
@@ -295,17 +295,17 @@ _FUNCTIONS: Functions = by_name(
         "CAST": _cast,
         "CONCATENATION": lambda node, *values: concat(values, node.scalar(0, "i")),
         "CUMSUM": _cumsum,
-        "DEPTH_TO_SPACE": lambda node, x: x.op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
+        "DEPTH_TO_SPACE": lambda node, x: x.apply_op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
         "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
         "FILL": _filled,
         "FULLY_CONNECTED": _dense,
         "GATHER": _gather,
-        "GELU": lambda node, x: x.each(ops.Gelu(bool(node.scalar(0, "B")))),
-        "LEAKY_RELU": lambda node, x: x.each(ops.LeakyRelu(float(node.scalar(0, "f")))),
+        "GELU": lambda node, x: x.apply_elementwise(ops.Gelu(bool(node.scalar(0, "B")))),
+        "LEAKY_RELU": lambda node, x: x.apply_elementwise(ops.LeakyRelu(float(node.scalar(0, "f")))),
         "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
         "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
         "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
-        "RANGE": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
+        "RANGE": lambda node, start, limit, step: arange(start.item(), limit.item(), step.item()),
         "RESHAPE": lambda node, x, sizes=None: x.reshape(
             [*stated_numbers(node)] if sizes is None else sizes.dims()
         ),
@@ -315,7 +315,7 @@ _FUNCTIONS: Functions = by_name(
         "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
         "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
         "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-        "SQRT": lambda node, x: functions.root(x, lambda total: bool(total.scalar(0, "B"))),
+        "SQRT": lambda node, x: functions.sqrt_or_norm(x, lambda total: bool(total.scalar(0, "B"))),
         "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
         "TILE": lambda node, x, times: x.repeat(times.dims()),
         "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
@@ -329,16 +329,16 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "EQUAL": functions.equal,
     "GREATER": operator.gt,
     "GREATER_EQUAL": operator.ge,
-    "L2_NORMALIZATION": lambda x: functions.over_norm(x, 2, [-1], _LEAST_NORM),
+    "L2_NORMALIZATION": lambda x: functions.divide_by_norm(x, 2, [-1], _LEAST_NORM),
     "LESS": operator.lt,
     "LESS_EQUAL": operator.le,
     "LOGICAL_AND": operator.mul,
-    "LOGICAL_NOT": functions.opposite,
+    "LOGICAL_NOT": functions.logical_not,
     "LOGICAL_OR": maximum,
     "NEG": operator.neg,
-    "NOT_EQUAL": functions.differs,
+    "NOT_EQUAL": functions.not_equal,
     "PRELU": lambda x, slopes: x.prelu(slopes),
-    "RSQRT": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
+    "RSQRT": lambda x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
     "SQUARE": functions.square,
     "SQUARED_DIFFERENCE": functions.squared_difference,
 }
@@ -370,11 +370,11 @@ def _passed_over(node: Operator) -> list[str]:
     return [f"field {field} of its options" for field in fields if field not in _OTHERWISE.get(node.op, ())]
 
 
-READERS: Mapping[str, Reader[Operator]] = watching(
+READERS: Mapping[str, Reader[Operator]] = refuse_unread_settings(
     {
-        **{name: always(op) for name, op in _PLAIN.items()},
-        **{name: reads(function) for name, function in _FUNCTIONS.items()},
-        **{name: expression(function) for name, function in _EXPRESSIONS.items()},
+        **{name: op_reader(op) for name, op in _PLAIN.items()},
+        **{name: node_reader(function) for name, function in _FUNCTIONS.items()},
+        **{name: tensor_reader(function) for name, function in _EXPRESSIONS.items()},
         "BATCH_TO_SPACE_ND": put_together,
         "SPACE_TO_BATCH_ND": take_apart,
     },

@@ -11,7 +11,7 @@ from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.tensorflow import pads_of
+from porter.filegraph.tensorflow import pads_by_axis
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
@@ -70,9 +70,11 @@ def _transposed(
     if len(wanted) != 4 or len(before) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
-    pads = tensorflow.cut_off(window, before[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")])
+    pads = tensorflow.transposed_conv_cuts(
+        window, before[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")]
+    )
     tensors = _stored_tensors(kernel, bias, "IHWO")
-    return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
+    return x.apply_op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
 
 
 def _pool(node: Operator, x: Tensor) -> Tensor:
@@ -88,20 +90,20 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
     before = flow.nodes[node.source[0]]
     if before.op == "PADV2" and flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
         whole, pads = (x.scope.tensor(source) for source in before.inputs[:2])
-        x = whole.pad(pads_of(pads), LOWEST)
+        x = whole.pad(pads_by_axis(pads), LOWEST)
     return x.pool("max", window, replace(convention, fill=LOWEST))
 
 
 def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
     if node.op == "MIRROR_PAD":
-        return x.extend(pads_of(pads), "symmetric" if node.scalar(0, "b") else "reflect")
-    return x.pad(pads_of(pads), 0.0 if fill is None else fill.number())
+        return x.extend(pads_by_axis(pads), "symmetric" if node.scalar(0, "b") else "reflect")
+    return x.pad(pads_by_axis(pads), 0.0 if fill is None else fill.number())
 
 
 def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.resized(x, sizes, tensorflow.nearest_or_linear(linear, half, ends))
+    return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(linear, half, ends))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(

@@ -15,11 +15,11 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import softplus
-from porter.filegraph.layers import both_sides, pool, read_graph, slopes
+from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
-from porter.filegraph.readers import Functions, always, reads
+from porter.filegraph.readers import Functions, node_reader, op_reader
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.tensor import Tensor, concat, merged
+from porter.filegraph.tensor import Tensor, concat, merge_all
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
@@ -121,7 +121,7 @@ def _window(layer: Torch7Layer) -> tuple[Window, Pads]:
     window = Window(
         layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1)
     )
-    return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
+    return window, symmetric_pads(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
 def _conv(layer: Torch7Layer, x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
     tensors = _stored_tensors(layer, x, "OIHW")
     groups = layer.count("groups", 1)
     op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in tensors)
-    return x.op(op, **tensors)
+    return x.apply_op(op, **tensors)
 
 
 def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
@@ -257,7 +257,9 @@ def _threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
 def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
     size = layer.count("size", 5)
     alpha = layer.number("alpha", 1e-4)
-    return x.op(ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0)))
+    return x.apply_op(
+        ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
+    )
 
 
 def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
@@ -294,7 +296,7 @@ _KINDS = {
 }
 _FUNCTIONS: Functions = by_name(
     {
-        **dict.fromkeys(_KINDS, lambda layer, *values: merged(_KINDS[layer.op], values)),
+        **dict.fromkeys(_KINDS, lambda layer, *values: merge_all(_KINDS[layer.op], values)),
         **dict.fromkeys(_CONVOLUTIONS, _conv),
         "SpatialMaxPooling SpatialAveragePooling": _pool,
         "SpatialAdaptiveMaxPooling SpatialAdaptiveAveragePooling": _whole,
@@ -311,11 +313,11 @@ _FUNCTIONS: Functions = by_name(
         "SpatialFullConvolution": _transposed,
         "Linear": _dense,
         "DepthConcat": _deep_concat,
-        "PReLU": lambda layer, x: slopes(x, layer.tensors["weight"]),
+        "PReLU": lambda layer, x: prelu(x, layer.tensors["weight"]),
         "Threshold": _threshold,
         "HardTanh": lambda layer, x: x.clip(layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
-        "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(layer.number("negval", 0.01))),
-        "ELU": lambda layer, x: x.each(ops.Elu(layer.number("alpha", 1.0))),
+        "LeakyReLU": lambda layer, x: x.apply_elementwise(ops.LeakyRelu(layer.number("negval", 0.01))),
+        "ELU": lambda layer, x: x.apply_elementwise(ops.Elu(layer.number("alpha", 1.0))),
         "SoftPlus": _softplus,
         "Square": lambda layer, x: x * x,
         "MulConstant": lambda layer, x: layer.number("constant_scalar", 1.0) * x,
@@ -325,7 +327,7 @@ _FUNCTIONS: Functions = by_name(
         "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
         "Padding": _padding,
         "SpatialCrossMapLRN": _lrn,
-        "SpatialUpSamplingNearest": lambda layer, x: x.op(
+        "SpatialUpSamplingNearest": lambda layer, x: x.apply_op(
             ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
         ),
         "SpatialUpSamplingBilinear": _bilinear,
@@ -340,6 +342,6 @@ _PLAIN: Mapping[str, Op] = {
     "Tanh": ops.Tanh(),
 }
 READERS: Mapping[str, Reader[Torch7Layer]] = {
-    **{name: reads(function) for name, function in _FUNCTIONS.items()},
-    **{name: always(op) for name, op in _PLAIN.items()},
+    **{name: node_reader(function) for name, function in _FUNCTIONS.items()},
+    **{name: op_reader(op) for name, op in _PLAIN.items()},
 }

@@ -15,8 +15,8 @@ from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import NodeOutput, Operand
 from porter.filegraph.dims import fixed_sizes
-from porter.filegraph.file_graph import Stored, Unsupported, first_of
-from porter.filegraph.patterns import softplus
+from porter.filegraph.file_graph import Stored, Unsupported, first_supported
+from porter.filegraph.patterns import softplus_op
 from porter.filegraph.products import AttentionScores, Product
 from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
 from porter.filegraph.walk import Read
@@ -146,14 +146,14 @@ def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) 
 def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
     """The slope is outside of training the mean of its bounds."""
     _expect_inference(training)
-    return x.each(ops.LeakyRelu((lower + upper) / 2))
+    return x.apply_elementwise(ops.LeakyRelu((lower + upper) / 2))
 
 
 def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    op = softplus(threshold) if beta == 1 else None
+    op = softplus_op(threshold) if beta == 1 else None
     if op is None:
         raise Unsupported("with a beta or threshold")
-    return x.each(op)
+    return x.apply_elementwise(op)
 
 
 def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
@@ -162,11 +162,13 @@ def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
     tensor = scope.walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
         raise Unsupported("with computed slopes")
-    view = walk.by_cell(x.source, 1)
+    view = walk.with_channels_at(x.source, 1)
     if tensor.shape != (view.value.channels,) or not walk.views.has_channels(view, 1):
         return x.prelu(weight)
     stored = {"alpha": Stored(tensor.name)}
-    return walk.views.like(view, walk.builder.add(scope.node.name, ops.PRelu(), view.value, tensors=stored))
+    return walk.views.with_axes_of(
+        view, walk.builder.add(scope.node.name, ops.PRelu(), view.value, tensors=stored)
+    )
 
 
 def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
@@ -292,12 +294,12 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     if x.is_value and other.is_value:
         return products.matmul(walk, node, (x.source, kernel))
     if not x.is_value:
-        return products.by_matrix(walk, node, x.reference, kernel)
+        return products.matmul_stored(walk, node, x.reference, kernel)
     stored = walk.weights(kernel)
     matrix = x.dense(Product(*_matrix(walk, other.reference)))
     if stored is None or len(stored.shape) < 3:
         return matrix
-    return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, stored))
+    return first_supported(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, stored))
 
 
 def _matrix(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
@@ -402,13 +404,13 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "lt": lambda x, other: x < other,
         "floor_divide": lambda x, other: functions.whole_quotient(x, other, "floor"),
         "fmod": lambda x, other: functions.remainder(x, other, "trunc"),
-        "full_like": lambda x, fill_value, dtype=None: x.filled(fill_value),
-        "gelu": lambda x, approximate="none": x.each(ops.Gelu(approximate == "tanh")),
+        "full_like": lambda x, fill_value, dtype=None: x.full_like(fill_value),
+        "gelu": lambda x, approximate="none": x.apply_elementwise(ops.Gelu(approximate == "tanh")),
         "group_norm": lambda x, num_groups, weight=None, bias=None, eps=1e-5: x.group_norm(
             num_groups, eps, gamma=weight, beta=bias
         ),
         "hardshrink": lambda x, lambd=0.5: functions.hard_shrink(x, lambd),
-        "hardsigmoid": lambda x: x.each(ops.HardSigmoid()),
+        "hardsigmoid": lambda x: x.apply_elementwise(ops.HardSigmoid()),
         "hardtanh": lambda x, min_val=-1.0, max_val=1.0: x.clip(min_val, max_val),
         "hypot": lambda x, other: functions.hypot(x, other),
         "instance_norm": _InstanceNorm,
@@ -424,9 +426,9 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "native_group_norm": lambda x, group, eps, weight=None, bias=None: x.group_norm(
             group, eps, gamma=weight, beta=bias
         ),
-        "ne": lambda x, other: functions.differs(x, other),
+        "ne": lambda x, other: functions.not_equal(x, other),
         "neg": lambda x: -x,
-        "ones_like": lambda x, dtype=None: x.filled(1.0),
+        "ones_like": lambda x, dtype=None: x.full_like(1.0),
         "pairwise_distance": lambda x1, x2, p=2, eps=1e-6, keepdim=False: functions.norm(
             x1 - x2 + eps, p, [-1], keepdim
         ),
@@ -436,7 +438,7 @@ FUNCTIONS: Mapping[str, Function] = by_name(
             range(-len(normalized_shape), 0), eps, gamma=weight
         ),
         "rrelu": _rrelu,
-        "rsqrt": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
+        "rsqrt": lambda x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
         "rsub": lambda x, other, alpha=1: _sub(other, x, alpha),
         "scaled_dot_product_attention": _Attention,
         "softplus": _softplus,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.constants import MOST_COMPUTED, between, expect_room, full
+from porter.filegraph.constants import MOST_COMPUTED, arange, expect_room, full
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
@@ -164,7 +164,7 @@ def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     ROWS: _rows,
-    "arange": lambda end, start=0, step=1, dtype=None: between(start, end, step),
+    "arange": lambda end, start=0, step=1, dtype=None: arange(start, end, step),
     "embedding": _embedding,
     "full": _filled(),
     "linspace": _linspace,

@@ -147,7 +147,7 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_s
     """Each cell of an axis several times."""
     if not isinstance(repeats, int) or dim is None:
         raise Unsupported("by numbers of each cell, or of a flat tensor")
-    return x.each_image(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
+    return x.repeat_images(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
 
 
 def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
@@ -394,8 +394,8 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "std_mean": _with_mean(_std),
         "sum": _reduced("sum"),
         "tile": lambda x, dims: _repeat(x, [*[1] * (x.rank - len(dims)), *dims]),
-        "tril": lambda x, diagonal=0: functions.band(x, None, diagonal),
-        "triu": lambda x, diagonal=0: functions.band(x, diagonal, None),
+        "tril": lambda x, diagonal=0: functions.band_part(x, None, diagonal),
+        "triu": lambda x, diagonal=0: functions.band_part(x, diagonal, None),
         "var": _var,
         "var_mean": _with_mean(_var),
         "zeros_like": lambda x, dtype=None: Zeros(x.sizes),

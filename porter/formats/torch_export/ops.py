@@ -22,9 +22,9 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "logical_and bitwise_and __and__": lambda x, other: x * other,
         "logical_or bitwise_or __or__": lambda x, other: maximum(x, other),
         "logical_not bitwise_not": lambda x: ~x,
-        "channel_shuffle": lambda x, groups: x.op(ChannelShuffle(groups)),
+        "channel_shuffle": lambda x, groups: x.apply_op(ChannelShuffle(groups)),
         "einsum": lambda equation, tensors, path=None: einsum(equation, *tensors),
-        "pixel_shuffle": lambda x, upscale_factor: x.op(DepthToSpace(upscale_factor, "CRD")),
+        "pixel_shuffle": lambda x, upscale_factor: x.apply_op(DepthToSpace(upscale_factor, "CRD")),
     }
 )
 READERS: Mapping[str, Reader] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from porter.filegraph.dims import Dim
-from porter.filegraph.layers import both_sides
+from porter.filegraph.layers import symmetric_pads
 from porter.filegraph.tensor import Tensor
 from porter.formats.torch_export.reading import Call, Function
 from porter.padding import Pads, Window
@@ -28,7 +28,7 @@ class _Im2col(Call):
         kernel, stride, dilation, padding = (
             (each[0], each[-1]) for each in (self.kernel_size, self.stride, self.dilation, self.padding)
         )
-        return Window(kernel, stride, dilation), both_sides(padding)
+        return Window(kernel, stride, dilation), symmetric_pads(padding)
 
     def read(self) -> Tensor:
         return self.x.patches(*self.windows)

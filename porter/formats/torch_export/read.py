@@ -16,7 +16,7 @@ from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
-from porter.filegraph.names import expect_values, named, titles
+from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Outputs
@@ -211,7 +211,7 @@ def _read_graph(
     walk = begin(flow, _image(first, program.sizes(first), only), arrays, taps.get, further)
     read = partial(_read_node, foreign)
     read_nodes(walk, lambda op: read if op in READERS else None)
-    values = walk.ends([program.given[name] for name in program.outputs])
+    values = walk.output_values([program.given[name] for name in program.outputs])
     graph = walk.finish(values, values, {tap_of(name): program.given[name] for name in program.outputs})
     if len(graph.further_inputs) < len(further):
         raise FileError(
@@ -224,7 +224,7 @@ def _read_graph(
         halves=_halves(program, live),
         evaluated={names[name]: array for name, array in flow.evaluated.items()},
     )
-    return named(_with_own_names(graph, names), _titles(graph, nodes))
+    return with_scope_names(_with_own_names(graph, names), _titles(graph, nodes))
 
 
 def _with_known_repetitions(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:
@@ -261,7 +261,7 @@ def _titles(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
     # torch's modules have a `to`.
     words = {name: "moved" if node.op == "to" else node.op for name, node in own.items()}
     paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in own.items()}
-    return titles(paths, words)
+    return node_titles(paths, words)
 
 
 def _halves(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.readers import outputs
+from porter.filegraph.readers import as_outputs
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes
@@ -82,7 +82,7 @@ def reads(function: Function) -> Reader:
             elif name not in arguments and parameter.default is Parameter.empty:
                 raise ValueError(f"it lacks the argument '{name}'")
         result = function(**arguments)
-        return outputs(result.read() if isinstance(result, Call) else result)
+        return as_outputs(result.read() if isinstance(result, Call) else result)
 
     return read
 
@@ -132,6 +132,6 @@ def reads_row(row: AtenRow) -> Reader:
         source = first_value(node)
         if source is None:
             raise ValueError("it works on no value")
-        return Scope(walk, node).tensor(source).each(row.read(node)).outcome()
+        return Scope(walk, node).tensor(source).apply_elementwise(row.read(node)).outcome()
 
     return read

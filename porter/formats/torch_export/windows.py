@@ -14,10 +14,10 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.layers import both_sides
-from porter.filegraph.products import along_channels
+from porter.filegraph.layers import symmetric_pads
+from porter.filegraph.products import conv_along_channels
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.stacks import stacked, unstacked
+from porter.filegraph.stacks import stack_maps, unstack_maps
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import pointwise
@@ -63,9 +63,9 @@ class _Convolution(Call):
             cut = (top, bottom - rows, left, right - columns)
             filters = kernel.shape[1] * self.groups
             op = ConvTranspose(filters, window, cut, self.groups, "bias" in tensors)
-            return _map(self.x).op(op, **tensors)
+            return _map(self.x).apply_op(op, **tensors)
         conv = Conv(kernel.shape[0], window, Convention.stated(pads, 0.0), self.groups)
-        return self.x.made("conv", lambda node: _conv(self.x, node, conv, tensors))
+        return self.x.derive("conv", lambda node: _conv(self.x, node, conv, tensors))
 
     def _of_constant(self, x: Numbers) -> Numbers:
         plain = self.stride in (1, [1, 1]) and self.padding in (0, [0, 0]) and self.groups == 1
@@ -81,11 +81,11 @@ class _Convolution(Call):
         window = Window((1, kernel.shape[2]), (1, step), (1, apart))
         op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), self.groups)
         x = self.x
-        in_row = x.row().conv(op, tensors).of_row()
+        in_row = x.as_row_map().conv(op, tensors).without_rows()
         if (step, apart, self.groups) != (1, 1, 1) or self.bias is not None:
             return in_row
         weight = self.weight.reference
-        along = x.made("conv", lambda node: along_channels(x.walk, node, x.source, weight, (pad, pad)))
+        along = x.derive("conv", lambda node: conv_along_channels(x.walk, node, x.source, weight, (pad, pad)))
         return along.or_else(in_row)
 
 
@@ -106,7 +106,7 @@ def _stored(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str
 
 def _pads(window: Window, padding: Pair | str) -> Pads:
     if not isinstance(padding, str):
-        return both_sides(_pair(padding))
+        return symmetric_pads(_pair(padding))
     # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
     rows, columns = (window.extent(axis) - 1 if padding == "same" else 0 for axis in (0, 1))
     return rows // 2, rows - rows // 2, columns // 2, columns - columns // 2
@@ -122,12 +122,12 @@ def _map(x: Tensor) -> Tensor:
 def _conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
     """A convolution of a map, or of several maps of each image."""
     pads = op.convention.pads
-    stack = stacked(x.walk, node, x.view, op.window, pads)
+    stack = stack_maps(x.walk, node, x.view, op.window, pads)
     conv = x.walk.builder.conv
     if stack is None:
         return conv(node.name, _map(x).value, op, tensors)
     op = replace(op, convention=Convention.stated(stack.pads, 0.0))
-    return unstacked(x.walk, node, stack, conv(node.name, stack.value, op, tensors))
+    return unstack_maps(x.walk, node, stack, conv(node.name, stack.value, op, tensors))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +143,12 @@ class _Pool(Call):
         return Window(_pair(self.kernel_size), _pair(self.stride or self.kernel_size))
 
     def convention(self, fill: float, average: Average = "real_cells") -> Convention:
-        pads = both_sides(_pair(self.padding))
+        pads = symmetric_pads(_pair(self.padding))
         return Convention.stated(pads, fill, average, "ceil" if self.ceil_mode else "floor")
 
     def pooled(self, name: str, function: Reduced, window: Window, convention: Convention) -> Tensor:
         """A pool of a map, or without pads of several maps of each image."""
-        return self.x.made(name, lambda node: _pool(self.x, node, function, window, convention))
+        return self.x.derive(name, lambda node: _pool(self.x, node, function, window, convention))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,18 +193,22 @@ class _AvgPool1d(_Pool):
         if any(_pair(self.padding)):
             raise Unsupported("with pads")
         (_, cells), (_, step) = self.window.kernel, self.window.stride
-        return self.x.row().pool("mean", Window((1, cells), (1, step)), self.convention(0.0)).of_row()
+        return (
+            self.x.as_row_map()
+            .pool("mean", Window((1, cells), (1, step)), self.convention(0.0))
+            .without_rows()
+        )
 
 
 def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention) -> Read:
     """A pool of a map, or without pads of several maps of each image."""
     plain = not any(convention.pads) and convention.rounding == "floor"
-    stack = stacked(x.walk, node, x.view, window, convention.pads) if plain else None
+    stack = stack_maps(x.walk, node, x.view, window, convention.pads) if plain else None
     pool = x.walk.builder.pool
     if stack is None:
         return pool(node.name, x.value, function, window, convention)
     convention = replace(convention, rule="explicit", pads=stack.pads)
-    return unstacked(x.walk, node, stack, pool(node.name, stack.value, function, window, convention))
+    return unstack_maps(x.walk, node, stack, pool(node.name, stack.value, function, window, convention))
 
 
 def _adaptive(function: Reduced) -> Function:
@@ -214,7 +218,7 @@ def _adaptive(function: Reduced) -> Function:
         if not x.value.is_map:
             raise Unsupported("of something else than a map")
         counts = output_size[0], output_size[-1]
-        return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
+        return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
 
     return adaptive
 

@@ -224,12 +224,12 @@ def convert(file: Path, folder: Path) -> porter.Ported:
 
 
 def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = NodeWalk.ends
+    right = NodeWalk.output_values
 
     def wrong(walk: NodeWalk[Any], sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
         return change(walk, right(walk, sources))
 
-    monkeypatch.setattr(NodeWalk, "ends", wrong)
+    monkeypatch.setattr(NodeWalk, "output_values", wrong)
 
 
 def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:

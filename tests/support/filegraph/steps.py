@@ -13,7 +13,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
-from porter.filegraph.readers import outputs
+from porter.filegraph.readers import as_outputs
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import NodeWalk, Outputs
 from porter.graph import Flatten, Op
@@ -61,7 +61,7 @@ def split(
     walk: NodeWalk[Node], node: Node, source: NodeOutput, axis: int, sizes: Sequence[int], keep: bool = True
 ) -> Outputs:
     """The parts of an axis."""
-    return outputs(Scope(walk, node).tensor(source).split(axis, sizes, keep))
+    return as_outputs(Scope(walk, node).tensor(source).split(axis, sizes, keep))
 
 
 def of_image(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, canonical
+from porter.filegraph.file_graph import FileGraph, to_canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.frameworks import engine_name, get_engine
 from porter.graph import tensor_shapes
@@ -27,7 +27,8 @@ def translated(
     for path, roles in tensor_shapes(found.graph).items():
         stored = file.by_name[found.names[path]].tensors
         held[path] = {
-            role: canonical(tensors[stored[role].name], stored[role], shape) for role, shape in roles.items()
+            role: to_canonical(tensors[stored[role].name], stored[role], shape)
+            for role, shape in roles.items()
         }
     return found, held
 

@@ -14,7 +14,7 @@ from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
-from porter.filegraph.readers import always, reads
+from porter.filegraph.readers import node_reader, op_reader
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.tensor import Tensor, concat
 from porter.filegraph.walk import Reader
@@ -129,7 +129,7 @@ def _deconv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     window, groups = _window(layer, (sides[0], sides[1]))[0], layer.stated.get("groups", 1)
     top, bottom, left, right = layer.stated.get("pads", (0, 0, 0, 0))
     op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups, bool(bias))
-    return x.op(op, **_held(layer, "OIHW"))
+    return x.apply_op(op, **_held(layer, "OIHW"))
 
 
 def _pool(layer: Layer, x: Tensor) -> Tensor:
@@ -153,12 +153,12 @@ def _dense(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
 def _flatten(layer: Layer, x: Tensor) -> Tensor:
     """The numbers of a map in the order in which the file has them."""
     _, rows, columns = x.value.shape or (None, None, None)
-    return x.op(Flatten(rows or 1, columns or 1, x.walk.builder.order))
+    return x.apply_op(Flatten(rows or 1, columns or 1, x.walk.builder.order))
 
 
 def _lrn(layer: Layer, x: Tensor) -> Tensor:
     size, stated = layer.stated["size"], layer.stated
-    return x.op(LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"]))
+    return x.apply_op(LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"]))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
@@ -170,11 +170,11 @@ FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
     "dense": _dense,
     "flatten": _flatten,
     "lrn": _lrn,
-    "upsample": lambda layer, x: x.op(Upsample(layer.stated["factor"], layer.stated["factor"])),
+    "upsample": lambda layer, x: x.apply_op(Upsample(layer.stated["factor"], layer.stated["factor"])),
     "add": lambda layer, x, other: x + other,
     "concat": lambda layer, *values: concat(values, values[0].walk.views.channels_place),
-    "mean": lambda layer, x: x.op(GlobalAvgPool()),
-    "leaky_relu": lambda layer, x: x.each(LeakyRelu(layer.stated["slope"])),
+    "mean": lambda layer, x: x.apply_op(GlobalAvgPool()),
+    "leaky_relu": lambda layer, x: x.apply_elementwise(LeakyRelu(layer.stated["slope"])),
 }
 PLAIN: Mapping[str, Op] = {
     "relu": Relu(),
@@ -184,6 +184,6 @@ PLAIN: Mapping[str, Op] = {
     "softmax": Softmax(),
 }
 READERS: Mapping[str, Reader[Layer]] = {
-    **{kind: reads(function) for kind, function in FUNCTIONS.items()},
-    **{kind: always(op) for kind, op in PLAIN.items()},
+    **{kind: node_reader(function) for kind, function in FUNCTIONS.items()},
+    **{kind: op_reader(op) for kind, op in PLAIN.items()},
 }

@@ -11,7 +11,7 @@ import pytest
 
 from porter.base.errors import MappingError
 from porter.filegraph.builder import CELLS, Builder, Value
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored, canonical
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored, to_canonical
 from porter.filegraph.to_graph import to_graph
 from porter.graph import (
     Add,
@@ -216,7 +216,7 @@ def test_names_are_unique_and_what_nothing_reads_is_left_out() -> None:
 )
 def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -> None:
     array = np.arange(math.prod(stored)).reshape(stored)
-    found = canonical(array, Stored("it", axes), shape)
+    found = to_canonical(array, Stored("it", axes), shape)
     if math.prod(stored) != math.prod(shape):
         assert found is array
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, for_images
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, read_for_sizes
 from porter.graph import INPUT, AvgPool, Dense, Flatten, GlobalAvgPool, Op, Rearrange, Relu, Resize
 from porter.padding import ANY, Convention, Size, Window
 
@@ -39,9 +39,9 @@ def test_a_graph_is_read_again_only_where_something_in_it_asks_for_the_size(
         nodes = map(FileNode, names[1:], found, zip(names[:-1]))
         return FileGraph(tuple(nodes), (names[-1],), 3, size)
 
-    found = for_images(STATED, read)
+    found = read_for_sizes(STATED, read)
     assert sizes == ([ANY] if at_stated is None else [ANY, STATED])
     assert (found.size, found.resizable) == (STATED, resizable)
     assert [node.op for node in found.nodes] == (ops if at_stated is None else at_stated)
     sizes.clear()
-    assert for_images(ANY, read).resizable and sizes == [ANY]
+    assert read_for_sizes(ANY, read).resizable and sizes == [ANY]

@@ -116,13 +116,13 @@ CASES: Cases = {
         ],
     ),
     "all numbers of all images, turned round": (
-        [(moves.flatten, 0), (parts.turned_round, (0,))],
-        [(moves.flatten, 0), (parts.turned_round, (-1,))],
-        [Foreign("turned_round of the batch")],
+        [(moves.flatten, 0), (parts.flip, (0,))],
+        [(moves.flatten, 0), (parts.flip, (-1,))],
+        [Foreign("flip of the batch")],
     ),
     "rows turned round": (
-        [(moves.transpose, (0, 2, 1, 3)), (parts.turned_round, (2,)), (moves.reshape, (-1, 192))],
-        [(moves.transpose, (0, 3, 2, 1)), (parts.turned_round, (2,)), (moves.reshape, (-1, 192))],
+        [(moves.transpose, (0, 2, 1, 3)), (parts.flip, (2,)), (moves.reshape, (-1, 192))],
+        [(moves.transpose, (0, 3, 2, 1)), (parts.flip, (2,)), (moves.reshape, (-1, 192))],
         [
             Rearrange("c (h=8) w -> w c h"),
             Rearrange("a b c -> c (a b) ()", True),

@@ -11,7 +11,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Watched
-from porter.filegraph.readers import called, reads
+from porter.filegraph.readers import call_with_inputs, node_reader
 from porter.filegraph.tensor import Scope, Tensor, concat
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.formats.mxnet.symbol import OperatorAttributes, SymbolNode
@@ -32,7 +32,7 @@ def with_others_that_may_lack(x: Tensor, *others: Tensor | None) -> Tensor:
     ("name", "taken"), [("one", {1}), ("one, and perhaps another", {1, 2}), ("any", {1, 2, 3})]
 )
 def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, taken: set[int]) -> None:
-    reader: Reader[Any] = reads(READERS[name])
+    reader: Reader[Any] = node_reader(READERS[name])
     for count in range(4):
         node = SymbolNode("it", "op", (IMAGE,) * count, OperatorAttributes(Watched()))
         nodes = {"image": SymbolNode("image", "null", (), OperatorAttributes(Watched())), "it": node}
@@ -63,10 +63,10 @@ def test_a_value_that_lacks_is_refused_where_it_is_needed(
     )
     x = Scope(walk, SymbolNode("it", "op", (), OperatorAttributes(Watched()))).constant(1.0)
     if is_taken:
-        assert called(function, x, None) is x
+        assert call_with_inputs(function, x, None) is x
     else:
         with pytest.raises(Unsupported, match=r"^without a value that it needs$"):
-            called(function, x, None)
+            call_with_inputs(function, x, None)
 
 
 def test_a_constant_is_not_split_along_an_axis_that_it_lacks() -> None:

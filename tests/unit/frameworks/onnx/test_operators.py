@@ -16,7 +16,7 @@ import pytest
 
 from porter.base.errors import CannotRun, PorterError
 from porter.filegraph.file_graph import Foreign
-from porter.filegraph.readers import called
+from porter.filegraph.readers import call_with_inputs
 from porter.formats.onnx import nodes
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
@@ -151,9 +151,9 @@ def test_every_other_attribute_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp
             return super().get(name, default)
 
     def call(function: Any, node: OnnxNode, *tensors: Any) -> Any:
-        return called(function, replace(node, attributes=Asked(node.op, node.attributes)), *tensors)
+        return call_with_inputs(function, replace(node, attributes=Asked(node.op, node.attributes)), *tensors)
 
-    monkeypatch.setattr(nodes, "called", call)
+    monkeypatch.setattr(nodes, "call_with_inputs", call)
     for case, opset in all_versions():
         value_as_read(model(case, opset), tmp_path / "model.onnx", case.batch())
     passed: dict[str, set[str]] = {}
