@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.axes import View, unrepeated
+from porter.filegraph.axes import View, shrink_repeated_axes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, Pattern, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
-from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
+from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply_elementwise
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
@@ -46,25 +46,25 @@ class _Step(NamedTuple):
 
 def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
-    if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
+    if kind in ("Add", "Mul") and (alone := _value_beside_zeros(walk, sources)) is not None:
         return alone if kind == "Add" else Zeros(alone.known_sizes)
-    if kind == "Mul" and (filled := _filling(walk, node, sources)) is not None:
+    if kind == "Mul" and (filled := _multiply_repeated(walk, node, sources)) is not None:
         return filled
     sources = [each if isinstance(each, View) else walk.drop_repeats(each) for each in sources]
     if all(map(walk.is_value, sources)):
-        return of_values(walk, node, kind, sources)
+        return combine_values(walk, node, kind, sources)
     if len(sources) != 2:
         raise Unsupported(f"of {len(sources)} values, of which some are constants")
     is_first = walk.is_value(sources[0])
     live, other = sources if is_first else sources[::-1]
     if isinstance(other, View):
         raise Unsupported("of constants")
-    return _by_constant(
-        walk, node, walk.try_lay_out(_narrow(walk, live, other)), _Step(kind, other, is_first)
+    return _combine_with_constant(
+        walk, node, walk.try_lay_out(_value_before_stretch(walk, live, other)), _Step(kind, other, is_first)
     )
 
 
-def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
+def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources
     are others.
     """
@@ -74,7 +74,7 @@ def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     return walk.view(values[0]) if same else None
 
 
-def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
+def _multiply_repeated(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     numbers = [walk.constant_number(walk.drop_repeats(each)) for each in sources if not walk.is_value(each)]
@@ -87,7 +87,7 @@ def _filling(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros
     return Repeated(number, sizes[0], lacks="of constants")
 
 
-def _narrow(walk: Walk, source: Source, other: NodeOutput) -> Source:
+def _value_before_stretch(walk: Walk, source: Source, other: NodeOutput) -> Source:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
     themselves.
     """
@@ -105,25 +105,25 @@ def _narrow(walk: Walk, source: Source, other: NodeOutput) -> Source:
     return before if fits else source
 
 
-def _by_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     """A value and a constant: a layer's scale or offset where it fits one, otherwise an array of its own."""
     count = math.prod(walk.constant_shape(step.constant) or ())
-    if not _fits(walk, view, step.constant) or (view.value.is_array and count > 1):
-        return _by_array(walk, node, view, step)
-    value = _with_tensor(walk, node, step.kind, view.value, step.constant)
+    if not _is_per_channel(walk, view, step.constant) or (view.value.is_array and count > 1):
+        return _combine_with_array(walk, node, view, step)
+    value = _add_bias_or_scale(walk, node, step.kind, view.value, step.constant)
     if value is None and count > MOST_CONSTANTS:
-        return _by_array(walk, node, view, step)
-    return walk.views.with_axes_of(view, value or _with_numbers(walk, node, view.value, step))
+        return _combine_with_array(walk, node, view, step)
+    return walk.views.with_axes_of(view, value or _combine_with_numbers(walk, node, view.value, step))
 
 
-def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     """A stored array with a number of its own in each place."""
     kind, constant, is_first = step
     numbers = walk.constant_shape(constant) or ()
     if view.axes is not None and len(numbers) > len(view.axes):
         raise Unsupported("by numbers of more axes than the value has")
     if kind == "Add" and numbers and walk.views.along_channels(view, numbers):
-        biased = _biased(walk, node, view.value, constant)
+        biased = _add_bias(walk, node, view.value, constant)
         if biased is not None:
             return walk.views.with_axes_of(view, biased)
     if not is_first and kind == "Div":
@@ -134,19 +134,19 @@ def _by_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
         view = walk.views.with_axes_of(view, negative)
     if view.value.is_map and walk.views.axis_names(view) == walk.views.layout():
         # It has other sizes, if the array stretches it.
-        return walk.views.of(with_array(walk, node.name, kind, view.value, constant))
+        return walk.views.of(combine_stored_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
-    return walk.views.as_rank_of(array, with_array(walk, node.name, kind, array.value, constant))
+    return walk.views.as_rank_of(array, combine_stored_array(walk, node.name, kind, array.value, constant))
 
 
-def _biased(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
+def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
     """The layer just before with a stored tensor as its bias; None where it takes none."""
     origin = walk.flow.origin(constant)
     shape = walk.flow.constants.declared(origin)
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
-def with_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput) -> Value:
+def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput) -> Value:
     """A value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
 
     Raises:
@@ -158,15 +158,15 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput
     if numbers is not None and (
         tensor is None or (tensor.is_vector and not StoredTensor("", numbers.shape).is_vector)
     ):
-        tensor = walk.flow.hold(f"{name}:stored", numbers)
+        tensor = walk.flow.store_computed(f"{name}:stored", numbers)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         raise Unsupported("by something that is not one number per channel")
-    return with_stored(walk, name, kind, value, StoredTensor(tensor.name, shape))
+    return combine_stored(walk, name, kind, value, StoredTensor(tensor.name, shape))
 
 
-def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
+def combine_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
     """Adds or multiplies a stored array, broadcast to the value's axes; Sub adds its negative, and Div
     multiplies by its reciprocal.
 
@@ -174,11 +174,13 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTe
         Unsupported: the array cannot be broadcast so, or its negative or reciprocal is not finite.
     """
     rank = len(value.shape or ())
-    tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
+    tensor = walk.flow.drop_equal_rows(tensor) if len(tensor.shape) > rank else tensor
     sizes = _fitted_sizes(tensor.shape, rank)
     stored = tensor.name
     if kind in ("Sub", "Div"):
-        stored = walk.flow.hold(f"{name}:array", _opposite(kind, walk.flow.stored_numbers(stored))).name
+        stored = walk.flow.store_computed(
+            f"{name}:array", _inverse_array(kind, walk.flow.stored_numbers(stored))
+        ).name
     axes = ""
     if value.is_map and walk.builder.order == "HWC":
         axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
@@ -198,7 +200,7 @@ def _fitted_sizes(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return shape[extra:]
 
 
-def _opposite(kind: str, array: Numbers) -> Numbers:
+def _inverse_array(kind: str, array: Numbers) -> Numbers:
     """The array that gives a Sub when it is added, or a Div when it is multiplied."""
     wide = np.asarray(array, np.float64)
     with np.errstate(divide="ignore"):
@@ -208,12 +210,12 @@ def _opposite(kind: str, array: Numbers) -> Numbers:
     return opposite
 
 
-def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
+def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
     """An operator of several values, whose axes must be the same or stretch to each other."""
-    sources = _unstretched(walk, sources)
-    together = walk.together(sources)
+    sources = _values_before_stretch(walk, sources)
+    together = walk.align_values(sources)
     if together is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
-        return _merge(walk, node, _OF_VALUES.get(kind), sources)
+        return _merge_arrays(walk, node, _OF_VALUES.get(kind), sources)
     if together is None:
         raise Unsupported("of values of different axes")
     values, tensor = together
@@ -230,7 +232,7 @@ def of_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Sourc
     return tensor(value)
 
 
-def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequence[Source]) -> View:
+def _merge_arrays(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequence[Source]) -> View:
     """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
     difference.
     """
@@ -239,7 +241,9 @@ def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequen
     if not all(view.axes for view in whole):
         raise Unsupported("of values of different axes")
     wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in whole]
-    views = [walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(unrepeated(wide))]
+    views = [
+        walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(shrink_repeated_axes(wide))
+    ]
     if len({len(view.value.shape or ()) for view in views}) > 1:
         raise Unsupported("of values of different axes")
     values = [view.value for view in views]
@@ -251,7 +255,7 @@ def _merge(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequen
     return walk.views.as_rank(value, rank)
 
 
-def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
+def _values_before_stretch(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of
     1 themselves.
     """
@@ -262,7 +266,7 @@ def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     return [each.before if each is not None and each.sizes in whole else source for source, each in repeats]
 
 
-def _fits(walk: Walk, view: View, source: Source) -> bool:
+def _is_per_channel(walk: Walk, view: View, source: Source) -> bool:
     """Whether a constant is one number, or one for each channel of a value as its tensor holds it."""
     shape = walk.constant_shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
@@ -272,7 +276,9 @@ def _fits(walk: Walk, view: View, source: Source) -> bool:
     return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
 
 
-def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other: NodeOutput) -> Value | None:
+def _add_bias_or_scale(
+    walk: Walk, node: OperatorNode, kind: str, value: Value, other: NodeOutput
+) -> Value | None:
     """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
     layer's values.
     """
@@ -288,12 +294,12 @@ def _with_tensor(walk: Walk, node: OperatorNode, kind: str, value: Value, other:
     return None
 
 
-def _with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
+def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
     """A constant that is a number, or one for each channel."""
     kind, constant, is_first = step
     numbers = walk.numbers(constant).ravel().astype(np.float64)
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
-        return _with_number(walk.builder, node.name, value, step, numbers.item())
+        return _combine_with_number(walk.builder, node.name, value, step, numbers.item())
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):
         filled = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
         return walk.builder.add(node.name, _OF_VALUES[kind], filled, value)
@@ -315,7 +321,7 @@ def _with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> 
     return walk.builder.affine(node.name, value, scale, offset)
 
 
-def _with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
+def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
     """An extreme, or a power, of a value and one number."""
     if step.kind == "Max":
         return builder.clip(name, value, low=number)
@@ -362,15 +368,15 @@ def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> 
     view = walk.try_lay_out(source)
     number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
-        return apply(walk, node, source, ops.LeakyRelu(number))
+        return apply_elementwise(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)
     if not walk.flow.constants.declared(origin):
         raise Unsupported("with slopes that the model computes as it runs")
-    if _fits(walk, view, alpha):
-        return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
+    if _is_per_channel(walk, view, alpha):
+        return _apply_per_channel(walk, node, view, ops.PRelu(), {"alpha": origin})
     array = walk.as_array(f"{node.name}:array", view)
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
-    scaled = with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
+    scaled = combine_stored_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
     return walk.views.as_rank_of(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
@@ -386,25 +392,25 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     """A norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
     offset of 0.
     """
-    if (apart := _of_each_image(walk, walk.view(source), norm.tensors)) is not None:
+    if (apart := _split_images(walk, walk.view(source), norm.tensors)) is not None:
         view, tensors = apart
     else:
         view = walk.with_channels_at(source, walk.views.channels_place)
         tensors = norm.tensors
-        view = walk.on_map(f"{node.name}:cells", view)
+        view = walk.try_as_cells(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
-    names = _vectors(walk, view, tensors)
+    names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
-    normed = _each_cell(walk, node, view, norm.op, names)
+    normed = _apply_per_channel(walk, node, view, norm.op, names)
     return normed if apart is None else normed.reshaped(walk.view(source).known_sizes)
 
 
-def _of_each_image(
+def _split_images(
     walk: Walk, view: View, tensors: Mapping[str, NodeOutput]
 ) -> tuple[View, Mapping[str, NodeOutput]] | None:
     """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of
@@ -421,12 +427,12 @@ def _of_each_image(
     apart = none_if_unsupported(lambda: view.reshaped([images, channels, *sizes[2:]]))
     if apart is None or not walk.views.has_channels(apart, 1):
         return None
-    vectors = {role: _of_one_image(walk, source, images, channels) for role, source in tensors.items()}
+    vectors = {role: _vector_of_one_image(walk, source, images, channels) for role, source in tensors.items()}
     biases = {role: source for role, source in vectors.items() if source is not None}
     return (apart, biases) if len(biases) == len(vectors) else None
 
 
-def _of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
+def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
     """A vector that is repeated for each image, once."""
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
@@ -436,7 +442,11 @@ def _of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) ->
     if numbers is None or isinstance(images, Open) or numbers.shape != (images * channels,):
         return None
     rows = numbers.reshape(images, channels)
-    return (walk.flow.hold(f"{source[0]}:of one image", rows[0]).name, 0) if np.all(rows == rows[0]) else None
+    return (
+        (walk.flow.store_computed(f"{source[0]}:of one image", rows[0]).name, 0)
+        if np.all(rows == rows[0])
+        else None
+    )
 
 
 def response_norm(
@@ -463,7 +473,7 @@ def response_norm(
     return None if size is None else walk.builder.add(node.name, op, value)
 
 
-def norm_of_cells(
+def norm_last_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
     """A norm over the last axes, whose tensors have these axes: over the channels, which others become
@@ -476,7 +486,7 @@ def norm_of_cells(
         or view.positions(positions) != view.positions([-1])
     ):
         return _norm_of_axes(walk, node, source, norm, positions)
-    return _each_cell(walk, node, view, norm.op, _vectors(walk, view, norm.tensors))
+    return _apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
 
 
 def _norm_of_axes(
@@ -486,7 +496,9 @@ def _norm_of_axes(
     view = walk.view(source)
     rank = view.rank - len(positions)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
-    is_last = view.positions(positions) == {*range(rank, rank + len(sizes))} and (rank or walk.views.whole)
+    is_last = view.positions(positions) == {*range(rank, rank + len(sizes))} and (
+        rank or walk.views.lacks_batch
+    )
     if not is_last or isinstance(width := product(sizes), Open):
         raise Unsupported("over other axes than known ones behind the batch")
     stored = {role: walk.flow.tensor(each) for role, each in norm.tensors.items()}
@@ -499,18 +511,19 @@ def _norm_of_axes(
         raise Unsupported("by tensors of other axes")
     joined = walk.as_array(f"{node.name}:joined", view.reshaped([*lead, width]))
     normed = walk.views.with_axes_of(
-        joined, walk.builder.add(node.name, _by_roles(norm.op, tensors), joined.value, tensors=tensors)
+        joined,
+        walk.builder.add(node.name, _with_scale_and_center(norm.op, tensors), joined.value, tensors=tensors),
     )
-    return walk.views.as_held(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
+    return walk.views.restore_layout(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
 
 
 def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """A norm over all cells of each group of channels, by stored vectors."""
     view = walk.with_channels_at(source, walk.views.channels_place)
-    names = _vectors(walk, view, norm.tensors)
+    names = _vector_names(walk, view, norm.tensors)
     if not walk.views.has_batch_first(view):
         raise Unsupported("over the batch")
-    return _each_cell(walk, node, view, norm.op, names)
+    return _apply_per_channel(walk, node, view, norm.op, names)
 
 
 def instance_norm(
@@ -521,7 +534,7 @@ def instance_norm(
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
     """
     view = walk.try_lay_out(source)
-    groups = walk.views.groups(view, 1) if walk.views.has_batch_first(view) else None
+    groups = walk.views.groups_at(view, 1) if walk.views.has_batch_first(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")
     numbers = {role: walk.constant(each) for role, each in tensors.items()}
@@ -530,11 +543,11 @@ def instance_norm(
         for role, each in numbers.items()
         if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
-    names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
-    return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon), names)
+    names = _vector_names(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
+    return _apply_per_channel(walk, node, view, ops.GroupNorm(groups, epsilon), names)
 
 
-def _vectors(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
+def _vector_names(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
     """The names of stored vectors that have a number for each channel.
 
     Raises:
@@ -555,15 +568,15 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
-def _each_cell(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
+def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
     """An op of each channel with stored vectors, such as a batch norm."""
     stored = {role: Stored(name) for role, name in names.items()}
     return walk.views.with_axes_of(
-        view, walk.builder.add(node.name, _by_roles(op, stored), view.value, tensors=stored)
+        view, walk.builder.add(node.name, _with_scale_and_center(op, stored), view.value, tensors=stored)
     )
 
 
-def _by_roles(op: Op, tensors: Collection[str]) -> Op:
+def _with_scale_and_center(op: Op, tensors: Collection[str]) -> Op:
     """A norm with a scale and an offset if its tensors have them; another op as it is."""
     if isinstance(op, ops.RmsNorm):
         return replace(op, scale="gamma" in tensors)

@@ -51,7 +51,7 @@ _OF_EACH_CELL = frozenset(
 _OF_OTHERS = "of other axes than rows and columns, or by numbers that the model computes as it runs"
 
 
-def nodes_read(node: N, kind: Callable[[N], str]) -> list[str]:
+def read_order(node: N, kind: Callable[[N], str]) -> list[str]:
     """The nodes that a node reads, in the order in which they are to be read: what is cropped of a map before
     the map, because the pads of an atrous convolution are what its crops leave of them.
     """
@@ -63,24 +63,26 @@ Stated = tuple[list[int] | None, list[Dim] | None]
 """The block of a node, and its pads or crops; None where the model computes them as it runs."""
 
 
-def by_inputs(walk: Walk, node: OperatorNode) -> Stated:
+def stated_by_inputs(walk: Walk, node: OperatorNode) -> Stated:
     """The block, and the pads or crops, of a SpaceToBatchND or a BatchToSpaceND, which are inputs."""
     return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
 
 
-def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = by_inputs) -> Read:
+def take_apart(
+    walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = stated_by_inputs
+) -> Read:
     """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
-    inside, ends, axis = _until_together(walk, node)
+    inside, ends, axis = _nodes_until_together(walk, node)
     source: Source = node.source
     steps = [stated_by(walk, each) for each in (node, *ends)]
     if axis is not None:
         source = walk.view(source).with_axes([axis])
-        steps = [_of_map(*each, axis) for each in steps]
+        steps = [_row_as_map(*each, axis) for each in steps]
     value = walk.value(source)
     sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)
-    block, pads, crops = _numbers(steps, ends[0].op)
+    block, pads, crops = _checked_numbers(steps, ends[0].op)
     for index, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
         around, cut = pads[2 * index : 2 * index + 2], crops[2 * index : 2 * index + 2]
         if not _has_open(around) and not divides(step, size + sum(around)):
@@ -96,7 +98,7 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
     return apart if axis is None else walk.views.of(apart).without_axes([axis])
 
 
-def _numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
+def _checked_numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
     """The block and the pads of the first node, and the crops of the others, whose op is `end`."""
     (block, pads), (_, crops) = steps[:2]
     if block is None or pads is None or len(block) != 2 or len(pads) != 4:
@@ -119,14 +121,14 @@ def put_together(walk: Walk, node: OperatorNode) -> Read:
     return walk.view(node.source)
 
 
-def _of_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> Stated:
+def _row_as_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> Stated:
     """The numbers of a row of cells as those of a map, which has another axis of one cell here."""
     if block is None or pads is None:
         return None, None
     return ([1, *block], [0, 0, *pads]) if axis == 1 else ([*block, 1], [*pads, 0, 0])
 
 
-def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
+def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
     """The nodes that compute with the map that a node takes apart, those that put it together, and the axis
     that an ExpandDims adds to a row of cells; None where none does.
 

@@ -53,7 +53,7 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
         for node in graph.nodes
         if isinstance(node.op, Rearrange)
         and readers[node.inputs[0]] == 1
-        and (steps := _attention(node, nodes, shapes))
+        and (steps := _match_attention(node, nodes, shapes))
     }
     if not attentions:
         return graph
@@ -64,25 +64,25 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
     return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in leading))
 
 
-def _attention(
+def _match_attention(
     node: FileNode, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
     """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it
     is none.
     """
-    mixed = _before(node, nodes, MatMul)
+    mixed = _source_of_kind(node, nodes, MatMul)
     if mixed is None or mixed.op != MatMul():
         return ()
-    shares = _before(mixed, nodes, Softmax)
-    numbers = _numbers(shapes.get(mixed.name))
+    shares = _source_of_kind(mixed, nodes, Softmax)
+    numbers = _numbered(shapes.get(mixed.name))
     if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
-    products, factor = _unscaled(nodes.get(shares.inputs[0]), nodes)
+    products, factor = _skip_scales(nodes.get(shares.inputs[0]), nodes)
     if products is None or not isinstance(products.op, MatMul):
         return ()
     turned = (False, not products.op.transpose, False)
     operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
-    heads = [part for name, turn in operands if (part := _heads(name, turn, nodes, shapes)) is not None]
+    heads = [part for name, turn in operands if (part := _match_heads(name, turn, nodes, shapes)) is not None]
     count = numbers.shape[-3]
     if len(heads) < 3 or heads[2].factor != 1 or heads[0].width % count:
         return ()
@@ -93,15 +93,15 @@ def _attention(
 def _joins_heads(op: object, numbers: Array) -> bool:
     """Whether an op puts heads, which are the third last axis, beside each other as channels."""
     *outer, heads, tokens, width = numbers.shape
-    joined = _moved(op, numbers)
+    joined = _move(op, numbers)
     wanted = numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
     return joined is not None and np.array_equal(joined, wanted)
 
 
-def _unscaled(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
+def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
     """The node below the scalings that lead to `node`, and their product."""
     factor = 1.0
-    while node is not None and (scale := _scale(node.op)) is not None:
+    while node is not None and (scale := _scale_factor(node.op)) is not None:
         factor = factor * scale
         node = nodes.get(node.inputs[0])
     return node, factor
@@ -130,7 +130,7 @@ def _with_sources(
     return *lists.values(), *cuts, replace(node, inputs=tuple(sources))
 
 
-def _heads(
+def _match_heads(
     name: str, turned: bool, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> _Heads | None:
     """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if
@@ -138,20 +138,20 @@ def _heads(
     """
     moves, factor = list[Op](), 1.0
     while (node := nodes.get(name)) is not None and len(node.inputs) == 1:
-        scale = _scale(node.op)
+        scale = _scale_factor(node.op)
         if isinstance(node.op, Rearrange | CropAxis | Identity):
             moves.append(node.op)
         elif scale is None:
             break
         factor = factor * (1.0 if scale is None else scale)
         name = node.inputs[0]
-    places = numbers = _numbers(shapes.get(name))
+    places = numbers = _numbered(shapes.get(name))
     for op in reversed(moves):
-        places = None if places is None else _moved(op, places)
+        places = None if places is None else _move(op, places)
     if places is None or numbers is None or places.ndim < 3:
         return None
     places = places.swapaxes(-1, -2) if turned else places
-    tokens = _moved(_TOKENS, numbers) if is_map(shapes[name]) else numbers
+    tokens = _move(_TOKENS, numbers) if is_map(shapes[name]) else numbers
     if tokens is None or (first := _first_channel(tokens, places)) is None:
         return None
     return _Heads(name, first, places.shape[-3] * places.shape[-1], tokens.shape[-1], factor)
@@ -171,20 +171,20 @@ def _first_channel(tokens: Array, heads: Array) -> int | None:
     return first if fits else None
 
 
-def _before(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
+def _source_of_kind(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
     """What a node reads first, if it is of this kind."""
     source = nodes.get(node.inputs[0])
     return source if source is not None and isinstance(source.op, kind) else None
 
 
-def _numbers(shape: Shape | None) -> Array | None:
+def _numbered(shape: Shape | None) -> Array | None:
     """The place of each number of a value, in its shape; None for a shape that is not known."""
     sizes = [size for size in shape or () if size is not None]
     is_small = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
     return np.arange(math.prod(sizes)).reshape(sizes) if is_small else None
 
 
-def _moved(op: object, numbers: Array) -> Array | None:
+def _move(op: object, numbers: Array) -> Array | None:
     """What an op that only moves and cuts makes of an array."""
     if isinstance(op, Rearrange):
         for reshapes, sizes in op.steps(numbers.shape, of_map=False):
@@ -196,6 +196,6 @@ def _moved(op: object, numbers: Array) -> Array | None:
     return numbers if isinstance(op, Identity) else None
 
 
-def _scale(op: object) -> float | None:
+def _scale_factor(op: object) -> float | None:
     """The factor by which an op multiplies every number."""
     return op.scale[0] if isinstance(op, Affine) and len(op.scale) == 1 and set(op.offset) == {0.0} else None

@@ -19,11 +19,11 @@ from porter.filegraph.dims import (
     Dim,
     Undecided,
     divides,
-    exactly,
+    exact_size,
     product,
     quotient,
     ratio,
-    text,
+    sizes_text,
 )
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Items, position_of
@@ -125,7 +125,7 @@ class View:
             raise Unsupported(f"of {len(axes)} axes in the order {[*order]}")
         return replace(self, axes=tuple(axes[position] for position in positions))
 
-    def restored(self, order: Sequence[int]) -> View:
+    def untransposed(self, order: Sequence[int]) -> View:
         """The axes as they were before they were `transposed` into this order."""
         return self.transposed([order.index(position) for position in range(len(order))])
 
@@ -165,7 +165,8 @@ class View:
         if len(times) != len(axes) or min(times, default=1) < 1:
             raise Unsupported(f"of {len(axes)} axes {[*times]} times")
         return replace(
-            self, axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, axes, strict=True))
+            self,
+            axes=join_pieces((Piece("R", count, 0), *axis) for count, axis in zip(times, axes, strict=True)),
         )
 
     def reshaped(self, sizes: Sequence[Dim]) -> View:
@@ -176,7 +177,8 @@ class View:
         """
         total = product(self.known_sizes)
         wanted = next(
-            (whole for each in (list(sizes), _exact(sizes)) if (whole := _whole(each, total))), list(sizes)
+            (whole for each in (list(sizes), _exact_sizes(sizes)) if (whole := _fill_rest(each, total))),
+            list(sizes),
         )
         batch = self.known_sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
@@ -185,9 +187,9 @@ class View:
         only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
             wanted[_axis_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
-        axes = _split(pieces, wanted)
+        axes = _split_pieces(pieces, wanted)
         if axes is None:
-            raise Unsupported(f"from {text(self.known_sizes[1:])} to {text(sizes[1:])}")
+            raise Unsupported(f"from {sizes_text(self.known_sizes[1:])} to {sizes_text(sizes[1:])}")
         return replace(self, axes=axes)
 
 
@@ -223,7 +225,7 @@ class Aligned:
         return by_axis
 
 
-def unrepeated(views: Sequence[View]) -> list[View]:
+def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
     """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has
     its own numbers.
     """
@@ -242,17 +244,17 @@ def unrepeated(views: Sequence[View]) -> list[View]:
     return [once(view, partly) for view, partly in zip(views, own, strict=True)]
 
 
-def _exact(sizes: Sequence[Dim]) -> list[Dim]:
+def _exact_sizes(sizes: Sequence[Dim]) -> list[Dim]:
     """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is
     undecided.
     """
     try:
-        return [exactly(size) for size in sizes]
+        return [exact_size(size) for size in sizes]
     except Undecided:
         return [*sizes]
 
 
-def _whole(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
+def _fill_rest(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
     """The sizes with -1 as what is left of the total; None where they do not have it."""
     if -1 not in sizes:
         return [*sizes] if product(sizes) == total else None
@@ -277,7 +279,7 @@ def _axis_of_only(sizes: Sequence[Dim], before: Dim) -> int:
     )
 
 
-def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
+def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
     """Axes of these sizes over pieces; None where a piece cannot be split so."""
     left = [*pieces][::-1]
     axes = []
@@ -286,7 +288,7 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
         while missing != 1 and left:
             if isinstance(missing, int) and missing < 1:
                 return None
-            outer, *inner = _halved(left.pop(), missing)
+            outer, *inner = _split_piece(left.pop(), missing)
             left += inner
             if not divides(outer.size, missing):
                 return None
@@ -295,10 +297,10 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
         if missing != 1:
             return None
         axes.append(tuple(taken))
-    return None if left else joined(axes)
+    return None if left else join_pieces(axes)
 
 
-def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
+def _split_piece(piece: Piece, size: Dim) -> Sequence[Piece]:
     """A piece as one of this size and what is inside that; alone where it is not several times as large."""
     inner = ratio(piece.size, size) or 1
     if inner <= 1:
@@ -306,7 +308,7 @@ def _halved(piece: Piece, size: Dim) -> Sequence[Piece]:
     return Piece(piece.axis, size, piece.stride * inner), Piece(piece.axis, inner, piece.stride)
 
 
-def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
+def join_pieces(axes: Iterable[Iterable[Piece]]) -> Axes:
     """The pieces without those of one step, and with pieces that follow each other in the value as one."""
     merged = []
     for axis in axes:

@@ -128,7 +128,7 @@ class Builder:
         """What a node, or the graph as its input, gives."""
         return self.input if name == INPUT else Value(name, self.shapes.get(name))
 
-    def take(self, image: FurtherInput) -> Value:
+    def add_input(self, image: FurtherInput) -> Value:
         """A further input. Its path is the file's name of it, or the next free one."""
         image = replace(image, path=self._names.take(image.name))
         self.further_inputs.append(image)
@@ -181,7 +181,7 @@ class Builder:
 
     def conv(self, name: str, value: Value, op: ops.Conv, tensors: Tensors) -> Value:
         """A convolution, with a bias if `tensors` has one; of a map that is apart one that is dilated."""
-        of_map = self._together(f"{name}:pad", value, op.window, op.convention)
+        of_map = self._whole_map_window(f"{name}:pad", value, op.window, op.convention)
         if of_map is None:
             return self.foreign(
                 name, "a convolution of a map that is taken apart, with a stride or pads of its own", value
@@ -195,7 +195,7 @@ class Builder:
             tensors=tensors,
         )
 
-    def _together(
+    def _whole_map_window(
         self, name: str, value: Value, window: Window, convention: Convention
     ) -> tuple[Value, Window, Convention] | None:
         """A window as it stands; over a map that is apart, the one of the whole map, which is dilated; None
@@ -208,7 +208,7 @@ class Builder:
         whole = self.pad(name, replace(value, apart=None), value.apart.pads)
         return whole, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
 
-    def transposed(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
+    def conv_transpose(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
         """A transposed convolution, with a bias if `tensors` has one."""
         return self.add(name, replace(op, bias="bias" in tensors), value, tensors=tensors)
 
@@ -218,7 +218,7 @@ class Builder:
         """A pool; none if each cell is one of its own. What fills a max pool's own pads is the
         convention's.
         """
-        of_map = self._together(f"{name}:pad", value, window, convention)
+        of_map = self._whole_map_window(f"{name}:pad", value, window, convention)
         if of_map is None:
             return self.foreign(
                 name, "a pool of a map that is taken apart, with a stride or pads of its own", value
@@ -260,7 +260,7 @@ class Builder:
         padded = value.padded
         if padded is not None and padded.fill == fill:
             value = padded.value
-            pads = _sum(padded.pads, pads)
+            pads = _add_pads(padded.pads, pads)
         Convention("explicit", pads, fill)  # which refuses pads that are none
         return replace(self.add(name, ops.PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
@@ -278,7 +278,7 @@ class Builder:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not node.op.center:
-            return self._extended(name, node, replace(node.op, center=True), value, beta=bias)
+            return self._extend_node(name, node, replace(node.op, center=True), value, beta=bias)
         if (
             node is None
             or not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale)
@@ -286,7 +286,7 @@ class Builder:
         ):
             return None
         role = "beta" if isinstance(node.op, ops.ChannelScale) else "bias"
-        return self._extended(name, node, replace(node.op, bias=True), value, **{role: bias})
+        return self._extend_node(name, node, replace(node.op, bias=True), value, **{role: bias})
 
     def scale(self, name: str, value: Value, gamma: Stored) -> Value:
         """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that
@@ -294,10 +294,10 @@ class Builder:
         """
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not (node.op.scale or node.op.center):
-            return self._extended(name, node, replace(node.op, scale=True), value, gamma=gamma)
+            return self._extend_node(name, node, replace(node.op, scale=True), value, gamma=gamma)
         return self.add(name, ops.ChannelScale(), value, tensors={"gamma": gamma})
 
-    def _extended(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
+    def _extend_node(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
         """A node that computes what `node` does, and more."""
         name = self._names.take(name)
         self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
@@ -436,7 +436,7 @@ class Builder:
         """
         shape = value.shape or ()
         cells = range(len(shape)) if value.is_array else range(1, len(shape))
-        ends = {axis: _ends(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
+        ends = {axis: _cells_left_out(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
         spans = {axis: each for axis, each in ends.items() if each is not None}
         if value.shape is None or len(spans) < len(ends):
             return None
@@ -516,7 +516,7 @@ def _without_pad_layer(
     )
     if padded is None or not names_pads or convention.rounding != "floor":
         return value, convention
-    pads = _sum(padded.pads, convention.pads)
+    pads = _add_pads(padded.pads, convention.pads)
     fill = padded.fill
     if kind == "max_pool" and (not has_pads or fill == convention.fill):
         return padded.value, Convention("explicit", pads, fill)
@@ -528,7 +528,7 @@ def _without_pad_layer(
     return value, convention
 
 
-def _sum(one: Pads, other: Pads) -> Pads:
+def _add_pads(one: Pads, other: Pads) -> Pads:
     top, bottom, left, right = (a + b for a, b in zip(one, other, strict=True))
     return top, bottom, left, right
 
@@ -557,7 +557,7 @@ def _cuts_of_map(*ends: tuple[int, int, int]) -> list[Op]:
     return cuts + ([ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else [])
 
 
-def _ends(part: slice, size: int | None) -> tuple[int, int, int] | None:
+def _cells_left_out(part: slice, size: int | None) -> tuple[int, int, int] | None:
     """Cells that a slice leaves out before and after, and its step; None where they depend on a size that is
     unknown.
     """

@@ -39,26 +39,26 @@ def expect_room(count: int, *operands: Numbers) -> None:
 # Each number.
 
 
-def _quotient(first: Numbers, second: Numbers) -> Numbers:
+def _divide_like_file(first: Numbers, second: Numbers) -> Numbers:
     """Whole numbers are cut, real ones divided."""
     both = first.dtype.kind == second.dtype.kind == "i"
     return np.trunc(first / second).astype(np.int64) if both else np.asarray(first / second)
 
 
-def _whole_as_it_is(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+def _keep_integers(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
     return lambda x: x if x.dtype.kind == "i" else function(x)
 
 
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "Abs": np.abs,
     "Add": np.add,
-    "Ceil": _whole_as_it_is(np.ceil),
+    "Ceil": _keep_integers(np.ceil),
     "Cos": np.cos,
-    "Div": _quotient,
+    "Div": _divide_like_file,
     "Equal": np.equal,
     "Erf": values.erf,
     "Exp": np.exp,
-    "Floor": _whole_as_it_is(np.floor),
+    "Floor": _keep_integers(np.floor),
     "FloorDiv": np.floor_divide,
     "FloorMod": np.mod,
     "Greater": np.greater,
@@ -74,7 +74,7 @@ ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "Pow": np.power,
     "Reciprocal": lambda x: 1 / x,
     "Relu": lambda x: np.maximum(x, 0),
-    "Round": _whole_as_it_is(np.round),
+    "Round": _keep_integers(np.round),
     "Sigmoid": values.sigmoid,
     "Sign": np.sign,
     "Sin": np.sin,
@@ -88,7 +88,7 @@ take open sizes too, but for `ON_SIZES`.
 """
 
 
-def each(kind: str, *operands: Numbers) -> Numbers:
+def compute_elementwise(kind: str, *operands: Numbers) -> Numbers:
     """A function of each number.
 
     Raises:
@@ -109,7 +109,7 @@ def chain(x: Numbers, *links: Op) -> Numbers:
     for op in links:
         if vars(op):
             raise Unsupported("of constants")
-        x = each(type(op).__name__, x)
+        x = compute_elementwise(type(op).__name__, x)
     return x
 
 
@@ -147,7 +147,7 @@ def arange(start: Any, limit: Any, step: Any) -> Numbers:
 # Along axes, which stay with one cell if `keep`.
 
 
-def _total(x: Numbers, axes: Sequence[int], keepdims: bool) -> Numbers:
+def _sum_in_order(x: Numbers, axes: Sequence[int], keepdims: bool) -> Numbers:
     """The sum, one number after the other: numpy's adds in another order on each processor, and a port's
     numbers are computed again where it is verified.
     """
@@ -164,7 +164,7 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": np.min,
     "norm": lambda x, axes, **kept: np.sqrt(np.square(x).sum(axes, **kept)),
     "prod": np.prod,
-    "sum": _total,
+    "sum": _sum_in_order,
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays, Numbers, is_floating
 from porter.base.left_out import LeftOut
 from porter.filegraph.constants import MOST_COMPUTED
-from porter.filegraph.dims import Dim, are_open, fixed_sizes, whole
+from porter.filegraph.dims import Dim, are_open, fixed_sizes, to_whole_number
 from porter.filegraph.kernels.program import NodeOutput as NodeOutput
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
@@ -154,7 +154,7 @@ class Dataflow(Generic[N]):
         """
         if self.constants.declared(node.name) is not None:
             return False
-        inputs = [value for source in node.inputs if (value := self._small(source)) is not None]
+        inputs = [value for source in node.inputs if (value := self._small_constant(source)) is not None]
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
         if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
@@ -172,14 +172,14 @@ class Dataflow(Generic[N]):
             if value is not None
         }
         fits = all(value.size <= most for value in arrays.values())
-        return arrays if fits and self.affords(sum(value.nbytes for value in arrays.values())) else None
+        return arrays if fits and self.reserve_bytes(sum(value.nbytes for value in arrays.values())) else None
 
-    def affords(self, count: int) -> bool:
+    def reserve_bytes(self, count: int) -> bool:
         """Whether the budget has so many bytes left, which are taken from it."""
         self.budget -= count
         return self.budget >= 0
 
-    def hold(self, name: str, array: Numbers) -> StoredTensor:
+    def store_computed(self, name: str, array: Numbers) -> StoredTensor:
         """Keeps a tensor that a reader computes."""
         self.evaluated[name] = array
         return StoredTensor(name, array.shape)
@@ -188,7 +188,7 @@ class Dataflow(Generic[N]):
         """The content of a tensor by its name: a stored one, or one that was computed."""
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
-    def once(self, tensor: StoredTensor) -> StoredTensor:
+    def drop_equal_rows(self, tensor: StoredTensor) -> StoredTensor:
         """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated
         batch, with one cell there; another one as it is.
         """
@@ -199,7 +199,7 @@ class Dataflow(Generic[N]):
         )
         if array is None or np.any(array[1:] != array[:1]):
             return tensor
-        return self.hold(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
+        return self.store_computed(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
 
     def add_constant(self, name: str, numbers: Numbers) -> NodeOutput:
         """Keeps numbers that a node states itself, as a constant."""
@@ -226,7 +226,7 @@ class Dataflow(Generic[N]):
             else self.computed.get(source)
         )
 
-    def content(self, source: NodeOutput) -> Numbers | None:
+    def constant_content(self, source: NodeOutput) -> Numbers | None:
         """The numbers of a constant, truths, or sizes that may be open; None for a value."""
         is_stored = self.constants.declared(source[0]) is not None
         return self._stored(source) if is_stored else self.computed.get(source)
@@ -241,17 +241,17 @@ class Dataflow(Generic[N]):
 
     def truth(self, source: NodeOutput) -> bool | None:
         """A constant that is a single truth, or one that holds whatever the open sizes are."""
-        value = self._small(source)
+        value = self._small_constant(source)
         return (
             bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
         )
 
     def dims(self, source: NodeOutput) -> list[Dim] | None:
         """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
-        value = self._small(source)
+        value = self._small_constant(source)
         if value is None or not (are_open(value) or np.array_equal(value, np.trunc(value))):
             return None
-        return [whole(number) for number in value.ravel().tolist()]
+        return [to_whole_number(number) for number in value.ravel().tolist()]
 
     def integers(self, source: NodeOutput) -> list[int] | None:
         """The sizes that `dims` gives, as integers.
@@ -285,13 +285,13 @@ class Dataflow(Generic[N]):
         if tensor is not None or source[0] in self.live or self.budget < 0:
             return tensor
         if name not in self.evaluated and name not in self.refused and self.steps <= _MOST_STEPS:
-            if (array := self._whole(source)) is not None:
+            if (array := self._compute_value(source)) is not None:
                 self.evaluated[name] = array
             else:
                 self.refused.add(name)
         return StoredTensor(name, self.evaluated[name].shape) if name in self.evaluated else None
 
-    def _whole(self, end: NodeOutput) -> Numbers | None:
+    def _compute_value(self, end: NodeOutput) -> Numbers | None:
         """A value computed from stored tensors of any size; None where numpy cannot compute it."""
         if end in self.computed:
             return self.computed[end]
@@ -299,7 +299,7 @@ class Dataflow(Generic[N]):
         self.steps += len(order)
         before = {*self.computed}
         try:
-            return self.computed.get(end) if self._run(order, before) else None
+            return self.computed.get(end) if self._compute_nodes(order, before) else None
         finally:
             for source in self.computed.keys() - before:
                 del self.computed[source]
@@ -312,7 +312,7 @@ class Dataflow(Generic[N]):
             raise ValueError(f"it lacks the tensor '{name:.60}'")
         return self.nodes[name].inputs
 
-    def _run(self, order: Sequence[str], needed: Collection[NodeOutput]) -> bool:
+    def _compute_nodes(self, order: Sequence[str], needed: Collection[NodeOutput]) -> bool:
         """Computes nodes, each after what it reads; whether numpy can compute them all.
 
         What none of the others reads is dropped on the way, unless it is `needed`.
@@ -360,13 +360,13 @@ class Dataflow(Generic[N]):
 
     @cached_property
     def _before_casts(self) -> Mapping[str, str]:
-        return self._before(())
+        return self._origins(())
 
     @cached_property
     def _before_casts_and_reshapes(self) -> Mapping[str, str]:
-        return self._before(self.reshapes)
+        return self._origins(self.reshapes)
 
-    def _before(self, ops: Collection[str]) -> Mapping[str, str]:
+    def _origins(self, ops: Collection[str]) -> Mapping[str, str]:
         """For every node the one that it reads through casts and such ops."""
         before: dict[str, str] = {}
         for node in self.nodes.values():
@@ -382,7 +382,7 @@ class Dataflow(Generic[N]):
         with np.errstate(invalid="ignore"):  # of numbers that are NaN and say so when they are cast
             return array.astype(np.float64 if is_floating(array) else np.int64)
 
-    def _small(self, source: NodeOutput) -> Numbers | None:
+    def _small_constant(self, source: NodeOutput) -> Numbers | None:
         shape = self.constants.declared(source[0])
         if shape is None:
             return self.computed.get(source)
@@ -402,7 +402,7 @@ class Dataflow(Generic[N]):
         if isinstance(pattern, float | int):
             yield from self._match_number(source, pattern, captures)
         elif isinstance(pattern, str):
-            bound = self._bound(source, pattern)
+            bound = self._bind_capture(source, pattern)
             if bound is not None and captures.get(pattern, bound) == bound:
                 yield {**captures, pattern: bound}
         elif not isinstance(source, float):
@@ -413,7 +413,7 @@ class Dataflow(Generic[N]):
                 return
             orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
             for each in orders:
-                yield from self._all_match(each, parts, captures)
+                yield from self._match_all(each, parts, captures)
 
     def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
         """A number that is the same in float32."""
@@ -425,16 +425,16 @@ class Dataflow(Generic[N]):
             exact[self.origin(source)] = float(wanted)
         yield {**captures, "exact": {**captures.get("exact", {}), **exact}}
 
-    def _all_match(
+    def _match_all(
         self, operands: Sequence[Operand], parts: list[Pattern], captures: Captures
     ) -> Iterator[Captures]:
         if not parts:
             yield captures
             return
         for first in self._matches(operands[0], parts[0], captures):
-            yield from self._all_match(operands[1:], parts[1:], first)
+            yield from self._match_all(operands[1:], parts[1:], first)
 
-    def _bound(self, source: Operand, capture: str) -> Any:
+    def _bind_capture(self, source: Operand, capture: str) -> Any:
         """What a capture is bound to: a number (`$`), integers (`#`) or a source; None if the source is no
         such.
         """

@@ -58,7 +58,7 @@ _Factor = int | Fraction
 @dataclass(frozen=True)
 class Open:
     """A size that is open: a sum of products of unknowns, each a number of times, which is a fraction where a
-    file states that dividing leaves nothing (`exactly`).
+    file states that dividing leaves nothing (`exact_size`).
 
     Two of them are equal (==) where their sums are the same, whatever the unknowns are; see `is_equal`.
 
@@ -74,7 +74,7 @@ class Open:
         terms: dict[_Product, _Factor] = dict(self.terms)
         for product, factor in _terms(other):
             terms[product] = terms.get(product, 0) + factor
-        return _made(terms, _is_real(self, other))
+        return _simplify(terms, _is_real(self, other))
 
     def __mul__(self, other: Any) -> Any:
         terms: dict[_Product, _Factor] = {}
@@ -82,19 +82,19 @@ class Open:
             for two, second in _terms(other):
                 product = tuple(sorted(one + two, key=_name))
                 terms[product] = terms.get(product, 0) + first * second
-        return _made(terms, _is_real(self, other))
+        return _simplify(terms, _is_real(self, other))
 
     def __floordiv__(self, other: Any) -> Any:
-        return _divided(self, other)[0]
+        return _divide(self, other)[0]
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _divided(other, self)[0]
+        return _divide(other, self)[0]
 
     def __mod__(self, other: Any) -> Any:
-        return _divided(self, other)[1]
+        return _divide(self, other)[1]
 
     def __rmod__(self, other: Any) -> Any:
-        return _divided(other, self)[1]
+        return _divide(other, self)[1]
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -127,9 +127,9 @@ class Open:
         """The least and the most that it can be, as far as the signs of its terms tell, or those of what its
         quotients are before they are rounded: half of n, rounded down, is at least half of n - 1.
         """
-        own = _edges(dict(self.terms))
-        least = _edges(_unrounded(self.terms, -1))[0]
-        most = _edges(_unrounded(self.terms, 1))[1]
+        own = _bounds_of_sum(dict(self.terms))
+        least = _bounds_of_sum(_sum_without_rounding(self.terms, -1))[0]
+        most = _bounds_of_sum(_sum_without_rounding(self.terms, 1))[1]
         if all(factor.denominator == 1 for _, factor in self.terms):
             least, most = (
                 end if math.isinf(end) else way(end) for end, way in ((least, math.ceil), (most, math.floor))
@@ -137,7 +137,7 @@ class Open:
         return max(own[0], least), min(own[1], most)
 
 
-def _edges(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor | float]:
+def _bounds_of_sum(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor | float]:
     """The least and the most of a sum. With all unknowns at their least, it is least if no factor is
     negative, and most if none is positive; a bound that this does not tell is infinite.
     """
@@ -149,7 +149,7 @@ def _edges(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor 
     )
 
 
-def _unrounded(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
+def _sum_without_rounding(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
     """A sum that is nowhere smaller (`sign` 1), or nowhere larger (-1), in which no quotient is rounded."""
     sums: dict[_Product, _Factor] = {(): 0}
     for product, factor in terms:
@@ -200,7 +200,7 @@ def _is_real(*numbers: Any) -> bool:
     )
 
 
-def _made(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
+def _simplify(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
     """The size of a sum: an integer where no unknown is left in it."""
     nonzero = sorted(
         (item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]]
@@ -224,19 +224,19 @@ def _is_large(factor: _Factor) -> bool:
     return max(abs(factor.numerator), factor.denominator) > _MOST
 
 
-def _divided(number: Any, by: Any) -> tuple[Any, Any]:
+def _divide(number: Any, by: Any) -> tuple[Any, Any]:
     """The quotient, rounded down, and what is left."""
     if not isinstance(by, Open):
         ((_, divisor),) = _terms(by)
-        quotient = _rounded_down({product: Fraction(factor, divisor) for product, factor in _terms(number)})
+        quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in _terms(number)})
     elif number == 0:
         quotient = 0
     else:
-        quotient = _of_sums(number, by)
+        quotient = _divide_sums(number, by)
     return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
 
 
-def _of_sums(number: Any, by: Open) -> Any:
+def _divide_sums(number: Any, by: Open) -> Any:
     """The quotient of two sums, as long division finds it.
 
     Raises:
@@ -252,7 +252,7 @@ def _of_sums(number: Any, by: Open) -> Any:
         left.subtract(last)
         if min(left.values()) < 0 or factor % times:
             break
-        part = _made({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
+        part = _simplify({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
         quotient, number = quotient + part, number - part * by
     raise Undecided
 
@@ -262,11 +262,11 @@ def _degree(term: tuple[_Product, _Factor]) -> tuple[int, list[str]]:
     return len(term[0]), [each.name for each in term[0]]
 
 
-def _rounded_down(terms: Mapping[_Product, _Factor]) -> Any:
+def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     """A sum rounded down: its whole factors, and an unknown for what is left of one unknown and a number.
     That is the same unknown however a file comes to it, and rounding twice is rounding once.
     """
-    whole = _made({product: math.floor(factor) for product, factor in terms.items()}, False)
+    whole = _simplify({product: math.floor(factor) for product, factor in terms.items()}, False)
     left = {
         product: factor - math.floor(factor)
         for product, factor in terms.items()
@@ -281,13 +281,13 @@ def _rounded_down(terms: Mapping[_Product, _Factor]) -> Any:
     constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
     if (before := product[0].rounded) is not None:
         inner = {each: times * factor for each, times in before.terms}
-        return whole + _rounded_down({**inner, (): inner.get((), 0) + constant})
-    exact = _made({product: factor, (): constant}, False)
+        return whole + _floor_sum({**inner, (): inner.get((), 0) + constant})
+    exact = _simplify({product: factor, (): constant}, False)
     name = f"{factor} {product[0].name} + {constant}"
     return whole + unknown(name, math.floor(exact.bounds[0]), exact)
 
 
-def exactly(number: Dim) -> Dim:
+def exact_size(number: Dim) -> Dim:
     """A size of which no positive part is rounded: where it fits as the size of an axis, nothing was left.
 
     Raises:
@@ -298,7 +298,7 @@ def exactly(number: Dim) -> Dim:
         part: Any = 1
         for each in product:
             part = part * (Open((((each,), 1),)) if each.rounded is None or factor < 0 else each.rounded)
-        exact_sum = exact_sum + _made({each: times * factor for each, times in _terms(part)}, False)
+        exact_sum = exact_sum + _simplify({each: times * factor for each, times in _terms(part)}, False)
     exact: Dim = exact_sum
     return exact
 
@@ -352,7 +352,7 @@ def quotient(number: Dim, by: Dim) -> Dim | None:
     left.subtract(divisors[0][0])
     if min(left.values()) < 0 or left.total() != 1:
         return None
-    size: Dim = _made({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
+    size: Dim = _simplify({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
     return size
 
 
@@ -375,7 +375,7 @@ def fixed_sizes(dims: Iterable[Dim]) -> list[int]:
     return sizes
 
 
-def text(dims: Iterable[Dim]) -> str:
+def sizes_text(dims: Iterable[Dim]) -> str:
     """Sizes as messages have them."""
     return "x".join("?" if isinstance(dim, Open) or dim < 0 else str(dim) for dim in dims)
 
@@ -383,7 +383,7 @@ def text(dims: Iterable[Dim]) -> str:
 # Numbers that a file computes from sizes.
 
 
-def of_sizes(numbers: Any) -> Numbers:
+def sizes_array(numbers: Any) -> Numbers:
     """Sizes as an array: of whole numbers, or of objects where some are open."""
     array = np.asarray(numbers, object)
     return (
@@ -397,7 +397,7 @@ def are_open(array: Numbers) -> bool:
     return array.dtype == object
 
 
-def whole(number: Any) -> Dim:
+def to_whole_number(number: Any) -> Dim:
     """A real number, or a size that is computed as one, cut."""
     return Open(number.terms) if isinstance(number, Open) else int(number)
 
@@ -405,20 +405,20 @@ def whole(number: Any) -> Dim:
 def as_whole(array: Numbers) -> Numbers:
     """A cast to whole numbers."""
     return (
-        of_sizes(np.frompyfunc(whole, 1, 1)(array))
+        sizes_array(np.frompyfunc(to_whole_number, 1, 1)(array))
         if are_open(array)
         else np.asarray(np.trunc(array), np.int64)
     )
 
 
 def as_real(array: Numbers) -> Numbers:
-    return of_sizes(array * 1.0) if are_open(array) else array.astype(np.float64)
+    return sizes_array(array * 1.0) if are_open(array) else array.astype(np.float64)
 
 
-def _quotient(number: Any, by: Any) -> Any:
+def _divide_like_file(number: Any, by: Any) -> Any:
     """Whole numbers are cut, real ones divided."""
     if isinstance(number, Open) or isinstance(by, Open):
-        quotients, left = _divided(number, by)
+        quotients, left = _divide(number, by)
         cut = not _is_real(number, by) and number >= 0 and by > 0
         if left != 0 and not cut:
             raise Undecided
@@ -426,7 +426,7 @@ def _quotient(number: Any, by: Any) -> Any:
     return number / by if _is_real(number, by) else int(number / by)
 
 
-def _remainder(number: Any, by: Any) -> Any:
+def _remainder_size(number: Any, by: Any) -> Any:
     """What a division leaves: a size of its own where the input decides it, the same for the same numbers."""
     try:
         return number % by
@@ -435,7 +435,7 @@ def _remainder(number: Any, by: Any) -> Any:
         return Open((((Unknown(f"remainder {named}", 0),), 1),), _is_real(number, by))
 
 
-def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
+def _elementwise_rounding(function: Callable[[float], int]) -> Callable[..., Any]:
     """Each number rounded to a real one; an open size is whole."""
     each_rounded: Callable[..., Any] = np.frompyfunc(
         lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1
@@ -444,13 +444,13 @@ def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
 
 
 ON_SIZES: Mapping[str, Callable[..., Any]] = {
-    "Div": np.frompyfunc(_quotient, 2, 1),
-    "FloorMod": np.frompyfunc(_remainder, 2, 1),
+    "Div": np.frompyfunc(_divide_like_file, 2, 1),
+    "FloorMod": np.frompyfunc(_remainder_size, 2, 1),
     "Equal": np.frompyfunc(is_equal, 2, 1),
     "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
-    "Floor": _rounded(math.floor),
-    "Ceil": _rounded(math.ceil),
-    "Round": _rounded(round),
+    "Floor": _elementwise_rounding(math.floor),
+    "Ceil": _elementwise_rounding(math.ceil),
+    "Round": _elementwise_rounding(round),
 }
 """Functions of arrays in which sizes are open, by the kinds of porter.filegraph.constants.ELEMENTWISE: those
 that numpy lacks.

@@ -32,13 +32,13 @@ from porter.graph import ops
 Function = Callable[[Tensor], Tensor]
 
 
-def _each(op: ops.Op) -> Function:
+def _elementwise(op: ops.Op) -> Function:
     return lambda x: x.apply_elementwise(op)
 
 
-cos, erf, exp, floor, log = map(_each, (ops.Cos(), ops.Erf(), ops.Exp(), ops.Floor(), ops.Log()))
-relu, sigmoid, sin, softplus = map(_each, (ops.Relu(), ops.Sigmoid(), ops.Sin(), ops.Softplus()))
-sqrt = _each(ops.Sqrt())
+cos, erf, exp, floor, log = map(_elementwise, (ops.Cos(), ops.Erf(), ops.Exp(), ops.Floor(), ops.Log()))
+relu, sigmoid, sin, softplus = map(_elementwise, (ops.Relu(), ops.Sigmoid(), ops.Sin(), ops.Softplus()))
+sqrt = _elementwise(ops.Sqrt())
 
 
 def log_sigmoid(x: Tensor) -> Tensor:
@@ -203,33 +203,33 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """
     return compute_or_derive(
         "choice",
-        partial(constants.each, "Where"),
-        lambda node: _chosen(test, first, second).make(node),
+        partial(constants.compute_elementwise, "Where"),
+        lambda node: _select(test, first, second).make(node),
         test,
         first,
         second,
     )
 
 
-def _chosen(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """What `where` gives if one of the three is a value."""
     if not test.walk.is_live(test.source):
-        return _by_stored(test, first, second)
+        return _select_by_stored(test, first, second)
     zeros = [test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)]
     # Only the other value is left of the sum.
     if zeros[0]:
-        return _share(1.0 - test, second)
-    return _share(test, first) if zeros[1] else _share(test, first) + _share(1.0 - test, second)
+        return _masked(1.0 - test, second)
+    return _masked(test, first) if zeros[1] else _masked(test, first) + _masked(1.0 - test, second)
 
 
-def _share(test: Tensor, x: Tensor) -> Tensor:
+def _masked(test: Tensor, x: Tensor) -> Tensor:
     numbers = None if x.walk.is_live(x.source) else x.walk.constant(x.source)
     if numbers is not None and not np.isfinite(numbers).all():
         raise Unsupported("of numbers that are not finite")
     return test * x
 
 
-def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """What `where` gives for booleans that the file stores: each value times ones and zeros."""
     walk = test.walk
     truths = walk.constant(walk.drop_repeats(test.source))
@@ -330,12 +330,12 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     return compute_or_derive(
         "product",
         lambda array: constants.reduce(array, "prod", axes, keep),
-        lambda node: _product(x, axes, keep).make(node),
+        lambda node: _multiply_cells(x, axes, keep).make(node),
         x,
     )
 
 
-def _product(x: Tensor, axes: Axes, keep: bool) -> Tensor:
+def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
     """The product along axes, cell by cell."""
     result = x
     for axis in axes:
@@ -359,7 +359,7 @@ def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
     elsewhere; None is no bound.
     """
     cells = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
-    if len(cells) < 2 or not x.walk.flow.affords(8 * math.prod(cells)):
+    if len(cells) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(cells)):
         raise Unsupported("over axes of open size, or of too many cells")
     ones = np.ones(cells)
     ones = ones if least is None else np.triu(ones, least)

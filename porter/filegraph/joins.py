@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.arithmetic import with_stored
+from porter.filegraph.arithmetic import combine_stored
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Open, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
-from porter.filegraph.parts import MOST_PARTS, _padded, part
+from porter.filegraph.parts import MOST_PARTS, _pad_axes, cut_nonempty
 from porter.filegraph.places import position_of
-from porter.filegraph.walk import Repeated, Source, Walk, within
+from porter.filegraph.walk import Repeated, Source, Walk, part_of
 from porter.graph import Tokens
 
 
@@ -36,19 +36,21 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
         and (step > 0 or (view.value.is_map and walk.views.has_channels(view, axis)))
     ):
         end = cells[-1] + step
-        return part(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
-    if (shuffled := _shuffled(view, position_of(axis, len(view.sizes or ())), cells)) is not None:
+        return cut_nonempty(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
+    if (shuffled := _shuffle(view, position_of(axis, len(view.sizes or ())), cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
-    parts = [part(walk, node, source, {axis: slice(each, each + 1)}) for each in cells]
-    return _beside(walk, node, parts, axis)
+    parts = [cut_nonempty(walk, node, source, {axis: slice(each, each + 1)}) for each in cells]
+    return _join_views(walk, node, parts, axis)
 
 
-def _beside(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
+def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
     """Values of the same axes one after the other along one of them."""
-    whole = _by_channels(walk, node, views, axis)
-    return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], axis)
+    whole = _concat_channels(walk, node, views, axis)
+    return whole or _join_arrays(
+        walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], axis
+    )
 
 
 def gather_cells(
@@ -81,11 +83,11 @@ def gather_cells(
         cells = gather(
             walk, node, cells, order.index(coordinate), index[(*first, coordinate)].ravel().tolist()
         )
-    turned = cells.restored(order)
+    turned = cells.untransposed(order)
     return turned.reshaped([*outer, *turned.known_sizes[count:]])
 
 
-def _shuffled(view: View, axis: int, cells: Sequence[int]) -> View | None:
+def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
     """All cells of an axis, one of each of so many equal groups at a time; None where they have another
     order.
     """
@@ -107,28 +109,28 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
-            _with_zeros(walk, node, sources, axis)
-            or _of_constants(walk, node, sources, axis)
-            or _with_constants(walk, node, sources, axis)
+            _pad_with_constant(walk, node, sources, axis)
+            or _concat_constants(walk, node, sources, axis)
+            or _concat_with_constants(walk, node, sources, axis)
         )
     views = [view for source in sources if (view := walk.try_lay_out(source)).axes is not None]
     cells = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
-    stacked = _stacked(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
-    joined = stacked or _by_channels(walk, node, walk.beside(sources), axis)
-    return joined or _joined(walk, node, [*map(walk.array, sources)], axis)
+    stacked = _stack_as_channels(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
+    joined = stacked or _concat_channels(walk, node, walk.lay_out_side_by_side(sources), axis)
+    return joined or _join_arrays(walk, node, [*map(walk.array, sources)], axis)
 
 
-def _by_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
+def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
     """Maps or features one after the other along an axis that is their channels; None where it is another
     one.
     """
-    names = walk.views.alike(views)
+    names = walk.views.common_axis_names(views)
     if names is None or names[axis : axis + 1 or None] != ("channels",):  # an unknown value may have more
         return None
-    return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+    return walk.views.in_axis_order(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
 
-def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
+def _join_arrays(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
     """Arrays one after the other along an axis."""
     if not views:
         raise Unsupported("of no values")
@@ -138,7 +140,7 @@ def _joined(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) ->
     return walk.views.as_rank_of(views[0], value)
 
 
-def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
+def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -146,7 +148,7 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
     if not live or len(live) <= live[-1] - live[0]:
         return None
     before, inner, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
-    fillings = [walk.filling(source, axis) for source in (*before, *behind)]
+    fillings = [walk.constant_fill(source, axis) for source in (*before, *behind)]
     filled = [each for each in fillings if each is not None]
     fills = {fill for _, fill in filled}
     if len(filled) < len(fillings) or len(fills) != 1:
@@ -154,12 +156,14 @@ def _with_zeros(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis:
     inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.try_lay_out(inner[0])
     sizes = fixed_sizes([size for size, _ in filled])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
-    return _padded(walk, node, walk.given(inside), {axis: ends}, fills.pop())
+    return _pad_axes(walk, node, walk.as_view(inside), {axis: ends}, fills.pop())
 
 
-def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> Repeated | None:
+def _concat_constants(
+    walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int
+) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
-    wholes = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
+    wholes = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
     whole = [each for each in wholes if each is not None]
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     if len(whole) < len(sources) or not sizes:
@@ -171,23 +175,23 @@ def _of_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axi
     return Repeated(constant, joined, lacks="of constants")
 
 
-def _with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
+def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
     values = [source for source in sources if walk.is_value(source)]
-    view = _joined(walk, node, [*map(walk.array, values)], axis)
+    view = _join_arrays(walk, node, [*map(walk.array, values)], axis)
     of_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
-    tokens = _among_tokens(walk, node, sources, axis) if of_tokens else None
+    tokens = _insert_tokens(walk, node, sources, axis) if of_tokens else None
     if tokens is not None:
         return tokens
-    runs = _runs(walk, sources)
-    nodes = [node if len(runs) == 1 else within(node, str(number)) for number in range(len(runs))]
-    parts = [_with_stored(walk, each, run, axis) for each, run in zip(nodes, runs, strict=True)]
-    return _joined(walk, node, parts, axis) if len(parts) > 1 else parts[0]
+    runs = _split_runs(walk, sources)
+    nodes = [node if len(runs) == 1 else part_of(node, str(number)) for number in range(len(runs))]
+    parts = [_add_to_padded(walk, each, run, axis) for each, run in zip(nodes, runs, strict=True)]
+    return _join_arrays(walk, node, parts, axis) if len(parts) > 1 else parts[0]
 
 
-def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
+def _split_runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     """Sources in runs of constants and the values behind them; the last run has the constants at the end
     too.
     """
@@ -197,37 +201,37 @@ def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
+def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [index for index, source in enumerate(sources) if walk.is_value(source)]
-    view = _joined(walk, node, [walk.array(sources[index]) for index in live], axis)
-    before = _all_whole(walk, sources[: live[0]])
-    behind = _all_whole(walk, sources[live[-1] + 1 :])
+    view = _join_arrays(walk, node, [walk.array(sources[index]) for index in live], axis)
+    before = _whole_constants(walk, sources[: live[0]])
+    behind = _whole_constants(walk, sources[live[-1] + 1 :])
     if not before and not behind:
         return view
     sizes = [*(before + behind)[0].shape]
     shape = view.value.shape or ()
-    first = 0 if walk.views.whole else 1
+    first = 0 if walk.views.lacks_batch else 1
     if None in shape or len(sizes) != len(view.known_axes) or set(sizes[:first]) - {1}:
         raise Unsupported("with a constant of other axes")
     sizes[axis] = view.size(axis)
     numbers = np.concatenate([*before, np.zeros(sizes), *behind], axis)
     ends = [sum(each.shape[axis] for each in end) for end in (before, behind)]
     wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(axis): (ends[0], ends[1])})
-    tensor = walk.flow.hold(f"{node.name}:stored", numbers)
+    tensor = walk.flow.store_computed(f"{node.name}:stored", numbers)
     tensor = replace(tensor, shape=numbers.shape[first:])
-    return walk.views.as_rank_of(view, with_stored(walk, node.name, "Add", wide, tensor))
+    return walk.views.as_rank_of(view, combine_stored(walk, node.name, "Add", wide, tensor))
 
 
-def _all_whole(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
-    """What `_whole` gives for several constants."""
-    arrays = [each for source in sources if (each := _whole(walk, source)) is not None]
+def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
+    """What `_whole_constant` gives for several constants."""
+    arrays = [each for source in sources if (each := _whole_constant(walk, source)) is not None]
     if len(arrays) < len(sources):
         raise Unsupported("with a constant that is computed, or repeated along axes of open size")
     return arrays
 
 
-def _whole(walk: Walk, source: Source) -> Numbers | None:
+def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
     """A constant, also one that is repeated along axes of known size: once, where it is the same for each
     image.
     """
@@ -239,14 +243,14 @@ def _whole(walk: Walk, source: Source) -> Numbers | None:
     if source in walk.repeated:
         first, *rest = walk.repeated[source].sizes
         sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
-        if len(sizes) <= len(rest) or not walk.flow.affords(8 * math.prod(sizes)):
+        if len(sizes) <= len(rest) or not walk.flow.reserve_bytes(8 * math.prod(sizes)):
             return None
         numbers = np.broadcast_to(numbers, sizes)
-    repeats = numbers.ndim > 1 and not walk.views.whole and np.all(numbers == numbers[:1])
+    repeats = numbers.ndim > 1 and not walk.views.lacks_batch and np.all(numbers == numbers[:1])
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
+def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
@@ -258,20 +262,20 @@ def _among_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axi
             stored.append(source)
             continue
         name = node.name if only else f"{node.name}:{len(parts)}"
-        whole = _with_tokens(walk, name, walk.array(source), stored)
+        whole = _prepend_tokens(walk, name, walk.array(source), stored)
         if whole is None:
             return None
         parts.append(whole)
         stored = []
-    return parts[0] if only else _joined(walk, node, parts, axis)
+    return parts[0] if only else _join_arrays(walk, node, parts, axis)
 
 
-def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
+def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
     """Trained tokens before those of a value; None where the tensors are none."""
     value = view.value
     for index, source in enumerate(reversed(stored), 1):
         tokens = walk.weights(walk.drop_repeats(source))
-        tensor = tokens and walk.flow.once(tokens)
+        tensor = tokens and walk.flow.drop_equal_rows(tokens)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
@@ -284,25 +288,25 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) ->
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
     """Values one after the other along a new axis; of maps their channels, of which it counts the parts."""
     views = [walk.try_lay_out(source) for source in sources]
-    if (stacked := _stacked(walk, node, views, axis)) is not None:
+    if (stacked := _stack_as_channels(walk, node, views, axis)) is not None:
         return stacked
     wide = [view.with_axes([axis]) for view in views]
     if all(view.value.is_map for view in wide):
-        of_one_channel = _by_channels(walk, node, wide, axis)
+        of_one_channel = _concat_channels(walk, node, wide, axis)
         if of_one_channel is not None:
             return of_one_channel
     whole = [walk.view(source).with_axes([axis]) for source in sources]
     order = whole[0].batch_first
     arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
-    return _joined(walk, node, arrays, order.index(position_of(axis, len(order)))).restored(order)
+    return _join_arrays(walk, node, arrays, order.index(position_of(axis, len(order)))).untransposed(order)
 
 
-def _stacked(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
+def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
     """Values of one shape along a new axis, beside each other in the channels; None for others."""
-    names = walk.views.alike(views)
+    names = walk.views.common_axis_names(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None
-    joined = walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+    joined = walk.views.in_axis_order(walk.builder.concat(node.name, *(view.value for view in views)), names)
     if joined.sizes is None:
         return None
     sizes = [*joined.sizes]
@@ -325,7 +329,9 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
     if size == step:
-        whole = part(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+        whole = (
+            cut_nonempty(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+        )
         sizes = whole.known_sizes
         apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
         order = [each for each in range(len(sizes) + 1) if each != at + 1]
@@ -333,7 +339,9 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
     if size > MOST_PARTS:
         raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")
     parts = [
-        part(walk, within(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)})
+        cut_nonempty(
+            walk, part_of(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)}
+        )
         for first in range(size)
     ]
-    return _beside(walk, node, [each.with_axes([-1]) for each in parts], -1)
+    return _join_views(walk, node, [each.with_axes([-1]) for each in parts], -1)

@@ -14,9 +14,9 @@ from dataclasses import replace
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, text
+from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, sizes_text
 from porter.filegraph.file_graph import Unsupported, first_supported
-from porter.filegraph.joins import _beside
+from porter.filegraph.joins import _join_views
 from porter.filegraph.parts import MOST_PARTS, flip
 from porter.filegraph.places import Items, position_of
 from porter.filegraph.walk import Repeated, Source, Walk
@@ -28,16 +28,16 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
-    if walk.views.op(view) is not None:
-        ways.append(lambda: walk.plain(source).reshaped(sizes))
+    if walk.views.layout_op(view) is not None:
+        ways.append(lambda: walk.lay_out(source).reshaped(sizes))
     ways += [
         lambda: walk.array(source).reshaped(sizes),
-        lambda: _flat(walk, node, walk.array(source)).reshaped(sizes),
+        lambda: _flatten_array(walk, node, walk.array(source)).reshaped(sizes),
     ]
     return first_supported(*ways)
 
 
-def _flat(walk: Walk, node: OperatorNode, view: View) -> View:
+def _flatten_array(walk: Walk, node: OperatorNode, view: View) -> View:
     """The numbers of an array as features, of which axes can be made that do not divide the array's."""
     return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
@@ -68,7 +68,7 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
         whole = tuple(
             1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
         )
-        view = walk.views.laid(replace(view.value, shape=whole), names)
+        view = walk.views.in_axis_order(replace(view.value, shape=whole), names)
     return view.without_axes(chosen)
 
 
@@ -78,11 +78,13 @@ def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collect
 
 
 def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> View | Repeated:
-    constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
+    constant = None if walk.is_value(source) else _transpose_constant(walk, node, source, order)
     return constant or walk.view(source).transposed(order)
 
 
-def _turned_constant(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> Repeated | None:
+def _transpose_constant(
+    walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]
+) -> Repeated | None:
     """A constant that is repeated, with its axes in another order."""
     filled = walk.repeated.get(source)
     numbers = walk.constant(filled.before) if filled is not None else None
@@ -107,7 +109,7 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     view = walk.try_lay_out(source)
     for index, count in enumerate(counts):
         if count > 1:
-            view = _beside(walk, node, [view] * count, index)
+            view = _join_views(walk, node, [view] * count, index)
     return view
 
 
@@ -136,9 +138,9 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
     wanted = [*own[: len(own) - len(sizes)], *sizes]
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
-        raise Unsupported(f"of {text(own)} to {text(wanted)}")
+        raise Unsupported(f"of {sizes_text(own)} to {sizes_text(wanted)}")
     whole = tuple(size * count for size, count in zip(own, times, strict=True))
-    repeated = Repeated(walk.before(source), whole)
+    repeated = Repeated(walk.before_repeat(source), whole)
     if not is_value:
         return repeated
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
@@ -169,7 +171,7 @@ def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) ->
     pattern = f"{' '.join(axes.values())} -> ({' '.join(axes)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
     rows = walk.builder.add(node.name, Upsample(times, 1), cell)
-    laid = walk.views.laid(rows, ("batch", "rows", "columns", "channels"))
+    laid = walk.views.in_axis_order(rows, ("batch", "rows", "columns", "channels"))
     return laid.reshaped([sizes[0] * times, *sizes[1:]])
 
 
@@ -207,11 +209,11 @@ def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:
     """
     view = walk.view(source)
     if len(view.known_axes) == 3:
-        value = walk.views.in_file_layout(f"{node.name}:row", view.with_axes([_rows(walk)]))
+        value = walk.views.in_file_layout(f"{node.name}:row", view.with_axes([_rows_axis(walk)]))
         if value.is_map:
             return value
     raise Unsupported("of one axis, of something else than a row of cells")
 
 
-def _rows(walk: Walk) -> int:
+def _rows_axis(walk: Walk) -> int:
     return walk.views.layout().index("rows")

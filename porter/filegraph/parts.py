@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, text
+from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, sizes_text
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
-from porter.filegraph.resampling import as_large
+from porter.filegraph.resampling import match_cells
 from porter.filegraph.walk import Source, Walk, Zeros
 from porter.graph import MOST_CONSTANTS, ExtendMap
 from porter.graph.ops import AXES, Mode
@@ -33,7 +33,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if opened and zeros is not None:
         raise Undecided
     if opened:
-        view = as_large(walk, node, walk.try_lay_out(source), opened)
+        view = match_cells(walk, node, walk.try_lay_out(source), opened)
         return cut(walk, node, view, by_numbers) if by_numbers else view
     left = _sizes_of_parts(by_numbers, sizes)
     if 0 in left:
@@ -41,7 +41,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if zeros is not None:
         gone = {position_of(axis, len(sizes)) for axis, part in by_numbers.items() if isinstance(part, int)}
         return Zeros(tuple(size for axis, size in enumerate(left) if axis not in gone))
-    return _part(walk, node, source, by_numbers)
+    return _take_part(walk, node, source, by_numbers)
 
 
 def _sizes_of_parts(parts: Mapping[int, slice | int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -67,14 +67,14 @@ def _by_known_numbers(
         if sizes and isinstance(part, slice):
             size = sizes[position_of(axis, len(sizes))]
             try:
-                slices[axis] = _slice(part, size)
+                slices[axis] = _known_slice(part, size)
             except Undecided:
                 opened[axis] = _open_ends(part, size)
                 del slices[axis]
     return slices, opened
 
 
-def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
+def cut_nonempty(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
     """What `cut` gives for a value that is not known to be zeros.
 
     Raises:
@@ -86,13 +86,13 @@ def part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, sli
     return result
 
 
-def _part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
+def _take_part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
     """What `cut` gives for a part that has cells."""
     sizes = walk.view(source).sizes
-    around = [position for position, part in parts.items() if sizes and _is_around(part, sizes[position])]
+    around = [position for position, part in parts.items() if sizes and _is_flip(part, sizes[position])]
     rest = {position: part for position, part in parts.items() if position not in around}
     view = flip(walk, node, source, around) if around else walk.try_lay_out(source)
-    return _cut(walk, node.name, view, rest) if rest else view
+    return _cut_axes(walk, node.name, view, rest) if rest else view
 
 
 def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
@@ -109,11 +109,11 @@ def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice |
     return taken.with_axes(added) if isinstance(taken, View) and added else taken
 
 
-def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
+def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
     """A part of a value, axis by axis."""
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
-    aligned = walk.aligned(f"{name}:array", view)
+    aligned = walk.align_axes(f"{name}:array", view)
     gone = view.positions(position for position, part in parts.items() if isinstance(part, int))
     cells = {
         position: slice(part, part + 1 or None) if isinstance(part, int) else part
@@ -135,7 +135,7 @@ def _is_whole(part: slice, size: Dim) -> bool:
     return is_stated_whole or (not isinstance(size, Open) and range(size)[part] == range(size))
 
 
-def _is_around(part: slice | int, size: Dim) -> bool:
+def _is_flip(part: slice | int, size: Dim) -> bool:
     """Whether a part of an axis is all of it, from the last cell to the first."""
     if isinstance(part, int):
         return False
@@ -143,12 +143,12 @@ def _is_around(part: slice | int, size: Dim) -> bool:
     return whole or (isinstance(size, int) and size > 1 and range(size)[part] == range(size)[::-1])
 
 
-def _slice(part: slice, size: Dim) -> slice:
+def _known_slice(part: slice, size: Dim) -> slice:
     """The slice of an axis of `size` cells, by known numbers: ends that depend on an open size are counted
     from its end.
     """
     if isinstance(size, int):
-        return _slice_of_known(part, size)
+        return _slice_of_known_size(part, size)
     start, stop = (end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
     (first,) = fixed_sizes([start or 0])
     if first >= 0 and isinstance(part.start, Open):
@@ -158,7 +158,7 @@ def _slice(part: slice, size: Dim) -> slice:
     return slice(start, stop, part.step)
 
 
-def _slice_of_known(part: slice, size: int) -> slice:
+def _slice_of_known_size(part: slice, size: int) -> slice:
     ends = (None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
     whole = slice(*ends)
     cells = range(size)[whole]
@@ -196,7 +196,7 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
     given = [each for each in sizes if isinstance(each, Open) or each >= 0]
     wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(given) for each in sizes]
     if sum(wanted) != size:
-        raise Unsupported(f"of {text([size])} cells into {text(sizes)}")
+        raise Unsupported(f"of {sizes_text([size])} cells into {sizes_text(sizes)}")
     return wanted
 
 
@@ -216,14 +216,14 @@ def pad(
             around[position] = before, after
     if opened and fill:
         raise Undecided
-    return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, around, fill)
+    return _pad_axes(walk, node, match_cells(walk, node, view, opened) if opened else view, around, fill)
 
 
-def _padded(
+def _pad_axes(
     walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
 ) -> View:
     """A value with cells added or cut at the ends of its axes."""
-    aligned = walk.aligned(f"{node.name}:array", view)
+    aligned = walk.align_axes(f"{node.name}:array", view)
     ends = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
         before, after = ends[0]
@@ -251,7 +251,7 @@ def extend(
         return view
     rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
     value = walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value)
-    return walk.views.laid(value, names)
+    return walk.views.in_axis_order(value, names)
 
 
 def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
@@ -273,7 +273,7 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
         or view.has_batch(position)
         or (view.value.is_map and walk.views.has_channels(view, position))
     ):
-        return _cut(walk, node.name, view, {position: backwards})
+        return _cut_axes(walk, node.name, view, {position: backwards})
     last = position_of(position, rank)
     order = [*(axis for axis in range(rank) if axis != last), last]
     array = walk.as_array(f"{node.name}:last", view.transposed(order))
@@ -282,7 +282,7 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
     value = walk.builder.cut(node.name, array.value, {0: backwards})
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
-    return walk.views.with_axes_of(array, value).restored(order)
+    return walk.views.with_axes_of(array, value).untransposed(order)
 
 
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
@@ -331,4 +331,4 @@ def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[in
         raise Unsupported("without cells")
     flat = turned.reshaped([*sizes[:-2], rows * columns])
     cells = slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)
-    return part(walk, node, flat, {rank - 2: cells})
+    return cut_nonempty(walk, node, flat, {rank - 2: cells})

@@ -24,12 +24,12 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
     """The cells under a window at each of its places, with zeros around the map."""
     view = walk.view(source)
     batch, channels, down, across = view.known_sizes
-    if _beside(window, pads):
+    if _lie_side_by_side(window, pads):
         rows, columns = window.kernel
         cells = view.reshaped([batch, channels, down // rows, rows, across // columns, columns])
         return cells.transposed([0, 1, 3, 5, 2, 4]).reshaped([batch, channels * rows * columns, -1])
     value = walk.value(source)
-    tensors = _each_cell(walk, node, value.channels, window)
+    tensors = _cell_kernel(walk, node, value.channels, window)
     if value.channels is None or tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     count = value.channels * window.kernel[0] * window.kernel[1]
@@ -49,7 +49,7 @@ def map_of_patches(
     (batch, whole, _), (down, across) = view.known_sizes, size
     rows, columns = window.kernel
     channels = whole // (rows * columns)
-    if _beside(window, pads):
+    if _lie_side_by_side(window, pads):
         cells = view.reshaped([batch, channels, rows, columns, down // rows, across // columns])
         return cells.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, down, across])
     if not isinstance(channels, int) or not isinstance(down, int) or not isinstance(across, int):
@@ -60,7 +60,7 @@ def map_of_patches(
         for axis, (cells, (before, after)) in enumerate(zip((down, across), ends, strict=True))
     ]
     tokens = view.reshaped([batch, whole, *counts])
-    tensors = _each_cell(walk, node, channels, window)
+    tensors = _cell_kernel(walk, node, channels, window)
     if tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     bottom, right = (
@@ -68,22 +68,22 @@ def map_of_patches(
         for axis, count in enumerate(counts)
     )
     op = ConvTranspose(channels, window, (pads[0], bottom, pads[2], right), channels)
-    return walk.builder.transposed(node.name, walk.value(tokens), op, tensors)
+    return walk.builder.conv_transpose(node.name, walk.value(tokens), op, tensors)
 
 
-def _beside(window: Window, pads: Pads) -> bool:
+def _lie_side_by_side(window: Window, pads: Pads) -> bool:
     """Whether patches lie side by side."""
     return window == Window(window.kernel, window.kernel) and not any(pads)
 
 
-def _each_cell(
+def _cell_kernel(
     walk: Walk, node: OperatorNode, channels: int | None, window: Window
 ) -> dict[str, Stored] | None:
     """A kernel that takes each cell of a window over each channel; None where it is too large."""
     rows, columns = window.kernel
     cells = rows * columns
-    if channels is None or not walk.flow.affords(8 * channels * cells**2):
+    if channels is None or not walk.flow.reserve_bytes(8 * channels * cells**2):
         return None
     each = np.eye(cells).reshape(cells, 1, rows, columns)
-    kernel = walk.flow.hold(f"{node.name}:cells", np.tile(each, (channels, 1, 1, 1)))
+    kernel = walk.flow.store_computed(f"{node.name}:cells", np.tile(each, (channels, 1, 1, 1)))
     return {"kernel": Stored(kernel.name, "OIHW")}

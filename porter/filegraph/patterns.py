@@ -51,7 +51,7 @@ Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]
 @cache
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
     """The layers that files write as several ops, by the kind of the last op."""
-    activations = (*_gates(), *_hard_gates(), *_lines(), *_exponentials())
+    activations = (*_gates(), *_hard_gates(), *_leaky_lines(), *_exponentials())
     layers = defaultdict(list)
     for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):
         layers[str(layer.pattern[0])].append(layer)
@@ -144,8 +144,8 @@ def _gates() -> list[Spellings]:
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     return [
         (lambda captures: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
-        (lambda captures: Gelu(), [pattern for each in errors for pattern in _halves(each)]),
-        (lambda captures: Gelu(True), _halves(tanh)),
+        (lambda captures: Gelu(), [pattern for each in errors for pattern in _half_products(each)]),
+        (lambda captures: Gelu(True), _half_products(tanh)),
         (lambda captures: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
         (lambda captures: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
     ]
@@ -176,7 +176,7 @@ def _hard_gates() -> list[Spellings]:
     ]
 
 
-def _lines() -> list[Spellings]:
+def _leaky_lines() -> list[Spellings]:
     """x above zero, and x times a slope elsewhere."""
     x = "x"
     rest = ("Relu", ("Neg", "x"))
@@ -199,9 +199,9 @@ def _exponentials() -> list[Spellings]:
         (x, ("Softplus", x)),
         (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1)),
     ]
-    raised: list[Pattern] = [("Elu", x), *_raised(x), *_raised(("Min", x, 0))]
+    raised: list[Pattern] = [("Elu", x), *_exp_minus_one(x), *_exp_minus_one(("Min", x, 0))]
     times_alpha: list[Pattern] = [("Mul", "$alpha", part) for part in raised]
-    of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _raised(("Div", x, "$alpha"))]
+    of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _exp_minus_one(("Div", x, "$alpha"))]
     return [
         (
             lambda captures: softplus_op(captures["$most"]),
@@ -224,7 +224,7 @@ def softplus_op(threshold: float) -> Softplus | None:
     return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
 
 
-def _raised(x: Pattern) -> list[Pattern]:
+def _exp_minus_one(x: Pattern) -> list[Pattern]:
     """The pattern of exp(x) - 1."""
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
@@ -235,7 +235,7 @@ def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
     return [("Where", test, above, other) for test in tests for above in ("x", ("Elu", "x"))]
 
 
-def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:
+def _half_products(factor: Pattern) -> list[tuple[Pattern, ...]]:
     """0.5 * x * factor in any order."""
     return [
         ("Mul", ("Mul", 0.5, "x"), factor),

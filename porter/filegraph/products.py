@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
+from porter.filegraph.arithmetic import (
+    combine,
+    combine_stored,
+    combine_stored_array,
+    combine_values,
+    is_vector,
+)
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, NodeOutput, OperatorNode, StoredTensor
@@ -22,7 +28,7 @@ from porter.filegraph.file_graph import Stored, Unsupported, first_supported, no
 from porter.filegraph.parts import diagonal
 from porter.filegraph.places import position_of
 from porter.filegraph.reductions import reduce
-from porter.filegraph.walk import NodeWalk, Source, Walk, within
+from porter.filegraph.walk import NodeWalk, Source, Walk, part_of
 from porter.graph import (
     Add,
     Affine,
@@ -73,7 +79,7 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     value = walk.builder.affine(f"{node.name}:factor", view.value, (factor,), (0.0,))
     value = walk.builder.dense(node.name, value, units, tensors)
     if bias is not None:
-        value = _with_bias(walk, node, value, bias, bias_factor)
+        value = _add_bias(walk, node, value, bias, bias_factor)
     return walk.views.with_axes_of(view, value)
 
 
@@ -92,17 +98,17 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
     return view
 
 
-def _with_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, factor: float) -> Value:
+def _add_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, factor: float) -> Value:
     """A constant, times a factor, added to what a dense layer gives: a number, one for each unit, or in a
     graph of one image others.
     """
     numbers = walk.constant(bias)
     each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
-    if numbers is None or (each_row and not walk.views.whole):
+    if numbers is None or (each_row and not walk.views.lacks_batch):
         raise Unsupported("with a bias for each image")
     if each_row or (value.is_array and numbers.size > 1):
-        stored = walk.flow.hold(f"{node.name}:bias", numbers * factor)
-        return with_stored(walk, node.name, "Add", value, stored)
+        stored = walk.flow.store_computed(f"{node.name}:bias", numbers * factor)
+        return combine_stored(walk, node.name, "Add", value, stored)
     return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
 
 
@@ -126,12 +132,12 @@ def conv_along_channels(
     units = channels + first + last - numbers.size + 1
     if min(first, last, units - 1) < 0:
         raise Unsupported(f"with pads {pads} around {channels} channels")
-    if not walk.flow.affords(8 * units * (channels + first + last)):
+    if not walk.flow.reserve_bytes(8 * units * (channels + first + last)):
         raise Unsupported(f"over {channels} channels")
     padded = np.zeros((units, channels + first + last))
     for index, row in enumerate(padded):
         row[index : index + numbers.size] = numbers.ravel()
-    stored = walk.flow.hold(node.name, padded[:, first : first + channels])
+    stored = walk.flow.store_computed(node.name, padded[:, first : first + channels])
     return walk.views.with_axes_of(
         view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(stored.name, "OI")})
     )
@@ -144,16 +150,16 @@ def matmul(
     views = []
     for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
         view = walk.view(source)
-        if not turns and not (is_held and _turned(walk, view) is not None):
+        if not turns and not (is_held and _before_transpose(walk, view) is not None):
             none_if_unsupported(partial(walk.array, source))  # so that the array has the name of the value
-        views.append(_with_last_turned(view) if turns else view)
-    return _of_matrices(walk, node, views)
+        views.append(_swap_last_axes(view) if turns else view)
+    return _multiply_matrices(walk, node, views)
 
 
-def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
+def _multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """What `matmul` gives for views."""
     rank = views[1].rank
-    matrices = _turned(walk, views[1])
+    matrices = _before_transpose(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
     second = matrices or walk.as_array(f"{node.name}:second", views[1])
     if first.rank != rank or rank < 3:
@@ -162,14 +168,14 @@ def _of_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     return walk.views.as_rank(value, rank)
 
 
-def _turned(walk: Walk, view: View) -> View | None:
+def _before_transpose(walk: Walk, view: View) -> View | None:
     """An array that a file turns for a product, before that: what is turned in the file, is not turned
     again.
     """
-    return walk.array_of_own_axes(_with_last_turned(view)) if view.rank > 2 else None
+    return walk.array_of_own_axes(_swap_last_axes(view)) if view.rank > 2 else None
 
 
-def _with_last_turned(view: View) -> View:
+def _swap_last_axes(view: View) -> View:
     rank = len(view.known_axes)
     if rank < 3:
         raise Unsupported("of values of fewer than two axes")
@@ -206,7 +212,7 @@ def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: Att
     if scores.mask is not None and walk.is_live(scores.mask):
         weights = walk.builder.add(f"{node.name}:mask", Add(), weights, walk.array(scores.mask).value)
     elif scores.mask is not None:
-        weights = with_array(walk, f"{node.name}:mask", "Add", weights, scores.mask)
+        weights = combine_stored_array(walk, f"{node.name}:mask", "Add", weights, scores.mask)
     shares = walk.builder.add(f"{node.name}:shares", Softmax(), weights)
     return walk.views.as_rank_of(query, walk.builder.add(node.name, MatMul(), shares, value.value))
 
@@ -282,26 +288,26 @@ def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source])
 def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
     """An einsum of one operand or of two: a dense layer, or a product of values."""
     if len(sources) == 1:
-        return _of_one(walk, node, text, sources[0])
+        return _einsum_of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
     if equation is None or len(sources) != 2:
         raise Unsupported("which is no product of two values that names each axis once")
     if all(map(walk.is_value, sources)):
-        return _of_values(walk, node, equation, sources)
+        return _einsum_of_values(walk, node, equation, sources)
     if not walk.is_value(sources[0]):
         equation = Equation(equation.second, equation.first, equation.result)
         sources = sources[::-1]
     tensor = walk.weights(sources[1])
     x, second, result = equation
     if result == x and second == "".join(axis for axis in x[1:] if axis in second):
-        return _scaled(walk, node, equation, sources, tensor)
+        return _scale_by_stored(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
     kernel = Kernel(tensor.name, tensor.shape)
     view = walk.try_lay_out(sources[0])
     return first_supported(
         lambda: with_kernel(walk, node, view, equation, kernel),
-        lambda: _by_groups(walk, node.name, view, equation, kernel),
+        lambda: _multiply_by_groups(walk, node.name, view, equation, kernel),
     )
 
 
@@ -318,7 +324,9 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
     if not len(shape) == len(batch) + 2 > 2:
         raise Unsupported("with matrices of other axes")
-    return _by_groups(walk, node.name, walk.try_lay_out(source), equation, Kernel(matrices.name, shape))
+    return _multiply_by_groups(
+        walk, node.name, walk.try_lay_out(source), equation, Kernel(matrices.name, shape)
+    )
 
 
 def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
@@ -329,7 +337,7 @@ def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Sou
     rank = len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
-    matrix = walk.flow.once(matrix)
+    matrix = walk.flow.drop_equal_rows(matrix)
     shape = matrix.shape
     places = "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
@@ -354,8 +362,8 @@ def bilinear(
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
-    products = _each_by_each(
-        walk, within(node, "products"), inner, [walk.try_lay_out(each) for each in sources]
+    products = _multiply_outer(
+        walk, part_of(node, "products"), inner, [walk.try_lay_out(each) for each in sources]
     )
     whole = Equation(inner.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
@@ -368,11 +376,11 @@ def multiply_along_axis(
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.try_lay_out(source)
     rank = view.rank
-    if not rank or view.has_batch(position) or not walk.flow.affords(matrix.nbytes):
+    if not rank or view.has_batch(position) or not walk.flow.reserve_bytes(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
     x = "abcdefgh"[:rank]
     axis = x[position_of(position, rank)]
-    stored = walk.flow.hold(f"{node.name}:matrix", matrix)
+    stored = walk.flow.store_computed(f"{node.name}:matrix", matrix)
     equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
     return with_kernel(walk, node, view, equation, Kernel(stored.name, stored.shape))
 
@@ -393,19 +401,19 @@ def running_sums(
     return multiply_along_axis(walk, node, source, axis, matrix.T if reverse else matrix)
 
 
-def _scaled(
+def _scale_by_stored(
     walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
     """A value times a stored array that has some of its axes."""
     x, second, _ = equation
     if x.endswith(second):
-        return walk.given(combine(walk, node, "Mul", sources))
+        return walk.as_view(combine(walk, node, "Mul", sources))
     if tensor is None:
         raise Unsupported("by an array that is computed")
     array = walk.array(sources[0])
     sizes = dict(zip(second, tensor.shape, strict=True))
     stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in x[1:]))
-    return walk.views.as_rank_of(array, with_stored(walk, node.name, "Mul", array.value, stored))
+    return walk.views.as_rank_of(array, combine_stored(walk, node.name, "Mul", array.value, stored))
 
 
 def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
@@ -421,8 +429,8 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     if not fits or equation.shared or not (equation.summed and others):
         raise Unsupported("with a kernel of other axes")
     stored = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*others, equation.summed], sizes)
+    sizes = {**_sizes_by_letter(x, view), **stored}
+    flat = _join_axes(view, x, [*others, equation.summed], sizes)
     if not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
     if not walk.views.has_channels(flat, -1):
@@ -431,10 +439,10 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
-    return _apart(walk.views.with_axes_of(flat, value), [*others, units], result, sizes)
+    return _split_axes(walk.views.with_axes_of(flat, value), [*others, units], result, sizes)
 
 
-def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
+def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
     """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
     the groups.
     """
@@ -445,29 +453,29 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
         raise Unsupported("with matrices of other axes")
     letters = "".join("I" if axis in summed else "O" for axis in second)
     stored = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes(x, view), **stored}
-    flat = _joined(view, x, [*others, groups + summed], sizes)
+    sizes = {**_sizes_by_letter(x, view), **stored}
+    flat = _join_axes(view, x, [*others, groups + summed], sizes)
     cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
     count = math.prod(stored[axis] for axis in groups)
     op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
-    return _apart(walk.views.with_axes_of(cells, value), [*others, groups + units], result, sizes)
+    return _split_axes(walk.views.with_axes_of(cells, value), [*others, groups + units], result, sizes)
 
 
-def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
+def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
     """An einsum of two values, as a matrix product of them with their axes in order."""
     wide = [walk.try_lay_out(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     (x, left), (y, right) = (
-        _summed(walk, node, view, letters, others)
+        _sum_unwanted(walk, node, view, letters, others)
         for view, letters, others in zip(wide, equation[:2], (other, own), strict=True)
     )
     equation = Equation(x, y, equation.result)
     if not equation.is_product or not equation.shared:
         raise Unsupported("of other axes")
     if not equation.summed:
-        return _each_by_each(walk, node, equation, [left, right])
-    sizes = _sizes(x, left) | _sizes(y, right)
+        return _multiply_outer(walk, node, equation, [left, right])
+    sizes = _sizes_by_letter(x, left) | _sizes_by_letter(y, right)
     of_batch = {
         axis
         for axis, pieces in zip(x, left.known_axes, strict=False)
@@ -475,40 +483,40 @@ def _of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequ
     }
     shared = sorted(equation.shared, key=lambda axis: (axis not in of_batch, x.index(axis)))
     summed = "".join(sorted(equation.summed, key=x.index))
-    rows = _joined(left, x, [*shared, equation.free, summed], sizes)
-    columns = _joined(right, y, [*shared, summed, equation.units], sizes)
-    products = _of_matrices(walk, node, (rows, columns))
-    return _apart(products, [*shared, equation.free, equation.units], equation.result, sizes)
+    rows = _join_axes(left, x, [*shared, equation.free, summed], sizes)
+    columns = _join_axes(right, y, [*shared, summed, equation.units], sizes)
+    products = _multiply_matrices(walk, node, (rows, columns))
+    return _split_axes(products, [*shared, equation.free, equation.units], equation.result, sizes)
 
 
-def _of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
+def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
     """An einsum of one operand: diagonals, sums over axes and a transpose."""
     x, _, result = text.replace(" ", "").partition("->")
     view = walk.try_lay_out(source)
     for letter in sorted({*x}):
         if x.count(letter) == 2:
             places = x.index(letter), x.rindex(letter)
-            view = diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
+            view = diagonal(walk, part_of(node, f"diagonal_{letter}"), view, places, 0)
             x = x.replace(letter, "") + letter
     once = x.isalpha() and all(len({*letters}) == len(letters) for letters in (x, result))
     if not once or not {*result} <= {*x}:
         raise Unsupported("which has an axis more than twice, or in the result only")
-    letters, summed = _summed(walk, node, view, x, result)
+    letters, summed = _sum_unwanted(walk, node, view, x, result)
     return summed.transposed([letters.index(axis) for axis in result])
 
 
-def _summed(
+def _sum_unwanted(
     walk: Walk, node: OperatorNode, view: View, letters: str, wanted: Collection[str]
 ) -> tuple[str, View]:
     """A value, and the letters of its axes, without those that nothing else has: these are summed."""
     gone = [index for index, axis in enumerate(letters) if axis not in wanted]
     if not gone:
         return letters, view
-    summed = reduce(walk, within(node, "sum"), view, "sum", gone, False)
+    summed = reduce(walk, part_of(node, "sum"), view, "sum", gone, False)
     return "".join(axis for axis in letters if axis in wanted), summed
 
 
-def _each_by_each(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
+def _multiply_outer(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
     """A product that sums nothing: both values along all axes of the result, with one cell where they have
     none.
     """
@@ -520,15 +528,15 @@ def _each_by_each(walk: Walk, node: OperatorNode, equation: Equation, views: Seq
         turned = view.transposed([letters.index(axis) for axis in own])
         added = [index for index, axis in enumerate(equation.result) if axis not in letters]
         wide.append(turned.with_axes(added) if added else turned)
-    return of_values(walk, node, "Mul", wide)
+    return combine_values(walk, node, "Mul", wide)
 
 
-def _sizes(letters: str, view: View) -> dict[str, Dim]:
+def _sizes_by_letter(letters: str, view: View) -> dict[str, Dim]:
     sizes = view.sizes or ()
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
-def _joined(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
+def _join_axes(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
     """The tensor with these axes, of which each is several of its own, outermost first."""
     if len(view.known_axes) != len(letters):
         raise Unsupported(f"of {len(view.known_axes)} axes")
@@ -536,7 +544,7 @@ def _joined(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str,
     return turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, Dim]) -> View:
+def _split_axes(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, Dim]) -> View:
     """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the
     result.
     """

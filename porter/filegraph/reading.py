@@ -69,7 +69,10 @@ def begin(
     images = (image, *further.values())
     sources = tuple(each.source for each in images)
     walk = NodeWalk(builder, flow, trained, image.batch, tap=tap, images=sources)
-    values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
+    values = [
+        builder.input,
+        *(builder.add_input(_further_input(name, each)) for name, each in further.items()),
+    ]
     for each, value in zip(images, values, strict=True):
         view = walk.views.of(value)
         walk.view_of[each.source] = view if each.axes is None else view.transposed(each.axes)
@@ -93,13 +96,13 @@ def read_nodes(
         reader_of: gives the reader of an op.
         moves_are_nodes: what moves a value is a node where the file has it, not where it is read first.
     """
-    walk.flow.evaluate = partial(_evaluated, walk, reader_of)
+    walk.flow.evaluate = partial(_evaluate_node, walk, reader_of)
     for node in walk.flow.nodes.values():
         if (node.name, 0) in walk.view_of or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         reader = reader_of(node.op)
-        given = walk.foreign(node, "") if reader is None else _read(walk, node, reader)
-        walk.give(node, given if isinstance(given, Sequence) else [given])
+        given = walk.foreign(node, "") if reader is None else _read_node(walk, node, reader)
+        walk.record_outputs(node, given if isinstance(given, Sequence) else [given])
         if moves_are_nodes:
             walk.try_lay_out((node.name, 0))
     for layer, source in walk.flow.passed:
@@ -107,7 +110,7 @@ def read_nodes(
             leave_out(walk, layer, source)
 
 
-def _evaluated(
+def _evaluate_node(
     walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], node: N
 ) -> Sequence[Numbers | None] | None:
     """What a reader computes from constants; None if it cannot."""
@@ -129,7 +132,7 @@ def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
     return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
 
 
-def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
+def _read_node(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
     """What a node gives: by a pattern, or by its operator's reader; a layer that is refused by name
     otherwise.
     """
@@ -155,13 +158,13 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         captures = walk.flow.match(node, layer.pattern)
         op = layer.op(captures) if captures else None
-        if captures is not None and op is not None and (view := _fused(walk, node, op, captures)) is not None:
+        if captures is not None and op is not None and (view := _fuse(walk, node, op, captures)) is not None:
             walk.exact.update(captures.get("exact", {}))
             return view
     return None
 
 
-def _fused(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
+def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
     """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
     view = walk.try_lay_out(captures["x"])

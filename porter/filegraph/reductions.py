@@ -37,13 +37,13 @@ def reduce(
 ) -> View:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
-        return _total(walk, node, source, positions, keep)
+        return _sum_along(walk, node, source, positions, keep)
     if function == "min":
-        return _least(walk, node, source, positions, keep)
+        return _min_along(walk, node, source, positions, keep)
     view = walk.try_lay_out(source)
     names = walk.views.axis_names(view) if view.value.is_map else None
     if names is None:
-        whole = _of_array(walk, node, source, function, positions)
+        whole = _reduce_array(walk, node, source, function, positions)
         return whole if keep else whole.without_axes(positions)
     gone = view.positions(positions)
     axes = {names[position] for position in gone}
@@ -53,31 +53,35 @@ def reduce(
     axis_numbers = [index for index, axis in enumerate(AXES) if axis in axes]
     value = walk.builder.reduce(node.name, view.value, function, axis_numbers, keeps_cells)
     if not keeps_cells:
-        return walk.views.laid(value, tuple(name for name in names if name not in axes))
-    whole = walk.views.laid(value, names)
+        return walk.views.in_axis_order(value, tuple(name for name in names if name not in axes))
+    whole = walk.views.in_axis_order(value, names)
     return whole if keep else whole.without_axes(gone)
 
 
-def _of_array(
+def _reduce_array(
     walk: Walk, node: OperatorNode, source: Source, function: Function, positions: Collection[int]
 ) -> View:
     """A function along axes of an array, which stay with one cell."""
     view = walk.view(source)
     order = view.batch_first
     axes = sorted(order.index(position) for position in view.positions(positions))
-    return _along(walk, node, walk.array(source, order), function, axes).restored(order)
+    return _reduce_along(walk, node, walk.array(source, order), function, axes).untransposed(order)
 
 
-def _along(walk: NodeWalk[N], node: N, view: View, function: Function, positions: Sequence[int]) -> View:
+def _reduce_along(
+    walk: NodeWalk[N], node: N, view: View, function: Function, positions: Sequence[int]
+) -> View:
     """A function along axes of an array whose first axis is the batch; they stay with one cell."""
     if not positions or view.has_batch(positions[0]):
         raise Unsupported("over the batch")
-    images = [] if walk.views.whole else [(view.sizes or ())[0]]
+    images = [] if walk.views.lacks_batch else [(view.sizes or ())[0]]
     if len(positions) == view.rank - len(images) and (
         len(positions) > len(images) or not view.value.is_array
     ):
         whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
-        one = _along(walk, node, whole, function, [len(images) + 1]).without_axes([-1])  # N×1, as features
+        one = _reduce_along(walk, node, whole, function, [len(images) + 1]).without_axes(
+            [-1]
+        )  # N×1, as features
         return one.with_axes(positions[1:])
     value = walk.builder.reduce(
         node.name, view.value, function, [view.axis_at(position) for position in positions]
@@ -85,11 +89,13 @@ def _along(walk: NodeWalk[N], node: N, view: View, function: Function, positions
     return walk.views.as_rank(value, view.rank - len(positions)).with_axes(positions)
 
 
-def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
+def _sum_along(
+    walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
+) -> View:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
-    parts = _parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
+    parts = _channel_parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
     if parts:
         sums = walk.views.with_axes_of(
             parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts))
@@ -99,12 +105,14 @@ def _total(walk: Walk, node: OperatorNode, source: Source, positions: Collection
     count = product(view.size(position) for position in positions) if view.axes is not None else 0
     if isinstance(count, Open):
         raise Unsupported("over an axis of open size")
-    mean = _of_array(walk, node, source, "mean", positions)
+    mean = _reduce_array(walk, node, source, "mean", positions)
     total = walk.views.with_axes_of(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
     return total if keep else total.without_axes(positions)
 
 
-def _least(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool) -> View:
+def _min_along(
+    walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
+) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.try_lay_out(source)
     opposite = walk.views.with_axes_of(view, walk.builder.negative(f"{node.name}:each", view.value))
@@ -112,9 +120,9 @@ def _least(walk: Walk, node: OperatorNode, source: Source, positions: Collection
     return walk.views.with_axes_of(most, walk.builder.negative(f"{node.name}:least", most.value))
 
 
-def _parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
+def _channel_parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
-    count = walk.views.groups(view, position) if view.axes is not None else None
+    count = walk.views.groups_at(view, position) if view.axes is not None else None
     channels = view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
@@ -140,7 +148,7 @@ def softmax(
         raise Unsupported("over no axes")
     if len(positions) == 1:
         view = walk.try_lay_out(source)
-        parts = _parts(walk, node, view, *positions)
+        parts = _channel_parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
             apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
@@ -165,4 +173,4 @@ def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequen
     array = walk.as_array(f"{node.name}:last", joined)
     shares = walk.views.as_rank_of(array, walk.builder.add(node.name, op, array.value))
     split = shares.reshaped(sizes) if len(positions) > 1 else shares
-    return split.restored(order)
+    return split.untransposed(order)

@@ -15,7 +15,7 @@ import numpy as np
 from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import OperatorNode
-from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
+from porter.filegraph.dims import Dim, Open, Undecided, ratio, sizes_text
 from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.views import Names
 from porter.filegraph.walk import Source, Walk
@@ -36,13 +36,13 @@ def adaptive_pool(
     Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
     aten/src/ATen/native/AdaptivePooling.h).
     """
-    own = _cells(walk, value)
+    own = _rows_and_columns(walk, value)
     if all(count in (1, size) for size, count in zip(own, counts, strict=True)):
         over = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
         return walk.builder.reduce(node.name, value, function, over) if over else value
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
-        raise Unsupported(f"to {text(counts)} of a map of any size: export the model for one size")
+        raise Unsupported(f"to {sizes_text(counts)} of a map of any size: export the model for one size")
     down, across = (_steps(*each) for each in zip(own, (rows, columns), strict=True))
     if down is None or across is None:
         return walk.builder.add(
@@ -79,14 +79,14 @@ def resize(
     if not wanted and not by:
         return view
     targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
-    if (of_known_size := _of_known_size(op, *targets)) is not None:
+    if (of_known_size := _resize_op(op, *targets)) is not None:
         resized = walk.builder.add(node.name, of_known_size, view.value)
     else:
         given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
-        like = _of_size(walk, given)
-        how = _of_open_size(op, [(old[axis], size) for axis, size in given.items()])
+        like = _map_of_size(walk, given)
+        how = _resize_like_op(op, [(old[axis], size) for axis, size in given.items()])
         resized = walk.builder.add(node.name, how, view.value, like)
-    return walk.views.laid(resized, names)
+    return walk.views.in_axis_order(resized, names)
 
 
 def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
@@ -104,7 +104,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
     return view, names
 
 
-def _of_known_size(op: Resize, rows: _Target, columns: _Target) -> Op | None:
+def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
     """A resize by scales or at sizes; None where neither is known of both axes."""
     if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
         return Upsample(int(rows.scale or 1), int(columns.scale or 1))
@@ -113,15 +113,15 @@ def _of_known_size(op: Resize, rows: _Target, columns: _Target) -> Op | None:
     return replace(op, size=(rows.size, columns.size)) if rows.size and columns.size else None
 
 
-def _of_open_size(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLike:
+def _resize_like_op(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLike:
     """A resize to the size of another map, whose changes of each axis are from one size to another."""
-    decided = op == _ASYMMETRIC and all(starmap(_decided, changes))
+    decided = op == _ASYMMETRIC and all(starmap(_rounds_alike, changes))
     if op.mode == "nearest" and not decided:
         raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
     return ResizeLike(op.mode, op.coordinates, op.a, op.inside, op.rounding)
 
 
-def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
+def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
     """A map with so many cells of 0 more before and after its rows and columns, or so many less where they
     are below 0, of which the input's size decides how many: as many as another map has.
 
@@ -149,8 +149,8 @@ def as_large(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tupl
                 sides[axis] = _side(before, after, half)
         if wanted:
             op = kind(sides.get("rows", "none"), sides.get("columns", "none"))
-            value = walk.builder.add(node.name, op, value, _of_size(walk, wanted))
-    return walk.views.laid(value, names)
+            value = walk.builder.add(node.name, op, value, _map_of_size(walk, wanted))
+    return walk.views.in_axis_order(value, names)
 
 
 def _grows(more: Dim) -> bool:
@@ -171,7 +171,7 @@ def _side(before: Dim, after: Dim, half: Dim) -> Side:
     return "both"
 
 
-def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
+def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     """The last map that has so many rows, columns or both.
 
     Raises:
@@ -188,7 +188,7 @@ def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     raise Unsupported("to a size that depends on the input's")
 
 
-def _decided(old: Dim, new: Dim) -> bool:
+def _rounds_alike(old: Dim, new: Dim) -> bool:
     """Whether torch takes the same nearest cells however it computes the places: a cell more or less than one
     or several times as many is a multiple of none of them, and up to 3226 cells too far from one for float32.
     """
@@ -199,7 +199,7 @@ def _decided(old: Dim, new: Dim) -> bool:
     return False
 
 
-def _cells(walk: Walk, value: Value) -> tuple[Dim, ...]:
+def _rows_and_columns(walk: Walk, value: Value) -> tuple[Dim, ...]:
     """The rows and columns of a map."""
     sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
     return tuple(sizes.get(axis, 0) for axis in AXES[1:])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.filegraph.axes import Piece, View, joined
+from porter.filegraph.axes import Piece, View, join_pieces
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported, none_if_unsupported
-from porter.filegraph.parts import part
+from porter.filegraph.parts import cut_nonempty
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis
 from porter.graph.ops import AXES
@@ -57,7 +57,11 @@ def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads:
         array = walk.as_array(f"{node.name}:maps", last)
         padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
         last = walk.views.as_rank_of(array, padded)
-    value = none_if_unsupported(lambda: _below(walk, f"{node.name}:below", last)) if extent <= whole else None
+    value = (
+        none_if_unsupported(lambda: _stack_below(walk, f"{node.name}:below", last))
+        if extent <= whole
+        else None
+    )
     if value is None:
         return None
     after = max(extent - step, 0)  # so that the last map has as many results as the others
@@ -67,7 +71,7 @@ def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads:
 def _several_maps(walk: Walk, view: View) -> View | None:
     """The maps with their channels last, which are several of each image; None for others."""
     order = _channels_last(walk)
-    if view.axes is None or len(view.axes) != len(order) or walk.views.whole:
+    if view.axes is None or len(view.axes) != len(order) or walk.views.lacks_batch:
         return None
     last = view.transposed(order)
     first = last.known_axes[0]
@@ -78,32 +82,32 @@ def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> 
     """The result of a window over stacked maps as the file's tensor: each map apart, without the rows of
     windows over two maps.
     """
-    each_apart = _apart(walk, value, stack.count, stack.rows_to_next)
+    each_apart = _split_maps(walk, value, stack.count, stack.rows_to_next)
     if stack.rows == stack.rows_to_next:
-        return each_apart.restored(_channels_last(walk))
-    own = part(walk, node, each_apart, {1: slice(0, stack.rows)})
-    below = _below(walk, f"{node.name}:own", own)
-    return _apart(walk, below, stack.count, stack.rows).restored(_channels_last(walk))
+        return each_apart.untransposed(_channels_last(walk))
+    own = cut_nonempty(walk, node, each_apart, {1: slice(0, stack.rows)})
+    below = _stack_below(walk, f"{node.name}:own", own)
+    return _split_maps(walk, below, stack.count, stack.rows).untransposed(_channels_last(walk))
 
 
-def _below(walk: Walk, name: str, view: View) -> Value:
+def _stack_below(walk: Walk, name: str, view: View) -> Value:
     """Maps whose channels are the last axis, and which the first axis has beside the images, as one map.
 
     Raises:
         Unsupported: they are no such maps.
     """
     (images, *several), *axes = view.known_axes
-    below = View(view.value, joined([(images,), (*several, *axes[0]), *axes[1:]]))
-    value = walk.views.in_file_layout(name, below.restored(_channels_last(walk)))
+    below = View(view.value, join_pieces([(images,), (*several, *axes[0]), *axes[1:]]))
+    value = walk.views.in_file_layout(name, below.untransposed(_channels_last(walk)))
     if not value.is_map:
         raise Unsupported("of several maps of each image that are not rows below each other")
     return value
 
 
-def _apart(walk: Walk, value: Value, count: int, rows: int) -> View:
+def _split_maps(walk: Walk, value: Value, count: int, rows: int) -> View:
     """Such a map as the tensor of its maps, each of so many rows."""
     images, _, *others = walk.views.of(value).transposed(_channels_last(walk)).known_axes
-    return View(value, joined([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
+    return View(value, join_pieces([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
 
 
 def _channels_last(walk: Walk) -> list[int]:

@@ -38,14 +38,14 @@ from porter.filegraph.dims import (
     are_open,
     as_real,
     fixed_sizes,
-    of_sizes,
     product,
-    text,
+    sizes_array,
+    sizes_text,
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.places import position_of
 from porter.filegraph.products import PLAIN, AttentionScores
-from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply, within
+from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply_elementwise, part_of
 from porter.graph import Op, ops
 
 Arithmetic = Literal["Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Max", "Min", "Mod", "Pow"]
@@ -133,17 +133,17 @@ class Tensor:
         return self.scope.walk
 
     @cached_property
-    def _made(self) -> Source | Numbers:
+    def _known_or_made(self) -> Source | Numbers:
         """A value or a constant of the file, or numbers that were computed."""
         if self.given is not None:
             return self.given
-        made = self.make(within(self.scope.node, self.word))
-        return made if isinstance(made, np.ndarray) else self.walk.given(made)
+        made = self.make(part_of(self.scope.node, self.word))
+        return made if isinstance(made, np.ndarray) else self.walk.as_view(made)
 
     @property
     def source(self) -> Source:
         """The value, as an operand of another operation."""
-        made = self._made
+        made = self._known_or_made
         if isinstance(made, np.ndarray):
             return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", made)
         return made
@@ -151,14 +151,14 @@ class Tensor:
     @property
     def array(self) -> Numbers | None:
         """The numbers of a constant; None for a value."""
-        made = self._made
+        made = self._known_or_made
         if isinstance(made, np.ndarray):
             return made
-        return None if isinstance(made, View) else self.walk.flow.content(made)
+        return None if isinstance(made, View) else self.walk.flow.constant_content(made)
 
     def outcome(self) -> Read:
         """The value, as what the operator gives."""
-        if self.given is None and "_made" not in self.__dict__:
+        if self.given is None and "_known_or_made" not in self.__dict__:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -212,13 +212,13 @@ class Tensor:
     @property
     def sizes(self) -> tuple[Dim, ...]:
         """Raises Unsupported for a value of unknown shape."""
-        made = self._made
+        made = self._known_or_made
         return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        made = self._made
+        made = self._known_or_made
         return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
 
     def size(self, axis: int) -> Dim:
@@ -261,7 +261,7 @@ class Tensor:
         return compute_or_derive(
             word,
             lambda array: constants.chain(array, *links),
-            lambda node: apply(self.walk, node, self.source, *links),
+            lambda node: apply_elementwise(self.walk, node, self.source, *links),
             self,
         )
 
@@ -383,7 +383,7 @@ class Tensor:
         """Splits, as `split` does, into parts of one size."""
         size = self.size(axis)
         if not isinstance(size, int) or not 0 < count <= size:
-            raise Unsupported(f"of {text([size])} cells into {count} parts")
+            raise Unsupported(f"of {sizes_text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)
 
     def without_axes(self, axes: Axes) -> Tensor:
@@ -412,7 +412,7 @@ class Tensor:
     _batch_norm = _operation(arithmetic.batch_norm, word="norm")
     _group_norm = _operation(arithmetic.group_norm, word="norm")
     _instance_norm = _operation(arithmetic.instance_norm, word="norm")
-    _norm_of_cells = _operation(arithmetic.norm_of_cells, word="norm")
+    _norm_of_cells = _operation(arithmetic.norm_last_axes, word="norm")
 
     def apply_op(self, op: Op, **tensors: Stored) -> Tensor:
         """An op of a map or features."""
@@ -457,32 +457,32 @@ class Tensor:
             of_map: the op takes no arrays, whose cells are then put on a map.
         """
         layer = _TensorLayer(op, tensors or {}, of_map)
-        return self.derive(op.name, lambda node: _along(self.walk, node, self.source, axes, layer))
+        return self.derive(op.name, lambda node: _apply_along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """A batch norm by stored vectors; its momentum is as in torch, and 0 where the file does not state
         it.
         """
-        return self._batch_norm(NormLayer(ops.BatchNorm(epsilon, momentum), _stored(tensors)))
+        return self._batch_norm(NormLayer(ops.BatchNorm(epsilon, momentum), _stored_tensors(tensors)))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """A layer norm over the last axes."""
-        return self._norm_of_cells(NormLayer(ops.LayerNorm(epsilon), _stored(tensors)), axes)
+        return self._norm_of_cells(NormLayer(ops.LayerNorm(epsilon), _stored_tensors(tensors)), axes)
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """An RMS norm over the last axes."""
-        return self._norm_of_cells(NormLayer(ops.RmsNorm(epsilon), _stored({"gamma": gamma})), axes)
+        return self._norm_of_cells(NormLayer(ops.RmsNorm(epsilon), _stored_tensors({"gamma": gamma})), axes)
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all cells of each group of channels."""
-        return self._group_norm(NormLayer(ops.GroupNorm(groups, epsilon), _stored(tensors)))
+        return self._group_norm(NormLayer(ops.GroupNorm(groups, epsilon), _stored_tensors(tensors)))
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Over all axes but the first two, which are the batch and the channels, or groups of channels."""
-        return self._instance_norm(_stored(tensors), epsilon)
+        return self._instance_norm(_stored_tensors(tensors), epsilon)
 
 
-def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
+def _stored_tensors(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
     """Tensors by role, without those that are not given."""
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
 
@@ -495,7 +495,7 @@ class _TensorLayer(NamedTuple):
     of_map: bool
 
     def of_cells(self, walk: Walk, name: str, view: View) -> View:
-        cells = walk.on_map(f"{name}:cells", view) if self.of_map else view
+        cells = walk.try_as_cells(f"{name}:cells", view) if self.of_map else view
         return walk.views.with_axes_of(
             cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors)
         )
@@ -506,7 +506,7 @@ class _TensorLayer(NamedTuple):
         return self._replace(tensors=tensors)
 
 
-def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
+def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
     """A layer whose channels are these axes, of any axes of the tensor."""
     view = walk.try_lay_out(source)
     sizes = view.sizes or ()
@@ -524,8 +524,8 @@ def _along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _T
         f"{node.name}:flat", turned.reshaped([*turned.known_sizes[: -len(positions)], product(wide)])
     )
     given = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
-    apart = given.reshaped(turned.known_sizes).restored(order)
-    return walk.views.as_held(f"{node.name}:map", apart, view)
+    apart = given.reshaped(turned.known_sizes).untransposed(order)
+    return walk.views.restore_layout(f"{node.name}:map", apart, view)
 
 
 Operand = Tensor | float
@@ -550,7 +550,7 @@ def compute_or_derive(
             arrays.append(array)
         try:
             numbers = np.asarray(of_constants(*arrays))
-            return of_sizes(numbers) if are_open(numbers) else numbers
+            return sizes_array(numbers) if are_open(numbers) else numbers
         except (IndexError, RuntimeError) as error:  # of an axis that a tensor lacks, and of over 32 axes
             raise ValueError(str(error)) from error
         except (Unsupported, Undecided):
@@ -563,7 +563,7 @@ def compute_or_derive(
     return tensors[0].derive(word, made)
 
 
-def _tensors(*operands: Operand) -> list[Tensor]:
+def _as_tensors(*operands: Operand) -> list[Tensor]:
     """Operands, of which some may be numbers."""
     first = next(each for each in operands if isinstance(each, Tensor))
     return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
@@ -571,21 +571,24 @@ def _tensors(*operands: Operand) -> list[Tensor]:
 
 def combine_operands(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
     """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
-    tensors = _tensors(*operands)
+    tensors = _as_tensors(*operands)
 
     def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
-    return compute_or_derive(word, partial(constants.each, kind), make, *tensors)
+    return compute_or_derive(word, partial(constants.compute_elementwise, kind), make, *tensors)
 
 
 def compare_operands(
     kind: str, first: Operand, second: Operand, of_values: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """A comparison; of constants, the array of booleans."""
-    tensors = _tensors(first, second)
+    tensors = _as_tensors(first, second)
     return compute_or_derive(
-        kind.lower(), partial(constants.each, kind), lambda node: of_values(*tensors).make(node), *tensors
+        kind.lower(),
+        partial(constants.compute_elementwise, kind),
+        lambda node: of_values(*tensors).make(node),
+        *tensors,
     )
 
 
@@ -671,5 +674,8 @@ def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
     return compute_or_derive(
-        kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors
+        kind.lower(),
+        lambda *arrays: over(partial(constants.compute_elementwise, kind), arrays),
+        make,
+        *tensors,
     )

@@ -63,12 +63,12 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         )
     paths = _paths(file.by_name, [each.path for each in file.further_inputs])
     titles = {path: name for name, path in paths.items()}
-    graph = _under_paths(file, paths)
+    graph = _rename_to_paths(file, paths)
     shape_of = _known_shapes(graph, file, titles)
     names = {path: name for path, name in titles.items() if name in file.by_name}
-    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, shape_of)
+    graph = _mark_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, shape_of)
     _expect_bounded(graph, file, names)
-    last = None if keep_activation or graph.further else _activation(graph, shape_of)
+    last = None if keep_activation or graph.further else _final_activation(graph, shape_of)
     if last is None:
         return Translated(graph, names, None)
     gone = last.path, graph.output
@@ -77,7 +77,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     return Translated(replace(graph, nodes=nodes, output=last.source), names, last.op_name)
 
 
-def _under_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
+def _rename_to_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
     """The graph of a file under these paths."""
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
@@ -112,7 +112,7 @@ def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> 
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
 
 
-def _activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
+def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
     """The op that makes the output of logits, which are a node's value; None if there is none."""
     last = graph.by_path[graph.output]
     # A number of each image, which one feature was.
@@ -122,7 +122,7 @@ def _activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
     return last if of_features and last.source in graph.by_path else None
 
 
-def _with_calls(
+def _mark_calls(
     graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], shape_of: Mapping[str, Shape]
 ) -> Graph:
     """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for
@@ -218,7 +218,7 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     split = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
     firsts = {parts[0] for parts in split.values()}
     start = 1 if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()) else 0
-    short = {name: _short("/".join(parts[start:])) for name, parts in split.items()}
+    short = {name: _shorten("/".join(parts[start:])) for name, parts in split.items()}
     scopes = {scope for path in short.values() for scope in accumulate(path.split("/")[:-1], "{}/{}".format)}
     free = Names(scopes | {INPUT})
     return {
@@ -226,7 +226,7 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     }
 
 
-def _short(path: str) -> str:
+def _shorten(path: str) -> str:
     return path[-LONGEST_PATH:].lstrip("/_") or "layer"
 
 

@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any, Literal, cast
 
 from porter.base.errors import GraphError
-from porter.filegraph.axes import Axes, Piece, View, joined
+from porter.filegraph.axes import Axes, Piece, View, join_pieces
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import (
     BATCH,
@@ -20,7 +20,7 @@ from porter.filegraph.dims import (
     product,
     quotient,
     ratio,
-    text,
+    sizes_text,
     unknown,
 )
 from porter.filegraph.file_graph import Foreign, Unsupported, none_if_unsupported
@@ -74,10 +74,10 @@ class Views:
         order = (
             [n, *axes[1:], *axes[:1]] if self.builder.order == "HWC" and not value.is_array else [n, *axes]
         )
-        return View(value, joined((piece,) for piece in order[self.whole :]))
+        return View(value, join_pieces((piece,) for piece in order[self.lacks_batch :]))
 
     @property
-    def whole(self) -> bool:
+    def lacks_batch(self) -> bool:
         """Whether the file's tensors have no batch."""
         return self.batch == 0
 
@@ -89,13 +89,13 @@ class Views:
             return View(value, None)
         n, *axes = self._pieces(value)
         lead = len(axes) - rank + 1
-        return View(value, joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
+        return View(value, join_pieces([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
     def as_rank_of(self, view: View, value: Value) -> View:
         """An array of the same axes as another one, as its tensor holds it."""
         return self.as_rank(value, view.rank)
 
-    def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
+    def with_batch_inside(self, value: Value, at: int, before: bool, behind: bool) -> View:
         """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it
         in that axis.
         """
@@ -103,7 +103,7 @@ class Views:
         first, last = at + before, at + before + behind
         return View(
             value,
-            joined(
+            join_pieces(
                 [
                     *((piece,) for piece in axes[:at]),
                     (*axes[at:first], n, *axes[first:last]),
@@ -112,9 +112,9 @@ class Views:
             ),
         )
 
-    def has_more(self, axis: tuple[Piece, ...]) -> bool:
+    def has_more_than_batch(self, axis: tuple[Piece, ...]) -> bool:
         """Whether more than the batch is in a first axis."""
-        return self.whole or any(piece.axis != "N" for piece in axis)
+        return self.lacks_batch or any(piece.axis != "N" for piece in axis)
 
     def layout(self, rank: int = 4) -> Names:
         """The axes of the file's own layout of a map, which has rank 4, or of features."""
@@ -132,12 +132,12 @@ class Views:
         """
         if view.axes is None:
             return self.layout()
-        if view.value.is_array or self.whole:
+        if view.value.is_array or self.lacks_batch:
             return None
         orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
-        return next((order for order in orders if self._is_laid(view, order)), None)
+        return next((order for order in orders if self._is_in_order(view, order)), None)
 
-    def laid(self, value: Value, names: Names) -> View:
+    def in_axis_order(self, value: Value, names: Names) -> View:
         """The value with its axes in this order.
 
         Raises:
@@ -151,16 +151,18 @@ class Views:
             raise Unsupported("of other axes")
         return View(value, tuple(plain[layout.index(name)] for name in names))
 
-    def _is_laid(self, view: View, names: Names) -> bool:
+    def _is_in_order(self, view: View, names: Names) -> bool:
         """Whether a tensor has the axes of its value in this order."""
-        return none_if_unsupported(lambda: self.laid(view.value, names)) == view
+        return none_if_unsupported(lambda: self.in_axis_order(view.value, names)) == view
 
-    def alike(self, views: Collection[View]) -> Names | None:
+    def common_axis_names(self, views: Collection[View]) -> Names | None:
         """What each axis of all these tensors is; None where they have others, or one of them is more than a
         transposed value.
         """
         orders = filter(None, map(self.axis_names, views))
-        return next((names for names in orders if all(self._is_laid(view, names) for view in views)), None)
+        return next(
+            (names for names in orders if all(self._is_in_order(view, names) for view in views)), None
+        )
 
     def has_channels(self, view: View, axis: int) -> bool:
         """Whether an axis has exactly the channels of the value, so that what a file does there is done to
@@ -169,7 +171,7 @@ class Views:
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
             return layout.index("channels") in (axis, axis + len(layout))
-        return view.axes[axis : axis + 1 or None] == joined([[self._channels(view.value)]])
+        return view.axes[axis : axis + 1 or None] == join_pieces([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
         """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for
@@ -181,16 +183,16 @@ class Views:
             for axis in view.axes or ()
         ]
         sizes = [product(piece.size for piece in axis) for axis in axes]
-        in_order = joined([[piece for axis in axes for piece in axis]]) == joined(
+        in_order = join_pieces([[piece for axis in axes for piece in axis]]) == join_pieces(
             [[channels] if channels else []]
         )
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
     def has_batch_first(self, view: View) -> bool:
         """Whether the first axis is the batch, so that a norm over others is one of each image."""
-        return view.axes is not None and view.axes[:1] == joined([self._pieces(view.value)[:1]])
+        return view.axes is not None and view.axes[:1] == join_pieces([self._pieces(view.value)[:1]])
 
-    def groups(self, view: View, position: int) -> int | None:
+    def groups_at(self, view: View, position: int) -> int | None:
         """The groups of channels that an axis counts, which may have one channel each; None where it is
         something else.
         """
@@ -199,7 +201,7 @@ class Views:
         count = product(piece.size for piece in axis)
         if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
             return None
-        return count if (axis,) == joined([[Piece("C", count, inner)]]) else None
+        return count if (axis,) == join_pieces([[Piece("C", count, inner)]]) else None
 
     def normed_groups(self, view: View, positions: Iterable[int]) -> int | None:
         """The groups of a norm over these axes, which are all but the batch and that of the groups; None if
@@ -208,7 +210,7 @@ class Views:
         if not self.has_batch_first(view):
             return None
         left = {*range(view.rank)} - view.positions(positions) - {0}
-        return self.groups(view, left.pop()) if len(left) == 1 else None
+        return self.groups_at(view, left.pop()) if len(left) == 1 else None
 
     def with_axes_of(self, view: View, value: Value) -> View:
         """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels
@@ -221,10 +223,12 @@ class Views:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
         return View(
             value,
-            joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes,
+            join_pieces([*view.axes[:-1], [self._channels(value)]])
+            if self.has_channels(view, -1)
+            else view.axes,
         )
 
-    def as_held(self, name: str, view: View, before: View) -> View:
+    def restore_layout(self, name: str, view: View, before: View) -> View:
         """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
         plain = before.value.is_map and self.axis_names(before) == self.layout()
         return self.of(self.in_file_layout(name, view)) if plain else view
@@ -238,25 +242,25 @@ class Views:
             view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)
         ):
             return view.value
-        special = None if view.value.is_array else self.op(view)
-        if special is None and (spread := self.spread(f"{name}:repeated", view)) != view:
+        special = None if view.value.is_array else self.layout_op(view)
+        if special is None and (spread := self.materialise_repeats(f"{name}:repeated", view)) != view:
             return self.in_file_layout(name, spread, tap)
-        op: Op | Foreign | None = special or self.rearranged(
-            view, of_map=len(view.axes) == 4 and not self.whole
+        op: Op | Foreign | None = special or self.rearrange_op(
+            view, of_map=len(view.axes) == 4 and not self.lacks_batch
         )
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
-            old, new = (text((each.sizes or ())[1:]) for each in (plain, view))
+            old, new = (sizes_text((each.sizes or ())[1:]) for each in (plain, view))
             op = Foreign(f"a reshape of {old or 'one number'} to {new or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
 
-    def spread(self, name: str, view: View) -> View:
+    def materialise_repeats(self, name: str, view: View) -> View:
         """A tensor that has each row, column or channel of a map several times, or all channels, over the map
         that has them so; another one as it is.
         """
         axes = view.axes or ()
-        repeated = self._repeated(view)
-        times = {piece.axis: _or_one(axes[at][index].size) for (at, index), piece in repeated.items()}
+        repeated = self._repeated_axes(view)
+        times = {piece.axis: _size_or_one(axes[at][index].size) for (at, index), piece in repeated.items()}
         copies = times.pop("C", 1)
         if not repeated or copies > _MOST_COPIES:
             return view
@@ -270,7 +274,7 @@ class Views:
         behind = Piece("C", copies, view.value.channels or 1)
         return View(
             whole,
-            joined(
+            join_pieces(
                 [
                     behind if (at, index) in repeated else wide.get(piece.axis, piece)
                     for index, piece in enumerate(axis)
@@ -280,7 +284,7 @@ class Views:
             ),
         )
 
-    def _repeated(self, view: View) -> dict[tuple[int, int], Piece]:
+    def _repeated_axes(self, view: View) -> dict[tuple[int, int], Piece]:
         """The rows, columns or channels that a tensor has several times, by the axis and the index of the
         piece that repeats them; none where it repeats something else too.
         """
@@ -304,14 +308,14 @@ class Views:
             repeated if len(repeated) == len(repeats) and {*repeated.values()} <= {channels, *cells} else {}
         )
 
-    def op(self, view: View) -> Op | None:
+    def layout_op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that
         is none or a `rearranged`.
         """
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
             return Identity()
-        if value.is_array or self.whole:
+        if value.is_array or self.lacks_batch:
             return None
         n, c, *cells = self._pieces(value)
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
@@ -323,18 +327,18 @@ class Views:
             ]
             ops = [(Flatten(), [(n,), (c,)]), *ops] if size == [1, 1] else ops
         if not cells:
-            ops = [(AsMap(), self._map(n, (), (), (c,)))]
+            ops = [(AsMap(), self._map_axes(n, (), (), (c,)))]
         elif len(axes) == 4:
-            ops += self._moves(n, c, cells[0], cells[1], axes)
-        return next((op for op, wanted in ops if axes == joined(wanted)), None)
+            ops += self._map_ops(n, c, cells[0], cells[1], axes)
+        return next((op for op, wanted in ops if axes == join_pieces(wanted)), None)
 
-    def rearranged(self, view: View, of_map: bool = False) -> Rearrange | None:
+    def rearrange_op(self, view: View, of_map: bool = False) -> Rearrange | None:
         """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the
         file's own layout; None for repetitions, and where the batch is not the first axis. What stands beside
         the batch in that axis becomes one of its own.
         """
         whole = self._pieces(view.value)[1:]
-        axes = self._behind_batch(view)
+        axes = self._axes_behind_batch(view)
         if not whole or axes is None or (of_map and len(axes) != 3):
             return None
         if of_map and self.builder.order == "HWC":
@@ -347,51 +351,51 @@ class Views:
         sized -= {self._channels(view.value).axis}
         return Rearrange(_pattern([piece.axis for piece in whole], axes, sized), of_map)
 
-    def _behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
+    def _axes_behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
         """The axes but the batch, of which what stands beside it is the first; None where another axis is the
         batch, or repeats something.
         """
-        first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
+        first, *axes = ((), *(view.axes or ())) if self.lacks_batch else view.axes or ((),)
         behind = [first[1:], *axes] if first[1:] else axes
         others = any(piece.axis in "NR" for axis in behind for piece in axis)
-        return None if others or first[:1] != joined([self._pieces(view.value)[:1]])[0] else behind
+        return None if others or first[:1] != join_pieces([self._pieces(view.value)[:1]])[0] else behind
 
-    def _moves(
+    def _map_ops(
         self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
     ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
         rows, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        block, columns = (_or_one(axis[-1].size) if axis else 1 for axis in (rows, across))
+        block, columns = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, across))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
             (
                 Upsample(block, columns),
-                self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)),
+                self._map_axes(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)),
             )
         ]
         if len(channels) == 2:
-            groups = _or_one(channels[1].size)
+            groups = _size_or_one(channels[1].size)
             inner = c.size // groups
             ops.append(
                 (
                     ChannelShuffle(groups),
-                    self._map(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
+                    self._map_axes(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
                 )
             )
         if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
-            ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
+            ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
-            ops.append((DepthToSpace(block, "CRD"), self._map(n, *cell, (Piece("C", rest, block**2),))))
-        block = next((_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
+            ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cell, (Piece("C", rest, block**2),))))
+        block = next((_size_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:
             blocks = ((Piece("H", fewer, block),), (Piece("W", narrower, block),))
             within = (Piece("H", block), Piece("W", block))
-            ops.append((SpaceToDepth(block, "DCR"), self._map(n, *blocks, (*within, c))))
-            ops.append((SpaceToDepth(block, "CRD"), self._map(n, *blocks, (c, *within))))
+            ops.append((SpaceToDepth(block, "DCR"), self._map_axes(n, *blocks, (*within, c))))
+            ops.append((SpaceToDepth(block, "CRD"), self._map_axes(n, *blocks, (c, *within))))
         return ops
 
-    def _map(
+    def _map_axes(
         self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]
     ) -> list[tuple[Piece, ...]]:
         return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
@@ -413,11 +417,14 @@ class Views:
 
     def _size(self, value: Value, axis: str) -> Dim:
         if (value.node, axis) not in self._open:
-            for each, size in {axis: unknown(f"{axis} of {value.node}"), **self._computed(value)}.items():
+            for each, size in {
+                axis: unknown(f"{axis} of {value.node}"),
+                **self._computed_sizes(value),
+            }.items():
                 self._open.setdefault((value.node, each), size)
         return self._open[value.node, axis]
 
-    def _computed(self, value: Value) -> dict[str, Dim]:
+    def _computed_sizes(self, value: Value) -> dict[str, Dim]:
         """The sizes of a value's open axes as its op makes them of those of the values that it takes; without
         those that are undecided.
         """
@@ -430,7 +437,7 @@ class Views:
             return {}
         opened = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
         try:
-            shape = _shape(node.op, sizes)
+            shape = _output_shape(node.op, sizes)
         except GraphError:  # of values that a file joins, the sizes are the same
             if not isinstance(node.op, Merge | ConcatChannels):
                 return {}
@@ -453,7 +460,7 @@ def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
     return zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
 
 
-def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
+def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     """The shape of what an op makes of values of these sizes.
 
     Whether a window fits, and anything is left of a crop, is not asked: no graph takes an image for which it
@@ -472,7 +479,7 @@ def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     return filters, *(size - count for size, count in zip(extents, more, strict=True))
 
 
-def _or_one(size: Dim) -> int:
+def _size_or_one(size: Dim) -> int:
     """A size that may be a number of an op; one if it is open."""
     return 1 if isinstance(size, Open) else size
 
@@ -494,9 +501,9 @@ def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Col
         sizes = [f"={piece.size}" if index >= unsized else "" for index, piece in enumerate(own)]
         before.append([words[piece] + size for piece, size in zip(own, sizes, strict=True)])
     after = [[words[piece] for piece in axis] for axis in axes]
-    return " -> ".join(" ".join(map(_written, side)) for side in (before, after)).strip()
+    return " -> ".join(" ".join(map(_axis_text, side)) for side in (before, after)).strip()
 
 
-def _written(axis: Sequence[str]) -> str:
+def _axis_text(axis: Sequence[str]) -> str:
     """An axis in a pattern of Rearrange."""
     return axis[0] if len(axis) == 1 and "=" not in axis[0] else f"({' '.join(axis)})"

@@ -204,10 +204,10 @@ class NodeWalk(Generic[N]):
             )
         return self._in_file_layout[source]
 
-    def plain(self, source: Source) -> View:
+    def lay_out(self, source: Source) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         view = self.view(source)
-        is_array = view.value.is_array or self.views.op(view) is None
+        is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         return array or self.views.of(self.value(source))
 
@@ -244,15 +244,15 @@ class NodeWalk(Generic[N]):
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
             return self.drop_repeats(node.source)
-        before = self.before(source)
+        before = self.before_repeat(source)
         # A live value keeps its repetition: only a constant is the same without it.
         return source if self.is_live(before) else before
 
-    def before(self, source: Source) -> Source:
+    def before_repeat(self, source: Source) -> Source:
         """A value before its axes of one cell are repeated; another one as it is."""
         return self.repeated[source].before if source in self.repeated else source
 
-    def filling(self, source: Source, axis: int) -> tuple[Dim, float] | None:
+    def constant_fill(self, source: Source, axis: int) -> tuple[Dim, float] | None:
         """The size of an axis of a constant that is one number everywhere, and the number; None for other
         constants.
         """
@@ -284,10 +284,10 @@ class NodeWalk(Generic[N]):
         layout.
         """
         node = self.builder.nodes.get(view.value.node)
-        tap = self._called(source)
+        tap = self._tap_name(source)
         return None if node is not None and node.tap == tap else tap
 
-    def _called(self, source: NodeOutput) -> str | None:
+    def _tap_name(self, source: NodeOutput) -> str | None:
         """The tap of a value; none of an image, which no graph can end at, and of what the file holds in
         another way.
         """
@@ -295,15 +295,15 @@ class NodeWalk(Generic[N]):
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
         """What `array` gives for a view; `name` is the name of the op that makes the array."""
-        view = self.views.spread(f"{name}:repeated", view)
+        view = self.views.materialise_repeats(f"{name}:repeated", view)
         if (array := self.array_of_own_axes(view)) is not None:
             return array
         rank = len(view.known_axes)
         if view not in self._arrays:
-            op = self.views.rearranged(view)
+            op = self.views.rearrange_op(view)
             if op is None:
                 raise Unsupported("of values whose batch is not the first axis, or that are repeated")
-            own = len(op.moves.joined) == rank - (not self.views.whole)
+            own = len(op.moves.joined) == rank - (not self.views.lacks_batch)
             value = self.builder.add(name, op, view.value, tap=tap if own else None)
             self._arrays[view] = self.views.as_rank(value, rank)
         return self._arrays[view]
@@ -326,9 +326,9 @@ class NodeWalk(Generic[N]):
         array = self.as_array(name, replace(view, axes=(view.axes[at][index : index + 1], *axes)))
         if len(array.value.shape or ()) != len(axes):
             return None
-        return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
+        return self.views.with_batch_inside(array.value, at, len(before) > 0, len(behind) > 0)
 
-    def aligned(self, name: str, view: View) -> Aligned:
+    def align_axes(self, name: str, view: View) -> Aligned:
         """A value with the tensor's axes: a map or features in any order of theirs, or an array.
 
         Args:
@@ -340,7 +340,7 @@ class NodeWalk(Generic[N]):
         names = self.views.axis_names(view)
         if names is not None:
             axes = Items(None if axis == "batch" else AXES.index(axis) for axis in names)
-            return Aligned(view.value, axes, partial(self.views.laid, names=names))
+            return Aligned(view.value, axes, partial(self.views.in_axis_order, names=names))
         order = view.batch_first
         array = self.as_array(name, view.transposed(order))
         inner = [order.index(position) for position in range(len(order))]
@@ -348,7 +348,7 @@ class NodeWalk(Generic[N]):
 
         def as_tensor(value: Value) -> View:
             turned = self.views.as_rank_of(array, value)
-            return turned if turned.axes is None else turned.restored(order)
+            return turned if turned.axes is None else turned.untransposed(order)
 
         return Aligned(array.value, axes, as_tensor)
 
@@ -360,7 +360,8 @@ class NodeWalk(Generic[N]):
         lead = len(shape) - len(axes) + 1
         return (
             view
-            if lead == self.views.has_more(axes[0]) and self.views.as_rank(view.value, len(axes)) == view
+            if lead == self.views.has_more_than_batch(axes[0])
+            and self.views.as_rank(view.value, len(axes)) == view
             else None
         )
 
@@ -379,14 +380,14 @@ class NodeWalk(Generic[N]):
         pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
         order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
-        turned = [axis - 1 for axis in order[1:]] if self.views.whole else order
+        turned = [axis - 1 for axis in order[1:]] if self.views.lacks_batch else order
         return self.views.of(cells).transposed(turned).reshaped(sizes)
 
-    def on_map(self, name: str, view: View) -> View:
+    def try_as_cells(self, name: str, view: View) -> View:
         """An array as `as_cells` where it has them; another value as it is."""
         return none_if_unsupported(lambda: self.as_cells(name, view)) or view
 
-    def given(self, read: Read) -> View:
+    def as_view(self, read: Read) -> View:
         """What a reader gave, as a view.
 
         Raises:
@@ -408,8 +409,8 @@ class NodeWalk(Generic[N]):
         view = self.view(source)
         return (
             view
-            if isinstance(source, View) or view.value.is_array or self.views.op(view) is None
-            else self.plain(source)
+            if isinstance(source, View) or view.value.is_array or self.views.layout_op(view) is None
+            else self.lay_out(source)
         )
 
     def with_channels_at(self, source: Source, axis: int = -1) -> View:
@@ -420,12 +421,12 @@ class NodeWalk(Generic[N]):
         if self.views.has_channels(view, axis):
             return view
         turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
-        for candidate in (turned, self.plain(source)) if turned else (self.plain(source),):
+        for candidate in (turned, self.lay_out(source)) if turned else (self.lay_out(source),):
             if self.views.has_channels(candidate, axis):
                 return candidate
-        return self.views.of(self.value(source)) if view.rank == 4 else self.plain(source)
+        return self.views.of(self.value(source)) if view.rank == 4 else self.lay_out(source)
 
-    def beside(self, sources: Collection[Source]) -> list[View]:
+    def lay_out_side_by_side(self, sources: Collection[Source]) -> list[View]:
         """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
         views = [self.try_lay_out(source) for source in sources]
         own = self.views.layout()
@@ -437,7 +438,7 @@ class NodeWalk(Generic[N]):
             ]
         return views
 
-    def together(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
+    def align_values(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
         """Values whose tensors have the same axes in one order, or of which one has all axes and the others
         these or single cells; and how a tensor holds what an op makes of them.
         """
@@ -448,10 +449,12 @@ class NodeWalk(Generic[N]):
             and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1
         ):
             return [view.value for view in views], partial(self.views.with_axes_of, widest)
-        views = self.beside(sources)
-        names = self.views.alike(views)
+        views = self.lay_out_side_by_side(sources)
+        names = self.views.common_axis_names(views)
         return (
-            None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
+            None
+            if names is None
+            else ([view.value for view in views], partial(self.views.in_axis_order, names=names))
         )
 
     def values(self, sources: Iterable[NodeOutput]) -> list[Value]:
@@ -461,7 +464,11 @@ class NodeWalk(Generic[N]):
         """The values of a graph's outputs, without those that are constants. What is neither a map nor
         features in the file's own layout, and what is an array already, is an array.
         """
-        return {source: self._end(source) for source in dict.fromkeys(sources) if self.flow.is_live(source)}
+        return {
+            source: self._output_value(source)
+            for source in dict.fromkeys(sources)
+            if self.flow.is_live(source)
+        }
 
     def finish(
         self,
@@ -482,7 +489,7 @@ class NodeWalk(Generic[N]):
         given = {name: node for name, node in taken.items() if node in graph.by_name}
         return replace(graph, given=given, evaluated=self.flow.evaluated)
 
-    def _end(self, source: NodeOutput) -> Value:
+    def _output_value(self, source: NodeOutput) -> Value:
         """The value of an output, laid out as ports give it."""
         view = self.view(source)
         if source[0] in self.apart:
@@ -491,48 +498,50 @@ class NodeWalk(Generic[N]):
             return self.builder.foreign(
                 source[0], "an output that says whether something holds, in no numbers", view.value
             )
-        if self._has_more(view):
+        if self._has_more_than_batch(view):
             return self.builder.foreign(
                 source[0], "an output whose first axis has more than the images", view.value
             )
-        if view.rank == (not self.views.whole) and view.value.shape != ():
+        if view.rank == (not self.views.lacks_batch) and view.value.shape != ():
             one = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
-        is_array = view.value.is_array or self.views.op(view) is None
+        is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
-        rank = view.rank - (not self.views.whole)
+        rank = view.rank - (not self.views.lacks_batch)
         return (
             array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
         )
 
-    def _has_more(self, view: View) -> bool:
+    def _has_more_than_batch(self, view: View) -> bool:
         """Whether a value's first axis has more than the images, so that it can be no output."""
         return (
-            bool(view.axes) and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0])  # type: ignore[index]
+            bool(view.axes)
+            and self.views.batch not in (0, 1)
+            and self.views.has_more_than_batch(view.axes[0])  # type: ignore[index]
         )
 
-    def give(self, node: N, given: Sequence[Read | None]) -> None:
+    def record_outputs(self, node: N, given: Sequence[Read | None]) -> None:
         """Adds what a node gives. Outputs that porter lacks are foreign where something reads them."""
         for index, value in enumerate(given):
             source = node.name, index
             match value:
                 case Repeated():
                     self.repeated[source] = value
-                    self._give(node, index, value.view or self.foreign(node, value.lacks))
+                    self._record_output(node, index, value.view or self.foreign(node, value.lacks))
                 case Zeros():
                     self.blank[source] = value.sizes
-                    self._give(node, index, self.foreign(node, value.lacks))
+                    self._record_output(node, index, self.foreign(node, value.lacks))
                 case View() | Value():
-                    self._give(node, index, value)
+                    self._record_output(node, index, value)
                 case np.ndarray():
                     self.flow.computed[source] = value
 
-    def _give(self, node: N, index: int, given: View | Value) -> None:
+    def _record_output(self, node: N, index: int, given: View | Value) -> None:
         """Notes what a node gives, and shows it under the node's name."""
         view = given if isinstance(given, View) else self.views.of(given)
         self.view_of[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
-        tap = None if view.value.node in self.builder.truths else self._called((node.name, index))
+        tap = None if view.value.node in self.builder.truths else self._tap_name((node.name, index))
         plain = view == self.views.of(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)
@@ -549,7 +558,9 @@ class NodeWalk(Generic[N]):
         names = self._read_tensors(node) if of is None else of(node)
         sources = [source for source in node.inputs if self.flow.is_live(source)]
         tensors = {role: Stored(name) for role, name in names.items()}
-        reads = tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources)
+        reads = tuple(
+            None if self._has_more_than_batch(self.view(each)) else self._tap_name(each) for each in sources
+        )
         # The op is what porter lacks, not a layout that nobody asked for.
         values = [self.view(source).value for source in sources]
         kind = f"{node.op} {lacks}".strip()
@@ -581,12 +592,12 @@ def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
     return view
 
 
-def within(node: N, name: str) -> N:
+def part_of(node: N, name: str) -> N:
     """The part of a node that gives a value of its own."""
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
-def apply(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
+def apply_elementwise(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
     view = walk.try_lay_out(source)
     return walk.views.with_axes_of(view, walk.builder.chain(node.name, view.value, ops))

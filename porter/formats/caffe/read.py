@@ -399,7 +399,7 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     if channels * cells**2 > _MOST_ONES:
         raise Unsupported(f"within {channels} channels over {size}x{size} cells")
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
-    ones = x.walk.flow.hold(f"{x.scope.node.name}:cells", kernel)
+    ones = x.walk.flow.store_computed(f"{x.scope.node.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
     around = x.conv(conv, {"kernel": Stored(ones.name, "OIHW")})
     return around.apply_op(op).apply_op(ops.SliceChannels(cells // 2, channels * cells, cells))

@@ -228,7 +228,7 @@ class _Model:
                 except _DAMAGED as error:
                     raise _unreadable(layer, error, self.where) from None
                 for name, numbers in own.items():
-                    walk.flow.hold(name, numbers)
+                    walk.flow.store_computed(name, numbers)
                 layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
                 if (array := stored.is_array(layer)) is not None:
                     given[index] = array, 0

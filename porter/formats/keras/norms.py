@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from porter.base.dtypes import Float64Array
-from porter.filegraph.dims import Dim, text
+from porter.filegraph.dims import Dim, sizes_text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import divide_by_norm
 from porter.filegraph.places import position_of
@@ -95,7 +95,7 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     sizes = x.sizes
     wide = [axis for axis, size in enumerate(slopes.shape, 1) if size != 1]
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[axis] != slopes.shape[axis - 1] for axis in wide):
-        raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
+        raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {sizes_text(sizes[1:])}")
     if not wide and x.value.channels != 1:
         return x.apply_elementwise(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
     return x.apply_along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)

@@ -155,7 +155,7 @@ def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
         return x.with_matrices(stored)
     if stored is not None and len(stored.shape) == 1:
         numbers = np.asarray(other.numbers(), np.float64)[:, None]
-        kernel = x.walk.flow.hold(f"{node.name}:kernel", numbers)
+        kernel = x.walk.flow.store_computed(f"{node.name}:kernel", numbers)
         return x.dense(Product((kernel.name, 0), "IO")).without_axes([-1])
     return x.dense(Product(other.reference, "IO"))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from porter.base.dtypes import Dtype, Numbers
 from porter.filegraph.constants import arange, expect_room
-from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, of_sizes
+from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, sizes_array
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
 from porter.filegraph.places import position_of
@@ -55,7 +55,7 @@ def wanted_sizes(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> l
 def stated_sizes(node: OnnxNode, sizes: Sequence[Dim]) -> Numbers:
     """What Shape and Size state of a value with these sizes."""
     part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
-    return of_sizes(math.prod(sizes) if node.op == "Size" else sizes[part])
+    return sizes_array(math.prod(sizes) if node.op == "Size" else sizes[part])
 
 
 def filling(node: OnnxNode) -> float | None:
@@ -69,7 +69,7 @@ def filling(node: OnnxNode) -> float | None:
 def _range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
     """A Range of known numbers, or of the images of a free batch."""
     numbers = start.item(), limit.item(), step.item()
-    return of_sizes([PLACE]) if numbers == (0, BATCH, 1) else arange(*numbers)
+    return sizes_array([PLACE]) if numbers == (0, BATCH, 1) else arange(*numbers)
 
 
 def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
-from porter.filegraph.atrous import nodes_read
+from porter.filegraph.atrous import read_order
 from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Items
 from porter.formats.limits import MOST_NODES
@@ -98,7 +98,7 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
     def inputs(name: str) -> list[str]:
         if name not in nodes:
             raise refuse(f"a node reads '{name}', which the graph lacks")
-        return nodes_read(nodes[name], lambda node: node.op)
+        return read_order(nodes[name], lambda node: node.op)
 
     try:
         return {name: nodes[name] for name in in_order(ends, inputs)}

@@ -12,8 +12,8 @@ from typing import Any
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
-from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
-from porter.filegraph.dims import of_sizes
+from porter.filegraph.atrous import Stated, put_together, stated_by_inputs, take_apart
+from porter.filegraph.dims import sizes_array
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
@@ -58,7 +58,7 @@ def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
     sizes_of_values = [each.walk.sizes(each.source) for each in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
-    return [None if sizes is None else of_sizes(number(sizes)) for sizes in sizes_of_values]
+    return [None if sizes is None else sizes_array(number(sizes)) for sizes in sizes_of_values]
 
 
 def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
@@ -141,7 +141,7 @@ def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
 def _block(walk: Walk, node: GraphNode) -> Stated:
     """The first SpaceToBatch and BatchToSpace have one number for rows and columns, as an attribute."""
     if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
-        return by_inputs(walk, node)
+        return stated_by_inputs(walk, node)
     return [node.integer("block_size")] * 2, walk.flow.dims(node.inputs[1])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from porter.base.name_tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
-from porter.filegraph.dims import ratio, text
+from porter.filegraph.dims import ratio, sizes_text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.tensor import Tensor
 from porter.formats.tensorflow import has_cubic_shares
@@ -54,7 +54,7 @@ def _transposed_convolution(node: GraphNode, wanted: Tensor, weights: Tensor, x:
     if len(x_sizes) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
         raise Unsupported(f"of {len(x_sizes)} axes to {len(sizes)} with padding '{rule}'")
     if x_sizes[3] != kernel.shape[3]:
-        raise Unsupported(f"of {text(x_sizes[3:])} channels by a kernel of {kernel.shape[3]}")
+        raise Unsupported(f"of {sizes_text(x_sizes[3:])} channels by a kernel of {kernel.shape[3]}")
     window = Window((kernel.shape[0], kernel.shape[1]), stride, dilation)
     cut = tensorflow.transposed_conv_cuts(
         window, x_sizes[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule

@@ -14,11 +14,11 @@ from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import FileError
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
-from porter.filegraph.atrous import nodes_read, put_together, take_apart
+from porter.filegraph.atrous import put_together, read_order, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.constants import arange, full
 from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
-from porter.filegraph.dims import Open, as_real, as_whole, of_sizes
+from porter.filegraph.dims import Open, as_real, as_whole, sizes_array
 from porter.filegraph.file_graph import FileGraph, Unsupported, fill_free_size, read_for_sizes
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
@@ -112,7 +112,7 @@ def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) 
     inner = {(operator.name, 0): operator.inner for operator in model.operators if operator.inner}
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
-    order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
+    order = in_order([name for name, _ in ends], lambda name: read_order(nodes[name], kind))
     nodes = {**given, **{name: nodes[name] for name in order}}
     live = names_depending_on(nodes, [IMAGE, *model.beside])
     flow = Dataflow(nodes, live, Arrays(model.stored), kind, is_cast, RESHAPES, budget)
@@ -310,7 +310,7 @@ _FUNCTIONS: Functions = by_name(
             [*stated_numbers(node)] if sizes is None else sizes.dims()
         ),
         "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
-        "SHAPE": lambda node, x: of_sizes(x.sizes),
+        "SHAPE": lambda node, x: sizes_array(x.sizes),
         "SOFTMAX": _softmax,
         "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
         "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),

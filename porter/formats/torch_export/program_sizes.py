@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.dataflow import NodeOutput
-from porter.filegraph.dims import Dim, Open, fixed_sizes, of_sizes
+from porter.filegraph.dims import Dim, Open, fixed_sizes, sizes_array
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -40,11 +40,11 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     )
     sizes = walk.view_of[source].sizes if source in walk.view_of else None
     if sizes is not None:
-        return of_sizes(sizes[axis])
+        return sizes_array(sizes[axis])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
     if node.op not in ON_SIZES or len(operands) < len(node.inputs):
         raise Unsupported("of sizes that depend on pixels")
-    return of_sizes(_computed(node, operands))
+    return sizes_array(_computed(node, operands))
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = None) -> list[int]:

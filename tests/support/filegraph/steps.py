@@ -52,7 +52,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
         except Unsupported as error:
             found = walk.foreign(node, str(error))
         given = found if isinstance(found, list) else [found]
-        walk.give(node, given)
+        walk.record_outputs(node, given)
         sources = [(name, place) for place in range(len(given))]
     return builder.finish(walk.values(sources))
 
@@ -72,7 +72,7 @@ def of_image(
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], node.name}, Arrays({}), lambda node: node.op)
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
     walk.view_of[IMAGE] = walk.views.of(builder.input)
-    walk.give(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])
+    walk.record_outputs(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])
     return builder.finish([walk.value((node.name, 0))])
 
 

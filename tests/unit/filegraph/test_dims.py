@@ -20,13 +20,13 @@ from porter.filegraph.dims import (
     Undecided,
     Unknown,
     divides,
-    exactly,
+    exact_size,
     fixed_sizes,
-    of_sizes,
     product,
     quotient,
     ratio,
-    text,
+    sizes_array,
+    sizes_text,
     unknown,
 )
 from porter.filegraph.file_graph import Foreign
@@ -52,10 +52,10 @@ SIZES = (999_983, 1_000_003, 1_000_005, 1 << 20)
         (product([2, ROWS, 3]), 6 * ROWS),
         (ratio(6 * ROWS, 2 * ROWS), 3),
         (ratio(6 * ROWS, 2), None),
-        (text([ROWS, 7, -1]), "?x7x?"),
+        (sizes_text([ROWS, 7, -1]), "?x7x?"),
         ((ROWS > 0, ROWS - 1 >= 0, -ROWS < 0, ROWS * COLUMNS >= ROWS - COLUMNS + 1 - ROWS), (True,) * 4),
         ([divides(one, 2 * ROWS) for one in (ROWS, 2, 29, 4, 0)], [True, True, False, False, False]),
-        ([*(of_sizes([2, ROWS]) * 2.0)], [4, 2 * ROWS]),
+        ([*(sizes_array([2, ROWS]) * 2.0)], [4, 2 * ROWS]),
         ((ROWS - ROWS // 2 * 2).bounds, (0, 1)),
         ((ROWS // 2 * 2 - ROWS).bounds, (-1, 0)),
         ((ROWS // 2 - ROWS // 4 * 2).bounds, (0, 1)),
@@ -91,8 +91,8 @@ def test_a_quotient_is_rounded_down_whatever_the_size_is(size: int) -> None:
 def test_a_quotient_is_one_unknown_however_it_is_computed() -> None:
     assert ((ROWS - 1) // 2 + 2) // 2 == (ROWS + 3) // 4 == (2 * ROWS - 2) // 8 + 1
     assert ROWS // 2 != (ROWS + 1) // 2
-    assert exactly(ROWS // 2) * 2 == ROWS and (ROWS // 2) * 2 != ROWS
-    assert quotient(ROWS * COLUMNS, 2 * COLUMNS) == exactly(ROWS // 2)
+    assert exact_size(ROWS // 2) * 2 == ROWS and (ROWS // 2) * 2 != ROWS
+    assert quotient(ROWS * COLUMNS, 2 * COLUMNS) == exact_size(ROWS // 2)
     assert quotient(ROWS * COLUMNS, 2) is None  # either of them may be even
 
 

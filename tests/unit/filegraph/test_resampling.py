@@ -6,7 +6,7 @@ import pytest
 
 from porter.filegraph import moves, resampling
 from porter.filegraph.file_graph import Foreign
-from porter.filegraph.walk import apply
+from porter.filegraph.walk import apply_elementwise
 from porter.graph import (
     Relu,
     Resize,
@@ -18,9 +18,9 @@ NEAREST, LINEAR = Resize("nearest", rounding="round_prefer_ceil"), Resize("linea
 
 CASES: Cases = {
     "cells repeated": (
-        [(resampling.resize, NEAREST, {1: 2, 2: 3}, {}), (apply, Relu())],
+        [(resampling.resize, NEAREST, {1: 2, 2: 3}, {}), (apply_elementwise, Relu())],
         [(moves.reshape, (-1, 4, 8, 1, 6, 1)), (moves.expand, (2, -1, 3)), (moves.reshape, (-1, 4, 16, 18)),
-            (apply, Relu())],
+            (apply_elementwise, Relu())],
         [Upsample(2, 3), Relu()],
     ),
     "to twice the cells": (
@@ -31,9 +31,9 @@ CASES: Cases = {
     ),
     "to other cells": (
         [(resampling.resize, LINEAR, {}, {1: 11, 2: 3}), (resampling.resize, LINEAR, {1: 0.3, 2: 1.0}, {}),
-            (apply, Relu())],
+            (apply_elementwise, Relu())],
         [(resampling.resize, LINEAR, {}, {2: 11, 3: 3}), (resampling.resize, LINEAR, {2: 0.3, 3: 1.0}, {}),
-            (apply, Relu())],
+            (apply_elementwise, Relu())],
         [Resize("linear", size=(11, 3)), Resize("linear", (0.3, 1.0)), Relu()],
     ),
     "channels resized": (
