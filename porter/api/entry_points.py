@@ -32,7 +32,9 @@ P = ParamSpec("P")
 
 
 def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]:
-    """`convert`, whose port of a model in memory is in a temporary folder where no other is given."""
+    """Make `convert` return a Ported; a port of a model in memory is in a temporary folder where no other is
+    given.
+    """
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
@@ -72,7 +74,7 @@ open = public(open_port)
 @public
 @takes(ListModelsOptions)
 def list_models(asked: ListModelsOptions) -> list[tuple[str, str]]:
-    """The variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
+    """List the variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
 
     Args:
         name: of a variant, with `*` and `?` for any letters.

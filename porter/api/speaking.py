@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def public(function: Callable[P, T]) -> Callable[P, T]:
-    """The same function, whose messages name arguments."""
+    """Return the same function, whose messages name arguments."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:

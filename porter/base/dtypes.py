@@ -65,19 +65,19 @@ class OverflowsError(PorterError):
 
 
 def storage_type(dtype: Dtype) -> np.dtype[np.generic]:
-    """The numpy type; bfloat16 is ml_dtypes'."""
+    """Return the numpy type; bfloat16 is ml_dtypes'."""
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  gives numpy the name; slow to import
     return np.dtype(dtype)
 
 
 def is_floating(array: Array) -> bool:
-    """Whether an array holds floating-point numbers, including ml_dtypes' types."""
+    """Return whether an array holds floating-point numbers, including ml_dtypes' types."""
     return np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16"
 
 
 def cast(array: Array, dtype: Dtype, name: str, allow_overflow: bool = False) -> Array:
-    """`array` in the storage type; integers stay as they are.
+    """Return `array` in the storage type; integers stay as they are.
 
     Raises:
         OverflowsError: a finite value would become infinite, unless `allow_overflow`.

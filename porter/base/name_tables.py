@@ -9,5 +9,5 @@ Entry = TypeVar("Entry")
 
 
 def by_name(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """A table whose keys are single names, from one whose keys are names with spaces between them."""
+    """Return a table whose keys are single names, from one whose keys are names with spaces between them."""
     return {name: entry for names, entry in entries.items() for name in names.split()}

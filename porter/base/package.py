@@ -30,14 +30,16 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
 
 
 def install(extra: Extra) -> str:
-    """The command that installs the packages of an extra. It names them, because porter itself is not on the
-    package index.
+    """Return the command that installs the packages of an extra. It names them, because porter itself is not
+    on the package index.
     """
     return f"pip install {shlex.join(EXTRAS[extra])}"
 
 
 def version_of(module: str) -> str | None:
-    """The version of the distribution that has a module, which is not imported; None where there is none."""
+    """Return the version of the distribution that has a module, which is not imported; None where there is
+    none.
+    """
     from importlib.metadata import PackageNotFoundError, version  # `porter --help` needs neither
 
     try:
@@ -47,15 +49,15 @@ def version_of(module: str) -> str | None:
 
 
 def page(name: str) -> str:
-    """Where a reader finds a page of docs/: in the checkout, or with the installed modules (pyproject.toml
-    lists them).
+    """Return where a reader finds a page of docs/: in the checkout, or with the installed modules
+    (pyproject.toml lists them).
     """
     installed = Path(__file__).parents[1] / "docs" / name
     return str(installed) if installed.is_file() else f"docs/{name}"
 
 
 def expect_installed(package: str, next: str) -> None:
-    """Refuses to go on without a package; it is not imported.
+    """Expect that a package is installed; it is not imported.
 
     Raises:
         NotInstalled: it is not installed; `next` says what installs it.

@@ -7,8 +7,8 @@ from typing import Any
 
 
 def progress_bar(*, shown: bool = True, **how: Any) -> Any:
-    """A bar of tqdm, which goes when it is done; none if stderr is no terminal and there is no notebook, or
-    `shown` is false.
+    """Make a bar of tqdm, which goes when it is done. It shows nothing if stderr is no terminal and there is
+    no notebook, or `shown` is false.
     """
     if in_notebook():
         from tqdm.auto import tqdm
@@ -18,10 +18,10 @@ def progress_bar(*, shown: bool = True, **how: Any) -> Any:
 
 
 def has_viewer() -> bool:
-    """Whether somebody would see a bar."""
+    """Return whether somebody would see a bar."""
     return in_notebook() or sys.stderr.isatty()
 
 
 def in_notebook() -> bool:
-    """Whether a kernel of Jupyter runs this."""
+    """Return whether a kernel of Jupyter runs this."""
     return "ipykernel" in sys.modules

@@ -175,7 +175,7 @@ def report(given: GivenArguments, as_json: bool) -> None:
 
 
 def main() -> NoReturn:
-    """The `porter` command."""
+    """Run the `porter` command."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     # Otherwise Python looks through all modules for garbage once more before it ends.
     atexit.register(gc.freeze)

@@ -26,7 +26,7 @@ it.
 
 
 def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[..., None]], None]:
-    """Makes a function a command of `app` with the options of a table. The function has the options that are
+    """Make a function a command of `app` with the options of a table. The function has the options that are
     parameters of its own, such as `as_json`; the others are in its parameter `given`.
     """
 
@@ -58,7 +58,7 @@ def _value(option: Option, typed: Any) -> Any:
 
 
 def split_settings(settings: Sequence[str]) -> dict[str, str]:
-    """The text of each option of a recipe by its name, from `NAME=VALUE`.
+    """Return the text of each option of a recipe by its name, from `NAME=VALUE`.
 
     Raises:
         UsageError: one has no `=`, or a name occurs twice.
@@ -83,7 +83,7 @@ _READ: Mapping[Option, Callable[[Any], Any]] = {
 
 
 def _parameter(option: Option, default: object) -> inspect.Parameter:
-    """An option as Typer takes it: a parameter with an annotation."""
+    """Return an option as Typer takes it: a parameter with an annotation."""
     usual, required = isinstance(default, option.kind), option.required
     unless_given = default if usual else None
     help = f"{option.help}: {_DESTINATIONS}" if option == TO else option.help
@@ -101,7 +101,7 @@ def _parameter(option: Option, default: object) -> inspect.Parameter:
 
 
 def help_without_command(context: typer.Context) -> None:
-    """Prints the help if no command is given, as --help does."""
+    """Print the help if no command is given, as --help does."""
     if context.invoked_subcommand is None:
         write(context.get_help())
 
@@ -110,7 +110,7 @@ class WithStock(TyperCommand):
     """A command whose `--stock` may have a value, which Typer's options always have or never have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads `--stock` without a library too, which an option with a value does not allow."""
+        """Read `--stock` without a library too, which an option with a value does not allow."""
         libraries = {library for libraries in tables.STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
         bare = [

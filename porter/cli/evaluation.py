@@ -11,7 +11,7 @@ _COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
 
 
 def evaluation(result: Evaluation) -> list[str]:
-    """The lines of `porter eval`."""
+    """Write the lines of `porter eval`."""
     path, layout = result.photos
     lines = [
         f"{path} ({layout})",
@@ -40,8 +40,8 @@ def evaluation(result: Evaluation) -> list[str]:
 
 
 def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
-    """Several ports over the same photos, as one table; `asked` is the number of ports that were to be
-    measured.
+    """Write the figures of several ports over the same photos as one table; `asked` is the number of ports
+    that were to be measured.
     """
     first = results[0].evaluation
     path, layout = first.photos
@@ -92,7 +92,7 @@ def _images(result: Evaluation) -> str:
 
 
 def _figures(result: Evaluation) -> list[str]:
-    """The table of accuracies: the port, what was measured beside it, and the published figure."""
+    """Write the table of accuracies: the port, what was measured beside it, and the published figure."""
     rows = [("port", *_row(result))]
     theirs = None if result.source is None else result.source.accuracy
     beside = {"in fp32": result.fp32, "source": theirs, "by ReaL": result.real}
@@ -107,7 +107,9 @@ def _figures(result: Evaluation) -> list[str]:
 
 
 def _limit(result: Evaluation) -> str:
-    """What a long run was limited by: the network, or what prepares the photos for it."""
+    """Say what a long run was limited by: the network, or what prepares the photos for it. Empty for a short
+    run.
+    """
     if result.network is None or result.waited is None:
         return ""
     by = (
@@ -135,6 +137,7 @@ def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:
 
 
 def _agreement(beside: Agreement) -> list[str]:
+    """Write the lines on the source beside the port."""
     lines = [
         f"agreement  {beside.agreeing:,} of {beside.compared:,} photos with {beside.reference}; "
         f"logits differ by {beside.max_abs:.1e} at most, relative L2 {beside.rel_l2:.1e}"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, two spaces apart."""
+    """Write left-aligned columns, two spaces apart."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return [
@@ -45,7 +45,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def first_lines(label: str, items: Sequence[str]) -> list[str]:
-    """A line for each of the first items, after a label, and one that says how many more there are."""
+    """Write a line for each of the first items, after a label, and one that says how many more there are."""
     more = (
         [f"{' ' * len(label)}and {len(items) - LISTED:,} more (--json names all)"]
         if len(items) > LISTED
@@ -55,7 +55,7 @@ def first_lines(label: str, items: Sequence[str]) -> list[str]:
 
 
 def conversion(made: Conversion | Ported) -> list[str]:
-    """The lines of `porter convert`."""
+    """Write the lines of `porter convert`."""
     record = made.port.record
     size = _size(record)
     lines = [
@@ -95,12 +95,12 @@ def conversion(made: Conversion | Ported) -> list[str]:
 
 
 def _tells(origin: Origin | None) -> TypeGuard[Origin]:
-    """Whether an origin says more than that the file carries its graph."""
+    """Return whether an origin says more than that the file carries its graph."""
     return origin is not None and origin.by != "graph"
 
 
 def _left_out(layers: Sequence[LeftOut]) -> list[str]:
-    """One line for the layers of training that the port lacks."""
+    """Write one line for the layers of training that the port lacks; none if it lacks none."""
     shown = [
         f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "")
         for layer in layers[:LISTED]
@@ -111,7 +111,7 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
 
 
 def _size(record: Record) -> str:
-    """What the port takes: the sizes of its inputs."""
+    """Say which sizes of its inputs the port takes."""
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
@@ -131,8 +131,8 @@ def _tensors(lists: TensorLists) -> str:
 
 
 def _classes(of: Record | Inspection) -> str:
-    """The number of classes, and of the file's where it differs. One class is one number for each image, as
-    under a sigmoid.
+    """Return the number of classes, and of the file's where it differs. One class is one number for each
+    image, as under a sigmoid.
     """
     count = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
     return count if of.classes == of.source_classes else f"{count} of the file's {of.source_classes}"
@@ -152,7 +152,7 @@ _PADDED = {
 
 
 def _pads_summary(pads: Sequence[PadDecision]) -> str:
-    """How many sites have each kind of pad, in words."""
+    """Say how many sites have each kind of pad."""
     counts = Counter(pad.kind for pad in pads)
     said = list[str]()
     for kind, (one, several) in _PADDED.items():
@@ -163,6 +163,7 @@ def _pads_summary(pads: Sequence[PadDecision]) -> str:
 
 
 def _parity_line(parity: Parity) -> str:
+    """Write one comparison in a line."""
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
     worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
@@ -174,7 +175,7 @@ def _parity_line(parity: Parity) -> str:
 
 
 def _check_lines(result: Verdict) -> list[str]:
-    """The lines of a check, without its verdict."""
+    """Write the lines of a check, without its verdict."""
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
     lines += [
@@ -199,7 +200,7 @@ def _check_lines(result: Verdict) -> list[str]:
 
 
 def _reference_line(result: Verdict) -> str:
-    """What ran beside the port, and on what."""
+    """Say what ran beside the port, and on what."""
     every = result.parities or (result.given.parities if result.given else ())
     images = " and ".join(f"{each.inputs} in {each.dtype}" for each in every)
     fed = f"images, {images}: {result.fed.words}"
@@ -207,7 +208,7 @@ def _reference_line(result: Verdict) -> str:
 
 
 def verdict(result: Verdict, layers: bool) -> list[str]:
-    """The lines of `porter verify`."""
+    """Write the lines of `porter verify`."""
     lines = _check_lines(result)
     if not result.ok:
         lines.append(result.failure())
@@ -230,7 +231,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
 
 
 def comparison(found: Comparison, layers: bool) -> list[str]:
-    """The lines of `porter compare`."""
+    """Write the lines of `porter compare`."""
     lines = found.lines()
     if found.parity is not None:
         top = {None: "", True: ", argmax equal", False: ", argmax differs"}[found.parity.argmax_equal]
@@ -252,7 +253,7 @@ def comparison(found: Comparison, layers: bool) -> list[str]:
 
 
 def predictions(results: Sequence[Prediction]) -> list[str]:
-    """The lines of `porter predict`."""
+    """Write the lines of `porter predict`."""
     lines = []
     for prediction in results:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
@@ -271,7 +272,7 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
 
 
 def new_recipe(drafted: NewRecipe) -> list[str]:
-    """The lines of `porter recipe new`."""
+    """Write the lines of `porter recipe new`."""
     blocks = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
     lines = [
         f"{drafted.path}: {drafted.variant} from {drafted.zoo}, {drafted.lines} lines",
@@ -298,7 +299,7 @@ _UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 
 def inspection(result: Inspection, tensors: bool = False) -> list[str]:
-    """The lines of `porter inspect`."""
+    """Write the lines of `porter inspect`."""
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
@@ -365,7 +366,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
 
 
 def pads(found: PadTable, all_sites: bool) -> list[str]:
-    """The lines of `porter pads`."""
+    """Write the lines of `porter pads`."""
     shown = [site for site in found.sites if all_sites or site.telling]
     rows = []
     for site in shown:
@@ -379,7 +380,7 @@ def pads(found: PadTable, all_sites: bool) -> list[str]:
 
 
 def _refused(found: PadTable) -> list[str]:
-    """A line for each op that the destination refuses, and one for each thing to do about them."""
+    """Write a line for each op that the destination refuses, and one for each thing to do about them."""
     if not found.refused:
         return []
     lines = table(("refused", "why"), [(error.where or "", error.message) for error in found.refused])
@@ -391,7 +392,7 @@ def _refused(found: PadTable) -> list[str]:
 
 
 def _proof(proof: Proof) -> str:
-    """What is known of a port, in words; porter.recipe.proofs."""
+    """Say what is known of a port; see porter.recipe.proofs."""
     match proof.outcome:
         case "exact":
             worst = "bit for bit" if proof.float64 == 0 else f"worst node {proof.float64:.1e}"
@@ -410,6 +411,7 @@ def report(written: Report) -> list[str]:
 
 
 def declared_record(file: Recipe | Declared) -> dict[str, Any]:
+    """Return the record of a recipe that `porter recipe list --json` prints."""
     return {
         "architecture": file.architecture,
         "variants": list(file.variants),
@@ -419,7 +421,9 @@ def declared_record(file: Recipe | Declared) -> dict[str, Any]:
 
 
 def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
-    """`own` is the folder of porter's own recipes; the others show their files."""
+    """Write the lines of `porter recipe list`; `own` is the folder of porter's own recipes, and the others
+    show their files.
+    """
     lines = []
     for recipe in recipes:
         file = "" if recipe.path.parent == own else f"  {recipe.path}"
@@ -430,15 +434,15 @@ def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    """The text in lines of at most 100 columns, behind a label that stands once."""
+    """Wrap a text into lines of at most 100 columns, behind a label that stands once."""
     return textwrap.wrap(
         text, 100, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
     )
 
 
 def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
-    """Errors and warnings, each with its place, and what was checked; then the result of a trial on a file of
-    weights.
+    """Write errors and warnings, each with its place, and what was checked; then the result of a trial on a
+    file of weights.
     """
     lines = [f"error: {error}" for error in result.errors] + [
         f"warning: {warning}" for warning in result.warnings
@@ -461,8 +465,8 @@ def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str
 
 
 def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
-    """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of
-    a step without one.
+    """Return a recipe, the weights of one of its variants in each zoo, and the variant's graph, for JSON;
+    `window` is null of a step without one.
     """
     from porter.graph import shapes, window_words
     from porter.recipe import proof_of
@@ -492,6 +496,7 @@ def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
 
 
 def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
+    """Return what a zoo publishes of a variant, for JSON."""
     figures, published = zoo.published.get(variant), zoo.files.get(variant)
     return {
         "zoo": zoo.name,
@@ -505,7 +510,7 @@ def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
 
 
 def recipe(record: Mapping[str, Any]) -> list[str]:
-    """`record` is that of `recipe_record`."""
+    """Write the lines of `porter recipe show`; `record` is that of `recipe_record`."""
     header = ("zoo", "framework", "top-1", "top-5", "licence", "file", "written in")
     zoos = [
         [
@@ -533,8 +538,8 @@ def recipe(record: Mapping[str, Any]) -> list[str]:
 
 
 def _short(proof: Mapping[str, Any]) -> str:
-    """`exact` with the worst node's distance in float64, `refused` or `unproven`: docs/parity.md has the
-    rest.
+    """Write a proof as `exact` with the worst node's distance in float64, `refused` or `unproven`:
+    docs/parity.md has the rest.
     """
     if proof["outcome"] != "exact":
         return str(proof["outcome"])
@@ -546,12 +551,14 @@ def _short(proof: Mapping[str, Any]) -> str:
 
 
 def _of(what: str | None) -> str:
-    """What a proof is of, where that is not the port's file."""
+    """Return what a proof is of, where that is not the port's file, and a space."""
     return f"{what} " if what else ""
 
 
 def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:
-    """The line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe."""
+    """Return the line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe; None
+    if neither is known.
+    """
     here = ("zoos", zoo.name)
     mark = file.source.mark((*here, "weights", variant), key=True) or file.source.mark(here, key=True)
     if mark is None:

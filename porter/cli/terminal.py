@@ -26,7 +26,7 @@ head`.
 
 
 def show(what: list[str] | dict[str, Any]) -> None:
-    """Prints lines for people, or an object as JSON, which escapes everything but ASCII's printable
+    """Print lines for people, or an object as JSON, which escapes everything but ASCII's printable
     characters.
     """
     if isinstance(what, dict):
@@ -36,13 +36,13 @@ def show(what: list[str] | dict[str, Any]) -> None:
 
 
 def say(lines: Iterable[str], err: bool = False) -> None:
-    """Prints lines, escaped: names from files and recipes may hold escape sequences."""
+    """Print lines, escaped: names from files and recipes may hold escape sequences."""
     for line in lines:
         write(escaped(line), err)
 
 
 def write(text: str, err: bool = False) -> None:
-    """Prints porter's own text and a line end. If the output pipe is closed, the command ends without a
+    """Print porter's own text and a line end. If the output pipe is closed, the command ends without a
     message.
 
     Raises:
@@ -61,8 +61,8 @@ def write(text: str, err: bool = False) -> None:
 
 
 def _fail(error: PorterError, code: str, status: int) -> NoReturn:
-    """Reports one error, as JSON if the arguments ask for it; under torchrun only the first process writes
-    the JSON.
+    """Report one error, as JSON if the arguments ask for it; under torchrun only the first process writes the
+    JSON.
     """
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         show({"error": {**error.record(), "code": code}})
@@ -74,7 +74,7 @@ def _fail(error: PorterError, code: str, status: int) -> NoReturn:
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Gives a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part
+    """Yield a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part
     raises an ImportError instead if Ctrl-C interrupts its import.
     """
     seen: list[int] = []
@@ -93,8 +93,8 @@ def noted_interrupts() -> Iterator[list[int]]:
 
 
 def stems_from_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C may have raised an error: an interrupted import ends in an ImportError, which may be
-    told as a missing framework. A Ctrl-C that porter has handled raises no error that comes later.
+    """Return whether Ctrl-C may have raised an error: an interrupted import ends in an ImportError, which may
+    be told as a missing framework. A Ctrl-C that porter has handled raises no error that comes later.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt | ImportError):
         error = error.__cause__ or error.__context__
@@ -102,7 +102,7 @@ def stems_from_interrupt(error: BaseException | None) -> bool:
 
 
 def end_with(error: BaseException) -> NoReturn:
-    """Reports the error that ended the command, and exits with its status."""
+    """Report the error that ended the command, and exit with its status."""
     if isinstance(error, PorterError):
         if isinstance(error, RecipeError) and error.others:
             error.next = "; ".join(

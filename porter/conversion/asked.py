@@ -76,7 +76,7 @@ class Wanted:
 
 
 def read_asked(asked: ConvertOptions) -> Wanted:
-    """Reads and checks the options.
+    """Read and check the options.
 
     Raises:
         PorterError: one of them is wrong, contradicts another, or does not go with this kind of source.
@@ -103,7 +103,7 @@ def read_asked(asked: ConvertOptions) -> Wanted:
 def _source(
     asked: ConvertOptions, subject: str | PathLike[str] | Model, size: Size | None, recipes: Path | None
 ) -> tuple[str, Wishes, Callable[[], Opened]]:
-    """The name of the source, what is wished of it, and what opens it."""
+    """Return the name of the source, what is wished of it, and what opens it."""
     weights = path_of(asked.weights)
     if isinstance(subject, str | PathLike) and asked.source is not None:
         member = find_member(fspath(subject), asked.source, recipes)
@@ -138,7 +138,7 @@ def _source(
 
 
 def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype) -> None:
-    """Expects that the options go together, and with this kind of source."""
+    """Expect that the options go together, and with this kind of source."""
     in_memory = is_model(asked.subject)
     by_recipe = asked.source is not None and not in_memory
     if asked.quantize not in (None, "dynamic"):
@@ -216,7 +216,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
 
 
 def parse_dtype(text: str) -> Dtype:
-    """The dtype of this name, which is one of porter.base.dtypes.DTYPES."""
+    """Return the dtype of this name, which is one of porter.base.dtypes.DTYPES."""
     for dtype in DTYPES:
         if dtype == text:
             return dtype
@@ -226,6 +226,7 @@ def parse_dtype(text: str) -> Dtype:
 
 
 def _reference(given: str | PathLike[str] | None) -> ReferenceName | None:
+    """Parse the user's own reference; None if none is given."""
     if given is None:
         return None
     from porter.verification.user_reference import parse_reference

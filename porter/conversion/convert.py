@@ -65,13 +65,13 @@ class Conversion:
         return self.port.record.warnings
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter convert --json` prints."""
+        """Return the record that `porter convert --json` prints."""
         return {"port": str(self.port.folder), **self.port.record.summary()}
 
 
 @takes(ConvertOptions)
 def convert(asked: ConvertOptions) -> Conversion:
-    """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port
+    """Port a variant from a zoo, or a file that carries its own graph, to a framework, and prove the port
     against its source.
 
     Args:
@@ -156,7 +156,7 @@ def convert(asked: ConvertOptions) -> Conversion:
 
 
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> StoredPort:
-    """The port, with the graph as its record has it."""
+    """Make the port, with the graph as its record has it."""
     graph = from_record(record.graph)
     return StoredPort(
         folder, record, graph, replace(plan, graph=graph, usual_size=record.input.native_size), framework
@@ -172,7 +172,7 @@ def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold
 def write_trial(
     folder: Path, opened: Opened, to: str | None = None, size: Size | None = None, dtype: Dtype = "float32"
 ) -> StoredPort:
-    """Writes the model of a plain port of a source, for a comparison only.
+    """Write the model of a plain port of a source, for a comparison only.
 
     Args:
         to: the framework; None for the source's own.
@@ -184,7 +184,7 @@ def write_trial(
 
 
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
-    """The record of a port that was written and is not checked yet."""
+    """Make the record of a port that was written and is not checked yet."""
     member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
     inputs = _layouts(plan.graph, plan.graph.inputs, opened.sizes.built, framework)
     return Record(
@@ -231,7 +231,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 
 
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
-    """The layouts of values in the destination."""
+    """Return the layouts of values in the destination."""
     known = shapes(graph, size)
     others: dict[int, Layout] = {1: "NC"}
     values = [known[path] for path in paths]
@@ -241,6 +241,7 @@ def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destinat
 
 
 def _versions(framework: Destination) -> dict[str, str]:
+    """Return the versions of porter and of what it wrote the port with."""
     versions = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
         if version := version_of(name):
@@ -251,7 +252,8 @@ def _versions(framework: Destination) -> dict[str, str]:
 def _check(
     port: StoredPort, opened: Opened, given: ReferenceName | None, required: bool, size: Size
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
-    """The comparison, what port.json has of it, and warnings.
+    """Compare a port with its source; return the verdict (None if nothing to compare with runs here), what
+    port.json has of it, and warnings.
 
     Raises:
         NotInstalled, CannotRun: nothing that the port can be compared with runs here, and the comparison is
@@ -281,7 +283,7 @@ def _check(
 def _record_warnings(
     record: Record, opened: Opened, framework: Destination, asked: Size | None
 ) -> tuple[str, ...]:
-    """What the user should know of a port, besides its check."""
+    """Return what the user should know of a port, besides its check."""
     warnings, member = [], opened.member
     shipped = replaced(member.recipe) if member is not None and record.recipes is None else None
     if member is not None and shipped is not None:
@@ -304,7 +306,7 @@ def _record_warnings(
 
 
 def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> str:
-    """What to do for a port that takes squares.
+    """Say how to get a port that takes squares.
 
     Args:
         asked: the size that the user gave, at which a file without one was read.

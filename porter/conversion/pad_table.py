@@ -33,7 +33,7 @@ class SitePads:
         )
 
     def record(self) -> dict[str, Any]:
-        """The record of a site that `porter pads --json` prints."""
+        """Return the record of a site that `porter pads --json` prints."""
         trained = self.trained and self.trained.model_dump(include={"source", "realised", "why"})
         return {**self.shipped.model_dump(), "trained": trained}
 
@@ -52,7 +52,7 @@ class PadTable:
     proof: Proof | None = None
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter pads --json` prints."""
+        """Return the record that `porter pads --json` prints."""
         refused = [{"node": error.where, "why": error.message, "next": error.next} for error in self.refused]
         sites = [site.record() for site in self.sites]
         return {"sites": sites, "refused": refused, "proof": self.proof and self.proof.record()}
@@ -60,8 +60,8 @@ class PadTable:
 
 @takes(PadsOptions)
 def pads(asked: PadsOptions) -> PadTable:
-    """The table of padding sites of a port of the variant `subject`, without weights; without a source, of
-    the file `subject`.
+    """Make the table of padding sites of a port of the variant `subject`, without weights; without a source,
+    of the file `subject`.
 
     Raises:
         PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for

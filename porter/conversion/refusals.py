@@ -24,8 +24,8 @@ _MOST_ABLE = ("torch", "tf", "onnx")
 def under_own_names(
     errors: Sequence[PorterError], graph: Graph, opened: Opened | None, size: Size
 ) -> list[PorterError]:
-    """The errors of a destination that refuses some nodes, under the file's own names of these. A file's
-    graph can be ported up to the values before all of them, which are named as they are typed.
+    """Return the errors of a destination that refuses some nodes, under the file's own names of these. A
+    file's graph can be ported up to the values before all of them, which are named as they are typed.
 
     Args:
         errors: their `where` is the path of the node; others stay as they are.
@@ -57,7 +57,7 @@ def under_own_names(
 
 
 def _says_all(name: str, graph: Graph, size: Size) -> bool:
-    """Whether a destination has every op of a graph."""
+    """Return whether a destination has every op of a graph."""
     destination = get_destination(name)
     try:
         return not destination.refusals(make_plan(graph, size, destination.CAPABILITIES))

@@ -58,7 +58,7 @@ def as_stock(
     tensors: Tensors,
     size: Size,
 ) -> Stock:
-    """The source as the class that a library has for the variant, or one of its classes, by zoo.
+    """Return the source as the class that a library has for the variant, or one of its classes, by zoo.
 
     If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the
     source lacks is 0.
@@ -109,7 +109,7 @@ def as_stock(
 
 
 def norms_epsilon(graph: Graph) -> float | None:
-    """The epsilon of all batch norms, if they have one in common."""
+    """Return the epsilon of all batch norms, if they have one in common; otherwise None."""
     epsilons = {node.op.epsilon for node in graph.nodes if isinstance(node.op, ops.BatchNorm)}
     return epsilons.pop() if len(epsilons) == 1 else None
 
@@ -117,8 +117,8 @@ def norms_epsilon(graph: Graph) -> float | None:
 def stock_arrays(
     framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype
 ) -> tuple[dict[str, Array], dict[str, int]]:
-    """All tensors of the stock class by its names and in its axis order, and, by name, the number that it was
-    filled with.
+    """Return all tensors of the stock class by its names and in its axis order, and, by name, the number that
+    some were filled with.
 
     Args:
         tensors: `stock`'s, in the port's type.
@@ -139,7 +139,7 @@ def stock_arrays(
 
 
 def _like(op: Op, theirs: Op) -> Op:
-    """The source's op with the tensors of the stock class's."""
+    """Return the source's op with the tensors of the stock class's."""
     if isinstance(op, ops.Conv | ops.Dense) and isinstance(theirs, ops.Conv | ops.Dense):
         return replace(op, bias=theirs.bias)
     if isinstance(op, ops.BatchNorm) and isinstance(theirs, ops.BatchNorm):
@@ -148,12 +148,14 @@ def _like(op: Op, theirs: Op) -> Op:
 
 
 def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
-    """Norms that are the only readers of a layer whose bias the stock class lacks, to that layer."""
+    """Return the norms that are the only readers of a layer whose bias the stock class lacks, to that
+    layer.
+    """
     return {norm: layer for layer, norm in only_readers(graph).items() if _loses_bias(layer, graph, theirs)}
 
 
 def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
-    """Whether the stock class has no bias at a node that has one."""
+    """Return whether the stock class has no bias at a node that has one."""
     if path not in graph.by_path or path not in theirs.by_path:
         return False
     return bool(
@@ -164,8 +166,8 @@ def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
 def _refusal(
     name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool
 ) -> UsageError:
-    """The error that a stock class computes another function: it names the first structure or padding site
-    and the first number that differ.
+    """Make the error that a stock class computes another function: it names the first structure or padding
+    site and the first number that differ.
 
     Args:
         fits: all shapes are the same.
@@ -187,7 +189,9 @@ def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:
 
 
 def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple[str, str]]:
-    """Paths at which the graphs differ in structure, strides, pads or averages, each with both sides."""
+    """Yield the paths at which the graphs differ in structure, strides, pads or averages, each with both
+    sides in words.
+    """
     sites = {found.path: found for found in site_differences(graph, theirs, size)}
     apart = graph.by_path.keys() ^ theirs.by_path.keys()
     for node in graph.nodes:
@@ -228,8 +232,8 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
 
 
 def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
-    """Paths at which the ops' other attributes differ, without those that the stock class's tensors can
-    compensate.
+    """Yield the paths at which the ops' other attributes differ, without those that the stock class's tensors
+    can compensate.
     """
     absorbed = set(_absorbable(graph, theirs).values())
     for node in graph.nodes:

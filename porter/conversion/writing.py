@@ -46,14 +46,14 @@ class Target:
     quantize: Quantize | None = None
 
     def plan(self, opened: Opened, graph: Graph) -> Plan:
-        """The plan of a graph, which has the source's only size if there is one."""
+        """Make the plan of a graph, which has the source's only size if there is one."""
         plan = make_plan(graph, self.size, self.framework.CAPABILITIES)
         return replace(
             plan, only_size=opened.sizes.only or plan.only_size, notes=notes_on(opened.facts.left_out)
         )
 
     def stored(self, tensors: Tensors) -> dict[str, dict[str, Array]]:
-        """Tensors in the type of storage; a converter rounds what it has computed of them.
+        """Return tensors in the type of storage; a converter rounds what it has computed of them.
 
         Raises:
             PorterError: a value is too large for it.
@@ -93,7 +93,7 @@ class Written:
 
 
 def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = False) -> Written:
-    """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds
+    """Write a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds
     the batch norms that can be folded.
 
     Raises:
@@ -121,7 +121,7 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
 
 
 def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
-    """A warning of calls of layers that are layers of their own in a plan."""
+    """Return a warning of calls of layers that are layers of their own in a plan."""
     apart = [
         node.path
         for node in graph.nodes
@@ -141,7 +141,7 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
 
 
 def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:
-    """Writes a port as a stock class of the destination, which has to compute exactly the source's function.
+    """Write a port as a stock class of the destination, which has to compute exactly the source's function.
 
     Args:
         library: see porter.zoos.implementation.stock_libraries.
@@ -208,8 +208,8 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
 
 
 def facts_of(opened: Opened) -> dict[str, str]:
-    """What a model's own file says of itself, so that it can be used without port.json: by name, as text or
-    as JSON.
+    """Return what a model's own file says of itself, so that it can be used without port.json: by name, as
+    text or as JSON.
     """
     file, member, said = opened.file, opened.member, opened.facts
     facts = {

@@ -27,7 +27,7 @@ class Progress:
         self._bar.close()
 
     def advance(self, photos: int, right: int) -> None:
-        """Counts `photos` more photos; `right` of them were recognised."""
+        """Count `photos` more photos; `right` of them were recognised."""
         self._done += photos
         self._right += right
         if self._labelled:

@@ -13,8 +13,8 @@ from porter.base.errors import FileError
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Holds the lock file `path`, which exists only as long as it is held; if its holder is killed, the
-    system releases it.
+    """Hold the lock file `path`, which exists only as long as it is held; if its holder is killed, the system
+    releases it.
 
     Without fcntl (Windows) nothing is locked, and two writers can disturb each other.
 
@@ -33,7 +33,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _acquire(path: Path, wait: bool) -> int:
-    """Opens and locks a file. Returns its descriptor."""
+    """Open and lock a file; return its descriptor."""
     import fcntl
 
     while True:

@@ -8,5 +8,5 @@ from porter.base.options import AnyPath
 
 
 def path_of(path: AnyPath | None) -> Path | None:
-    """A path; None for none."""
+    """Return a Path; None for None."""
     return None if path is None else Path(path)

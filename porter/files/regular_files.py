@@ -10,7 +10,7 @@ from porter.base.errors import FileError
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file stands at `path` itself, and no link to one."""
+    """Return whether a file stands at `path` itself, and no link to one."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -18,7 +18,7 @@ def is_plain(path: Path) -> bool:
 
 
 def expect_plain(path: Path) -> None:
-    """Refuses to read what is not a plain file.
+    """Raise for what is not a plain file, before it is read.
 
     Raises:
         FileError: nothing, a link, a pipe, a device or a folder stands there.

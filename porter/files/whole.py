@@ -15,12 +15,12 @@ left.
 
 
 def behind_links(path: Path) -> Path:
-    """The place of a file that the user names: a link stays, and its target is replaced."""
+    """Return the place of a file that the user names: a link stays, and its target is replaced."""
     return Path(os.path.realpath(path))  # links may point to each other
 
 
 def expect_folder(path: Path) -> None:
-    """Refuses, before a long run, a file that the user names and that could not be written at its end.
+    """Raise, before a long run, for a file that the user names and that could not be written at its end.
 
     Raises:
         FileError: its folder is not there, or a folder, a device, a pipe or a socket stands in its place.
@@ -40,7 +40,7 @@ def expect_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes `text` in UTF-8 to `path`, whose old content stands until the new one is complete. A link that
+    """Write `text` in UTF-8 to `path`, whose old content stands until the new one is complete. A link that
     stands there is replaced, and its target stays as it is.
 
     Raises:
@@ -63,7 +63,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _expect_no_device(path: Path) -> None:
-    """A file would take the place of the device: root's `--predictions /dev/null` would remove /dev/null."""
+    """Expect no device in the file's place, which a file would take: root's `--predictions /dev/null` would
+    remove /dev/null.
+    """
     try:
         kind = path.lstat().st_mode
     except OSError:

@@ -30,7 +30,7 @@ class InputSizes:
         return self.only in (None, size)
 
     def expect(self, size: Size) -> None:
-        """Refuses a size at which the model is not right.
+        """Expect a size at which the model is right.
 
         Raises:
             UsageError: there is only one, and `size` is another.
@@ -47,12 +47,12 @@ class InputSizes:
 
 
 def size_text(size: Size) -> str:
-    """A size as it is typed."""
+    """Return a size as it is typed."""
     return "any" if size == ANY else "{}x{}".format(*size)
 
 
 def parse_size(given: AnySize) -> Size:
-    """`224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
+    """Parse `224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
     if given == "any":
         return ANY
     if isinstance(given, Sequence) and not isinstance(given, str):

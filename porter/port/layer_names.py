@@ -9,8 +9,8 @@ from porter.zoos.tables import DEFAULT_ZOOS
 
 
 def layers_in(framework: str, member: Member | None, facts: Facts, graph: Graph) -> dict[str, str]:
-    """Layer names by path: the file's own without a recipe, otherwise those of the framework's default
-    zoo.
+    """Return layer names by path: the file's own without a recipe, otherwise those of the framework's default
+    zoo; {} where that lacks the variant.
     """
     if member is None:
         return {path: name for path, name in facts.names.items() if path in graph.by_path}

@@ -63,8 +63,8 @@ class SourceFile(Strict):
         return None if self.published else self.given
 
     def is_published(self, file: WeightsFile | None) -> bool | None:
-        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither
-        tells.
+        """Return whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where
+        neither tells.
         """
         if self.published is not None:
             return self.published

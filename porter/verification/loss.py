@@ -16,8 +16,8 @@ INPUTS = 8
 
 
 def with_loss(check: Check, verdict: Verdict) -> Verdict:
-    """A verdict on a converted port with rounded weights, with what the rounding does to its output. Any
-    other verdict as it is.
+    """Add to a verdict on a converted port with rounded weights what the rounding does to its output. Return
+    any other verdict as it is.
 
     Args:
         check: its tensors are the port's and its source's.

@@ -20,12 +20,12 @@ from porter.zoos import tables
 
 
 def other_code() -> str:
-    """What to do if a zoo's own code cannot be built as the source is."""
+    """Say what to do if a zoo's own code cannot be built as the source is."""
     return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
 
 
 def expect_usual(what: str, foreign: Collection[str]) -> None:
-    """Expects no options that a zoo's code does not take.
+    """Expect no options that a zoo's code does not take.
 
     Raises:
         CannotRun: there are some.
@@ -113,7 +113,7 @@ class WriteStock(Protocol):
         layers: LayerNames,
         dtype: Dtype,
     ) -> dict[str, str]:
-        """Writes a port's model files as the library's own class; as porter.frameworks.Destination.write.
+        """Write a port's model files as the library's own class; as porter.frameworks.Destination.write.
 
         Args:
             arrays: all tensors of the class, by its names and in its axis order.
@@ -174,7 +174,7 @@ _MODULES = {
 
 
 def get_implementation(reference: str) -> Implementation:
-    """The implementation of a recipe's `reference`. This imports no framework.
+    """Return the implementation of a recipe's `reference`. This imports no framework.
 
     Raises:
         UsageError: there is none.
@@ -186,7 +186,8 @@ def get_implementation(reference: str) -> Implementation:
 
 
 def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibrary]:
-    """The libraries that `--stock LIBRARY` names, by zoo; None for that of the framework's default zoo.
+    """Return the libraries that `--stock LIBRARY` names, by zoo; None for that of the framework's default
+    zoo.
 
     Raises:
         UsageError: the framework has no such library.

@@ -22,8 +22,8 @@ _HEAD = "probs"
 
 
 def construct(variant: str, classes: int, size: KnownSize) -> Any:
-    """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global
-    floating type.
+    """Make the package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's
+    global floating type.
 
     Raises:
         UsageError: there is no such variant, or the package refuses the size.
@@ -60,7 +60,7 @@ def construct(variant: str, classes: int, size: KnownSize) -> Any:
 
 
 def _runs_at_any_size(variant: str) -> bool:
-    """Never: it has the size of each map in its Reshape layers."""
+    """Return False: a model has the size of each map in its Reshape layers."""
     return False
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build(request: BuildRequest) -> nn.Module:
-    """See porter.zoos.implementation.Build."""
+    """Build as porter.zoos.implementation.Build says."""
     settings = settings_of(request) | {"no_embed_class": True}
     return from_npz(TIMM_BIG_VISION[request.variant][0], settings, request)
 

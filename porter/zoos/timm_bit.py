@@ -18,7 +18,7 @@ _EPSILON = 1e-10
 
 
 def build(request: BuildRequest) -> nn.Module:
-    """See porter.zoos.implementation.Build."""
+    """Build as porter.zoos.implementation.Build says."""
     expect_usual("timm's BiT", request.options)
     model = from_npz(TIMM_BIT[request.variant][0], {"num_classes": request.classes}, request)
     from timm.layers.std_conv import StdConv2d

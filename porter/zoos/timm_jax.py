@@ -26,12 +26,12 @@ _GELU = {True: "gelu_tanh", False: "gelu"}
 
 
 def build(request: BuildRequest) -> nn.Module:
-    """See porter.zoos.implementation.Build."""
+    """Build as porter.zoos.implementation.Build says."""
     return from_npz(TIMM_JAX[request.variant][0], settings_of(request), request)
 
 
 def settings_of(request: BuildRequest) -> dict[str, Any]:
-    """What timm's transformers are built with to be Google's.
+    """Return what timm's transformers are built with to be Google's.
 
     Raises:
         CannotRun: they cannot be, with these options.
@@ -42,7 +42,7 @@ def settings_of(request: BuildRequest) -> dict[str, Any]:
 
 
 def from_npz(name: str, settings: Mapping[str, Any], request: BuildRequest) -> nn.Module:
-    """timm's model of a name, filled by its own code for Google's files.
+    """Build timm's model of a name, filled by its own code for Google's files.
 
     Raises:
         MappingError: the tensors are not the model's.

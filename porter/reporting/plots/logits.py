@@ -15,8 +15,8 @@ TICKS = 5
 
 
 def plot_logits(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> Markup:
-    """Every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are not
-    finite are left out; `finite_pairs` gives the others.
+    """Draw every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are
+    not finite are left out; `finite_pairs` gives the others.
     """
     known = finite_pairs(pairs)
     values = [value for pair in known for value in pair] or [0.0, 1.0]
@@ -46,6 +46,7 @@ def plot_logits(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> Marku
 
 
 def finite_pairs(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> list[tuple[float, float]]:
+    """Return the pairs of which both numbers are finite."""
     return [
         (source, port)
         for source, port in pairs
@@ -54,5 +55,5 @@ def finite_pairs(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> list
 
 
 def largest_distance(pairs: Sequence[tuple[OptionalNumber, OptionalNumber]]) -> float:
-    """The largest distance in a finite pair; 0 where there is none."""
+    """Return the largest distance in a finite pair; 0 where there is none."""
     return max((abs(source - port) for source, port in finite_pairs(pairs)), default=0.0)

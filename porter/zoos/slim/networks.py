@@ -23,7 +23,7 @@ squeeze refuses.
 
 
 def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
-    """Runs slim's code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
+    """Run slim's code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
     Its variables are of the old kind, and the graph may not have others yet.
 
@@ -44,7 +44,7 @@ def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
 
 
 def _mobilenet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    """Builds MobileNet v1, whose pool has another name for large images."""
+    """Build MobileNet v1, whose pool has another name for large images."""
     slim, code = import_slim(), import_mobilenet_v1()
     with slim.arg_scope(code.mobilenet_v1_arg_scope(is_training=False)):
         large = max(images.shape.as_list()[1:3]) > _MOST_POOLED
@@ -60,7 +60,7 @@ def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
 
 
 def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    """Builds Inception v3 for images that its fixed pool can take."""
+    """Build Inception v3 for images that its fixed pool can take."""
     rows, columns = images.shape.as_list()[1:3]
     if max(rows, columns) > _MOST_INCEPTION:
         raise UsageError(
