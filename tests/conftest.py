@@ -82,7 +82,7 @@ def one_python(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def let_go() -> Iterator[None]:
+def drop_models() -> Iterator[None]:
     """Models refer to themselves, so that only a collection frees them; what a module leaves is not looked at
     again. Without a framework, as in the quick tier, there are no models.
     """

@@ -118,11 +118,11 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
 
 def _made(file: Path, name: str) -> Any:
     """The model that a user's code makes."""
-    from porter.verification.user_code import maker, running_code
+    from porter.verification.user_code import load_maker, running_code
 
     if not file.exists():
         raise UsageError("there is no such file", where=file, next="check the path")
-    make = maker(file, name)
+    make = load_maker(file, name)
     with running_code(file):
         model = make()
     if framework_of(model) is None:

@@ -17,7 +17,7 @@ from porter.verification.numbers import FLOAT64_LIMIT
 
 _CELLS = 64
 """So many cells of a value tell how its channels vary."""
-Look = Callable[[Array, Collection[str]], NamedArrays]
+ValuesAt = Callable[[Array, Collection[str]], NamedArrays]
 
 
 @dataclass
@@ -35,14 +35,14 @@ class Reached:
     epsilons: dict[str, float] = field(default_factory=dict)
 
     def add(self, graph: Graph, values: NamedArrays, given: NamedArrays = UNCUT) -> None:
-        """Adds what values show.
+        """Add what the values of one run show.
 
         Args:
             values: by path, the graph's input among them where it is read.
             given: what is read in place of values.
         """
         own, values = values, {**values, **given}
-        for path in bounded(graph):
+        for path in bounded_activations(graph):
             read = graph.by_path[path].source
             if read not in values:
                 continue
@@ -60,20 +60,23 @@ class Reached:
                 self.epsilons[node.path] = max(self.epsilons.get(node.path, 0.0), share)
 
     def unreached(self, graph: Graph) -> tuple[str, ...]:
-        """The activations of which a bound was never reached, and the pools and norms whose pads and epsilons
-        never showed.
+        """Return the paths of the activations of which no value reached a bound, and of the pools and norms
+        whose pads and epsilons never showed.
         """
         nonnegative = nonnegative_paths(graph)
         return tuple(node.path for node in graph.nodes if not self._shows(node, node.source in nonnegative))
 
     def _shows(self, node: Node, nonnegative: bool) -> bool:
-        """Whether values show a bound, a pad or an epsilon: beside numbers of 0 or more, pads of 0 give what
-        pads of -inf do, and no bound below is passed.
+        """Return whether values show a node's bound, epsilon or pad; True for a node that has none of these.
+
+        Where all numbers are 0 or more (`nonnegative`), pads of 0 give what pads of -inf give, and no bound
+        of 0 or less can be passed.
         """
         if node.path in self.extremes:
             (least, most), (low, high) = node.op.bounds, self.extremes[node.path]
-            below = least == -np.inf or low <= least or (nonnegative and least <= 0)
-            return below and (most == np.inf or high >= most)
+            lower_shows = least == -np.inf or low <= least or (nonnegative and least <= 0)
+            upper_shows = most == np.inf or high >= most
+            return lower_shows and upper_shows
         if node.path in self.epsilons:
             return self.epsilons[node.path] > FLOAT64_LIMIT
         site, rim = node.op.site, self.rims.get(node.path)
@@ -81,7 +84,8 @@ class Reached:
 
 
 def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map: bool) -> float:
-    """How much a norm of one image's value would change without its epsilon, as a part of it.
+    """Return how much the norm of one image's `value` would change without its epsilon, as a part of the
+    norm.
 
     A batch norm's variance is the same for all images: where its epsilon is below rounding for some, it is
     for all.
@@ -89,24 +93,24 @@ def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map:
     if isinstance(op, GroupNorm):
         cells = value.reshape(op.groups, -1)
     else:
-        cells = (
-            np.moveaxis(value, 0, -1).reshape(-1, len(value))
-            if is_map
-            else value.reshape(-1, value.shape[-1])
-        )
-        cells = cells[:: -(-len(cells) // _CELLS)]
+        channels_last = np.moveaxis(value, 0, -1) if is_map else value
+        cells = channels_last.reshape(-1, channels_last.shape[-1])
+        step = -(-len(cells) // _CELLS)
+        cells = cells[::step]
     cells = cells.astype(np.float64, copy=False)
     spread = np.square(cells).mean(axis=1) if isinstance(op, RmsNorm) else cells.var(axis=1)
     return float(np.sqrt(np.square(op.epsilon / (2 * (spread + op.epsilon))).mean()))
 
 
-def bounded(graph: Graph) -> set[str]:
-    """The activations with a bound."""
+def bounded_activations(graph: Graph) -> set[str]:
+    """Return the paths of the activations that have a bound."""
     return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
 
 
 def padded_pools(graph: Graph) -> set[str]:
-    """The max pools with pads whose inputs are not provably 0 or more, where pads of 0 never show."""
+    """Return the paths of the max pools with pads whose inputs may be negative: beside others, pads of 0
+    never show.
+    """
     nonnegative = nonnegative_paths(graph)
     return {
         node.path
@@ -117,27 +121,28 @@ def padded_pools(graph: Graph) -> set[str]:
     }
 
 
-def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_once: int) -> Array:
-    """The images of a pool that take the input of an activation further, up or down, than the others and than
-    those that are `known`, where those do not reach the activation's bounds; none if they reach all.
+def farthest_images(graph: Graph, known: Sequence[Array], pool: Array, run: ValuesAt, at_once: int) -> Array:
+    """Return the images of `pool` that take the input of some activation further up or down than every other
+    image, where those `known` do not reach the activation's bounds; no image if they reach all of them.
 
     Args:
         known: batches of N x C x H x W, as `pool` is.
         run: gives the values at some paths for a batch.
         at_once: so many images of the pool are run together.
     """
-    inputs = {path: graph.by_path[path].source for path in bounded(graph)}
-    inputs = {path: read for path, read in inputs.items() if read in graph.by_path}
+    sources = {path: graph.by_path[path].source for path in bounded_activations(graph)}
+    inputs = {path: read for path, read in sources.items() if read in graph.by_path}
     if not inputs:
         return pool[:0]
     reached = Reached()
     ends = list[dict[str, Array]]()
 
     def look(batches: Iterable[Array], paths: Collection[str]) -> None:
+        """Run batches, and add what their values show to `reached` and `ends`."""
         for batch in batches:
             values = run(batch, paths)
             reached.add(graph, values)
-            ends.append({path: _ends(values[path]) for path in paths})
+            ends.append({path: _largest_both_ways(values[path]) for path in paths})
 
     look(known, {*inputs.values()})
     left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
@@ -148,11 +153,11 @@ def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_on
     # Where all go as far, the first does: one that is known.
     best = np.unique(np.nan_to_num(extremes, nan=-np.inf, posinf=-np.inf).argmax(axis=1))
     first = sum(map(len, known))
-    chosen: Array = pool[best[best >= first] - first]
-    return chosen
+    farthest: Array = pool[best[best >= first] - first]
+    return farthest
 
 
-def _ends(value: Array) -> Array:
-    """The largest of a value and of its negative: 2 x N."""
+def _largest_both_ways(value: Array) -> Array:
+    """Return the largest number of each image, and that of its negative: 2 x N."""
     flat = value.reshape(len(value), -1).astype(np.float64, copy=False)
     return np.stack([flat.max(axis=1), -flat.min(axis=1)])

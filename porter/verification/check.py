@@ -21,7 +21,7 @@ from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.port import StoredPort
-from porter.verification.bounds import Look, farthest
+from porter.verification.bounds import ValuesAt, farthest_images
 from porter.verification.cut_points import CutPoints, compare_at_cut_points
 from porter.verification.evidence import excitement
 from porter.verification.inputs import (
@@ -31,10 +31,10 @@ from porter.verification.inputs import (
     InputRange,
     Roughness,
     make_images,
-    make_telling,
+    make_telling_images,
     ranges,
 )
-from porter.verification.memory import in_parts, let_go, weights_in
+from porter.verification.memory import drop_models, in_parts, weights_in
 from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import compare
 from porter.verification.references import CutSource, SourceValues
@@ -120,13 +120,14 @@ class Check:
         cut = (self.cuts or {}).get("float64")
         return cut is not None and cut.alone == self.port.graph.by_path.keys()
 
-    def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
-        """This check with each range of inputs that a network may take, the one that it states or that
-        excites the source most first (porter.verification.inputs.ranges).
+    def with_each_range(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
+        """Yield this check with each range of inputs that a network may take, first the one that it states or
+        that excites the source most (porter.verification.inputs.ranges).
         """
         graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
 
         def excites(taken: Sequence[InputRange]) -> list[float]:
+            """Return how much of the source each range excites, measured on one image of each."""
             batch = np.concatenate([make_images(size, 1, channels, each) for each in taken])
             parts = (
                 source.run(batch, self.dtypes[0], part)
@@ -138,53 +139,55 @@ class Check:
             yield replace(self, fed=taken)
 
     def batches(self, sizes: Sizes) -> dict[Dtype, list[Array]]:
-        """For each number type, the images of each size, N x C x H x W: as many at a time as have no more
-        values than one of the largest size, and more if they are small. The number type that decides what the
-        function is has `images` of a size; another has two like photos, because noise makes a network round
-        as it never does on what it is for.
+        """Return the images to compare on for each number type, in batches N x C x H x W: as many at a time
+        as have no more values than one of the largest size, and more if they are small.
 
-        The limit in float32 is for several images together: for one image with few logits, rounding exceeds
-        it by chance.
+        The number type that decides what the function is has `images` of a size, or more. Another has two
+        like photos, because noise makes a network round as it never does on what it is for. The limit in
+        float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
         """
         graph = self.port.graph
         wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
         if self.is_whole:
             wanted["float64"] = wanted["float64"][:1]
-        values = {size: _values(graph, size) for size in dict.fromkeys(chain(*wanted.values()))}
+        values = {size: _count_numbers(graph, size) for size in dict.fromkeys(chain(*wanted.values()))}
         return {
             dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)]
             for dtype in wanted
         }
 
     def _batches(self, dtype: Dtype, size: KnownSize, values: Mapping[KnownSize, int]) -> list[Array]:
-        """Args: values: so many numbers an image's values are, at each size."""
+        """Return the batches of one size; `values` is how many numbers an image's values have, by size."""
         decides = dtype == "float64" or "float64" not in self.dtypes
-        channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
+        channels, per_image = self.port.record.input.channels, values[size]
         if self.is_whole and decides:
-            return [make_telling(size, 1, channels, self.fed, SMOOTH)]
-        enough = _enough(channels, size)
-        count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
-        held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
-        parts = min(count, max(fewest, -(-count * each // held)))
+            return [make_telling_images(size, 1, channels, self.fed, SMOOTH)]
+        least = self.images if decides else 2
+        enough = _enough_images(channels, size)
+        count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // per_image))
+        at_once, fewest_parts = (max(values.values()), 1) if enough <= least else (_HELD, 2)
+        parts = min(count, max(fewest_parts, -(-count * per_image // at_once)))
         # As many in each, because some runtimes compile a program for every number of images.
         count = parts * -(-count // parts)
-        images = make_telling(size, count, channels, self.fed, self.rough if decides else SMOOTH)
+        images = make_telling_images(size, count, channels, self.fed, self.rough if decides else SMOOTH)
         return np.split(images, parts)
 
     def against(
         self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None
     ) -> tuple[Parity, ...]:
-        """Compares the port with a source in each number type; on more images if the source shows little but
-        its outputs, or is saturated on all, and on images that are more like photos if on others the source
-        is not finite, or multiplies its rounding beyond the limit.
+        """Compare the port with a source in each number type.
+
+        It is compared again on more images if the source shows little but its outputs, or says nothing on all
+        of them; and on images that are more like photos if on rougher ones the source is not finite, or
+        multiplies its rounding beyond the limit.
 
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
         models = dict[Dtype, Any]()
-        cuts = self._at_cut_points(source, sizes, ending, models) if self.cuts is None else self.cuts
+        cuts = self._compare_at_cut_points(source, sizes, ending, models) if self.cuts is None else self.cuts
         check = replace(self, cuts=cuts)
-        parities, batches = check._compared(source, sizes, ending, models)
+        parities, batches = check._compare(source, sizes, ending, models)
         parities = tuple(
             cuts[parity.dtype].completed(parity, self.port.plan, self.tolerance)
             if parity.dtype in cuts
@@ -206,7 +209,7 @@ class Check:
         return replace(check, images=_MANY_IMAGES).against(source, sizes, ending)
 
     def _shows_little(self, parities: Sequence[Parity]) -> bool:
-        """Whether the source hides half of the nodes that compute, or says nothing on all images."""
+        """Return whether the source hides half of the nodes that compute, or says nothing on all images."""
         graph, last = self.port.graph, parities[-1]
         computing = {node.path for node in graph.nodes if site_of(node.op)} | tensor_shapes(graph).keys()
         hidden = computing & set(last.uncompared)
@@ -214,16 +217,17 @@ class Check:
             return True
         return last.silent is not None and last.first_bad is None
 
-    def _at_cut_points(
+    def _compare_at_cut_points(
         self,
         source: SourceValues,
         sizes: Sizes,
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
     ) -> dict[Dtype, CutPoints]:
-        """The comparisons at cut points, at each size of those in float64, the smallest first; none where the
-        source takes no other values than its own. A file that a converter made of a float64 model is compared
-        in its own number type too.
+        """Compare at cut points at each size of those in float64, the smallest first, until something
+        differs; {} where the source takes no other values than its own.
+
+        A file that a converter made of a float64 model is compared in its own number type too.
         """
         own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in CONVERTED else ()
         dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
@@ -232,6 +236,7 @@ class Check:
         rng, graph, channels = np.random.default_rng(), self.port.graph, self.port.record.input.channels
 
         def run(dtype: Dtype, batch: Array, paths: Sequence[str], cut: NamedArrays) -> NamedArrays:
+            """Run the port with values replaced by `cut`, and `ending` on its logits."""
             values = self._run(models, batch, dtype, paths, cut)
             if ending is None or graph.output not in values:
                 return values
@@ -250,46 +255,46 @@ class Check:
                     return cuts
         return cuts
 
-    def _compared(
+    def _compare(
         self,
         source: SourceValues,
         sizes: Sizes,
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
-        """The comparisons, and the images that they are of."""
+        """Compare inside the network, and return the comparisons with the images that were used."""
         port = self.port
         weights = weights_in(port.graph)
         batches = self.batches(sizes)
         taps = [node.path for node in port.graph.nodes]
 
-        seen = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
-        """The values of batches that were looked at already, if they are few."""
+        kept = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
+        """The values that the search for bounds computed already, by batch, if they are few."""
 
         def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> NamedArrays:
             values, output = self._run(models, batch, dtype, paths), port.graph.output
-            return (
-                {**values, output: ending(values[output])}
-                if ending is not None and output in values
-                else values
-            )
+            if ending is None or output not in values:
+                return values
+            return {**values, output: ending(values[output])}
 
         def look(batch: Array, paths: Collection[str]) -> NamedArrays:
-            if id(batch) not in seen:
+            """Compute values for the search for bounds, and keep those of a batch to compare."""
+            if id(batch) not in kept:
                 return compute(batch, "float64", paths)
             values = compute(batch, "float64")
-            if len(seen) * sum(value.size for value in values.values()) <= _KEPT:
-                seen[id(batch)] = dict(values)
+            if len(kept) * sum(value.size for value in values.values()) <= _KEPT:
+                kept[id(batch)] = dict(values)
             return values
 
         def run(batch: Array, dtype: Dtype, paths: Collection[str]) -> NamedArrays:
-            values = seen.pop(id(batch), None) or compute(batch, dtype, paths)
+            """Compute values to compare, unless they are kept; drop the model after the last batch."""
+            values = kept.pop(id(batch), None) or compute(batch, dtype, paths)
             if batch is batches[dtype][-1] and taps[-1] in paths:
-                let_go(models, [dtype], weights)  # models are large
+                drop_models(models, [dtype], weights)  # models are large
             return values
 
         if self.rough != SMOOTH and "float64" in batches and not self.is_whole:
-            batches["float64"] += self._farthest(batches["float64"], look)
+            batches["float64"] += self._reaching_bounds(batches["float64"], look)
         errors = Absolute(port, self.tensors).errors
         limits = self.tolerance, errors, self.proved, self.is_whole
         return compare(port.plan, source, run, batches, *limits), batches
@@ -302,7 +307,7 @@ class Check:
         paths: Collection[str],
         cut: NamedArrays = UNCUT,
     ) -> NamedArrays:
-        """The port's values, by a model among `models`.
+        """Return the port's values by path; its model is built once and kept in `models`.
 
         Args:
             cut: see porter.frameworks.PortEngine.run.
@@ -326,22 +331,23 @@ class Check:
         return values
 
     def _expect_axes(self, values: NamedArrays, size: KnownSize) -> None:
-        """Expects of each output the axes that the graph says, by which porter takes it for features or a
-        map, and an activation at the end off. A source may show them with the axes that the port gives.
+        """Expect that each output has the axes that the graph says, by which porter takes it for features or
+        a map, and takes off an activation at the end. A comparison does not show it where the source gives
+        the port's axes too.
         """
         shown = [path for path in self.port.graph.outputs if path in values]
         stated = shapes(self.port.graph, size) if shown else {}
         for path in shown:
             if values[path].shape[1:] != stated[path]:
-                given, said = (shape_text(axes) for axes in (values[path].shape[1:], stated[path]))
+                computed, expected = (shape_text(axes) for axes in (values[path].shape[1:], stated[path]))
                 raise Contradiction(
-                    f"the port gives {given} for each image, and its graph says {said}",
+                    f"the port gives {computed} for each image, and its graph says {expected}",
                     where=path,
                     next="this is a mistake of porter: report it, with the file",
                 )
 
     def expect_runs(self) -> None:
-        """Expects of a port that nothing is compared with that its framework runs it, if that is installed.
+        """Expect that the port's framework, if installed, runs a port that nothing is compared with.
 
         Raises:
             CheckFailed: it does not.
@@ -351,55 +357,60 @@ class Check:
         with suppress(NotInstalled):
             self._run({}, image, "float32", self.port.graph.outputs)
 
-    def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
-        """Where images are small, those of a larger pool that reach most of the activations' bounds."""
+    def _reaching_bounds(self, batches: list[Array], run: ValuesAt) -> list[Array]:
+        """Return a batch of images from a larger pool that reach more bounds of activations, where images are
+        small; [] if they are large or none reaches more.
+        """
         _, channels, *sides = batches[0].shape
-        if _enough(channels, sides) <= self.images:
+        if _enough_images(channels, sides) <= self.images:
             return []
         known = [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]]
         size = (sides[0], sides[1])
         pool = make_images(
             size, min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES), channels, self.fed, seed=1
         )
-        at_once = max(len(batches[0]), _TOGETHER // _values(self.port.graph, size))
-        chosen = farthest(self.port.graph, known, pool, run, at_once)
+        at_once = max(len(batches[0]), _TOGETHER // _count_numbers(self.port.graph, size))
+        chosen = farthest_images(self.port.graph, known, pool, run, at_once)
         return [chosen] if len(chosen) else []
 
     def values(self, batch: Array, dtype: Dtype) -> NamedArrays:
-        """Every node's value in the port, by path, for N x C x H x W."""
+        """Return every node's value in the port, by path, for a batch N x C x H x W."""
         return self._run({}, batch, dtype, [node.path for node in self.port.graph.nodes])
 
     def prove(self, source: SourceValues, sizes: Sizes) -> Verdict:
-        """The comparison with a source, on inputs that tell if there are any."""
-        return first_telling(check.verdict(source, sizes) for check in self.fed_with(source, sizes))
+        """Compare with a source on each range of inputs until one tells, and return the verdict."""
+        return first_telling(check.verdict(source, sizes) for check in self.with_each_range(source, sizes))
 
     def verdict(self, source: SourceValues, sizes: Sizes) -> Verdict:
-        """The comparison with a source on the inputs of this check."""
+        """Compare with a source on the inputs of this check, and return the verdict."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
 
 
-def _values(graph: Graph, size: KnownSize) -> int:
-    """How many numbers an image's values are."""
+def _count_numbers(graph: Graph, size: KnownSize) -> int:
+    """Return how many numbers all values of one image have."""
     return sum(map(numbers, shapes(graph, size).values()))
 
 
-def _enough(channels: int, size: Sequence[int]) -> int:
-    """The number of images that have `_NUMBERS`."""
+def _enough_images(channels: int, size: Sequence[int]) -> int:
+    """Return how many images have `_NUMBERS` together."""
     return -(-_NUMBERS // (channels * math.prod(size)))
 
 
 def _is_chaotic(
     parities: Sequence[Parity], source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
 ) -> bool:
-    """Whether the source's values in float64 move about as far as the port's are away if its inputs move by
-    one rounding.
+    """Return whether the first difference in float64 may be the source's own rounding: whether the source's
+    value there moves about as far if its inputs move by one rounding.
     """
-    bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
-    if bad is None or bad.rel_l2 > LEAST_WRONG:
+    first_bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
+    if first_bad is None or first_bad.rel_l2 > LEAST_WRONG:
         return False
+    path = first_bad.path
 
-    def grown(batch: Array) -> float:
-        wanted, got = (source.run(each, "float64", [bad.path])[bad.path] for each in (batch, moved(batch)))
-        return norms(wanted, got).rel_l2
+    def own_distance(batch: Array) -> float:
+        """Return how far the source's value moves if the batch moves by one rounding."""
+        exact = source.run(batch, "float64", [path])[path]
+        disturbed = source.run(moved(batch), "float64", [path])[path]
+        return norms(exact, disturbed).rel_l2
 
-    return bad.rel_l2 <= AMPLIFIED * max(map(grown, batches["float64"]))
+    return first_bad.rel_l2 <= AMPLIFIED * max(map(own_distance, batches["float64"]))

@@ -24,8 +24,8 @@ from porter.verification.references import CutSource, SourceValues, Wrapped
 
 
 def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
-    """The tensors of a port before they were rounded to its type, computed again from its source's graph and
-    tensors.
+    """Compute the tensors of a port again from its source's graph and tensors, as they were before they were
+    rounded to the port's type.
 
     Raises:
         CheckFailed: a stored tensor is not the rounding of the computed one.
@@ -65,37 +65,43 @@ class Shifted(Wrapped):
     hidden: Collection[str]
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """The values of the source, with the numbers of the port where these are computed."""
-        own = None if paths is None else {path for path in map(self._own, paths) if path is not None}
+        """Return the source's values under the port's paths; without `hidden` ones, because a norm took in
+        their bias.
+        """
+        own = None if paths is None else {path for path in map(self._source_path, paths) if path is not None}
         values = self.source.run(batch, dtype, own)
-        alike = {
+        unchanged = {
             path: value
             for path, value in values.items()
             if path not in self.folded and path not in self.hidden
         }
-        return alike | {path: values[norm] for path, norm in self.folded.items() if norm in values}
+        return unchanged | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """See porter.verification.references.CutSource."""
+        """Run the source with values replaced, under the port's paths; see
+        porter.verification.references.CutSource.
+        """
         if not isinstance(self.source, CutSource):
             return {}
-        own = {path: self._own(path) for path in paths}
-        given = {known: value for path, value in cut.items() if (known := self._own(path)) is not None}
+        own = {path: self._source_path(path) for path in paths}
+        given = {
+            known: value for path, value in cut.items() if (known := self._source_path(path)) is not None
+        }
         values = self.source.run_cut(batch, [path for path in own.values() if path is not None], given)
         return {path: values[known] for path, known in own.items() if known in values}
 
     def is_moved(self, path: str) -> bool:
-        """See porter.verification.references.CutSource."""
-        own = self._own(path)
+        """Ask the source under the port's path; see porter.verification.references.CutSource."""
+        own = self._source_path(path)
         return own is not None and isinstance(self.source, CutSource) and self.source.is_moved(own)
 
-    def _own(self, path: str | None) -> str | None:
-        """The path in the source of a value; None where it shows none."""
+    def _source_path(self, path: str | None) -> str | None:
+        """Return the source's path of a value of the port; None where the source does not show it."""
         return None if path is None or path in self.hidden else self.folded.get(path, path)
 
 
-def ported(record: Record, source: SourceValues) -> SourceValues:
-    """A source whose values have the paths of a port."""
+def with_port_paths(record: Record, source: SourceValues) -> SourceValues:
+    """Return the source with its values under the port's paths, which differ where numbers are computed."""
     return (
         Shifted(source, record.folded or {}, frozenset(record.absorbed.values()))
         if record.computed

@@ -36,12 +36,12 @@ class Samples:
     batches: list[Array] = field(default_factory=list)
 
     def add(self, value: Array) -> None:
-        """Adds a value of N x C x H x W or N x F."""
+        """Add the numbers of a value N x C x H x W or N x F, or some of them where there are many."""
         channels = value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1)
         count, cells = channels.shape[1:]
-        taken = min(cells, max(2, _SAMPLED // count))
-        if taken < cells:
-            channels = np.take_along_axis(channels, _scattered(count, cells, taken)[None], 2)
+        sampled = min(cells, max(2, _SAMPLED // count))
+        if sampled < cells:
+            channels = np.take_along_axis(channels, _scattered_cells(count, cells, sampled)[None], 2)
         self.batches.append(channels.astype(np.float64))
 
     @property
@@ -54,9 +54,11 @@ class Samples:
 
 
 @lru_cache(64)
-def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
-    """For each row `count` of its cells, of each part of them one by chance, so that what repeats itself is
-    met everywhere: between the cells of a transposed convolution may lie others that hold the bias only.
+def _scattered_cells(rows: int, cells: int, count: int) -> NDArray[np.intp]:
+    """Return for each row the indices of `count` of its cells: rows x count.
+
+    Each part of a row gives one by chance, so that what repeats itself is met everywhere: between the cells
+    of a transposed convolution may lie others that hold the bias only.
     """
     ends = np.arange(count + 1) * cells // count
     places: NDArray[np.intp] = np.random.default_rng((rows, cells)).integers(
@@ -66,7 +68,7 @@ def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
 
 
 def variation(channels: Array) -> float:
-    """What Samples.variation gives, for C x numbers."""
+    """Return what Samples.variation is, for C x numbers."""
     channels = channels[np.isfinite(channels).all(axis=1)]
     largest = float(np.abs(channels).max(initial=0.0))
     if largest == 0.0:
@@ -76,9 +78,10 @@ def variation(channels: Array) -> float:
 
 
 def excitement(values: Iterable[Array], images: int) -> list[float]:
-    """How much of a network each of so many images excites, from 0 to 1: the mean over its values of how much
-    each channel varies between cells, times the share of its cells that are not at its least or its largest
-    number, as they are where it is saturated or clipped.
+    """Return how much of a network each image excites, from 0 to 1.
+
+    It is the mean over the values of how much each channel varies between cells, times the share of its cells
+    that are neither at its least nor at its largest number, as they are where it is saturated or clipped.
 
     Args:
         values: of these images; where there are maps of several cells, only these count.
@@ -89,15 +92,15 @@ def excitement(values: Iterable[Array], images: int) -> list[float]:
             if len(value) != images:  # of no single image
                 continue
             if value.ndim == 4 and value[0, 0].size > 1:
-                maps.append(_excited(value))
+                maps.append(_excitement_of(value))
             elif not maps:
-                others.append(_excited(value.reshape(images, 1, -1)))
+                others.append(_excitement_of(value.reshape(images, 1, -1)))
     means: list[float] = np.stack(maps or others or [np.zeros(images)]).mean(axis=0).tolist()
     return means
 
 
-def _excited(value: Array) -> _Doubles:
-    """What `excitement` gives for one value."""
+def _excitement_of(value: Array) -> _Doubles:
+    """Return what `excitement` gives for one value, by image."""
     samples = Samples()
     samples.add(value)
     (channels,) = samples.batches
@@ -112,7 +115,7 @@ def _excited(value: Array) -> _Doubles:
 def tells_nothing_because(
     graph: Graph, path: str, variations: Mapping[str, float], values: Array
 ) -> str | None:
-    """Why an output of a reference tells nothing; None if it tells.
+    """Return why an output of a reference tells nothing, in words; None if it tells.
 
     Before a final activation its input tells, where the reference shows it: on inputs that saturate a
     softmax, any two networks give the same zeros and ones.
@@ -130,17 +133,17 @@ def tells_nothing_because(
             return None
     if variations[path] < LEAST:
         return ALIKE
-    return "is saturated: it has two numbers only" if _saturated(values) else None
+    return "is saturated: it has two numbers only" if _is_saturated(values) else None
 
 
-def _saturated(values: Array) -> bool:
-    """Whether an output has two numbers only, as a one-hot softmax has and the logarithms of one that are cut
-    off below.
+def _is_saturated(values: Array) -> bool:
+    """Return whether an output has two numbers only, as a one-hot softmax has, and the logarithms of one that
+    are cut off below.
     """
-    numbers = values.ravel()[_scattered(1, values.size, min(values.size, _SATURATED))[0]]
+    numbers = values.ravel()[_scattered_cells(1, values.size, min(values.size, _SATURATED))[0]]
     return numbers.size > 4 and np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
 
 
 def unexcited(paths: Sequence[str], known: Mapping[str, float]) -> tuple[str, ...]:
-    """The values that are the same for every input."""
+    """Return the paths whose known variation says that they are the same for every input."""
     return tuple(path for path in paths if path in known and known[path] < LEAST)

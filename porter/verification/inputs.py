@@ -67,11 +67,11 @@ SMOOTH = ROUGHNESS[-1]
 
 
 def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
-    """The range that a network says it takes: its protocol's if it takes photos, otherwise the one of
-    `FALLBACKS` that the scaling at its beginning (a Rescaling, a Normalization) takes closest to a span of
-    two, as from -1 to 1; None if it says nothing.
+    """Return the range that a network says it takes; None if it says nothing.
 
-    Data of another kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
+    It is its protocol's if it takes photos, otherwise the one of `FALLBACKS` that the scaling at its
+    beginning (a Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1. Data of another
+    kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
     """
     if protocol is not None and graph.channels == _COLOURS:
         return _range_of(protocol)
@@ -79,21 +79,24 @@ def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None
     if scale is None:
         return None
     gain, spans = float(np.abs(scale).mean()), {PIXELS: _BRIGHTEST, UNIT: 1.0, SIGNED: 2.0}
-    near = min(spans, key=lambda one: abs(np.log(spans[one] * gain / 2)))
-    if 1 / 8 <= spans[near] * gain / 2 <= 8:
-        return near
+    nearest = min(spans, key=lambda known: abs(np.log(spans[known] * gain / 2)))
+    if 1 / 8 <= spans[nearest] * gain / 2 <= 8:
+        return nearest
     return InputRange("what its own scaling takes", lambda unit: (NORMAL.of(unit) - offset) / scale)
 
 
 def _scaling(graph: Graph) -> tuple[Images | None, Images]:
-    """The product of the scalings at a graph's beginning, and their offset: one number, or C x 1 x 1."""
+    """Return the product of the scalings at a graph's beginning, and their offset: each one number, or C x 1
+    x 1. The product is None where the graph begins with none, or with one by zero.
+    """
     scale = np.ones((1, 1, 1))
     offset = np.zeros((1, 1, 1))
     path = INPUT
     while True:
         readers = [node for node in graph.nodes if path in node.inputs]
         if len(readers) != 1 or not isinstance(op := readers[0].op, Affine):
-            return (None if path == INPUT or not np.all(scale) else scale), offset
+            states_nothing = path == INPUT or not np.all(scale)
+            return (None if states_nothing else scale), offset
         gain, added = (np.asarray(numbers, np.float64).reshape(-1, 1, 1) for numbers in (op.scale, op.offset))
         scale, offset, path = scale * gain, offset * gain + added, readers[0].path
 
@@ -101,8 +104,8 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
 def ranges(
     graph: Graph, protocol: Preprocess | None, excites: Callable[[Sequence[InputRange]], Sequence[float]]
 ) -> Iterator[InputRange]:
-    """The ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that excite
-    the network most.
+    """Yield the ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that
+    excite the network most.
 
     Args:
         excites: how much of the network each of some ranges excites, from 0 to 1. It is asked only if no
@@ -111,55 +114,55 @@ def ranges(
     stated = stated_range(graph, protocol)
     if stated is not None:
         yield stated
-    others = [one for one in FALLBACKS if one is not stated]
+    others = [fallback for fallback in FALLBACKS if fallback is not stated]
     # Differences of a hundredth are chance; then the likelier one is taken.
-    excited = zip(others, excites(others), strict=True)
-    yield from (one for one, _ in sorted(excited, key=lambda one: -round(one[1], 2)))
+    shares = dict(zip(others, excites(others), strict=True))
+    yield from sorted(others, key=lambda other: -round(shares[other], 2))
 
 
 def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
-    """`count` images of `size` (rows, columns) as N x C x H x W float64, in a range.
+    """Make `count` images of `size` (rows, columns) in a range, N x C x H x W in float64, the same on every
+    machine.
 
     Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring
     pixels are similar and the images differ from each other. White noise averages out, and a shifted window
     would hardly change the logits.
     """
-    make = _kept if math.prod(size) * count * channels <= _MOST_KEPT else _unit_images
+    make = _cached_unit_images if math.prod(size) * count * channels <= _MOST_KEPT else _unit_images
     return taken.of(make(size, count, channels, seed).copy())
 
 
 def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
-    """Noise of several octaves, as photos have, from 0 to 1 in each image."""
+    """Make noise of several octaves, as photos have, from 0 to 1 in each image."""
     rng = np.random.default_rng(seed)
     # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
     pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))
     for octave in range(OCTAVES):
         rows, columns = (-(-n // 2 ** (OCTAVES - octave)) for n in size)
         coarse = rng.standard_normal((count, channels, rows, columns)) * 0.5**octave
-        pixels = _finer(pixels)[:, :, :rows, :columns] + coarse
-    pixels = _finer(pixels)[:, :, : size[0], : size[1]]
+        pixels = _doubled(pixels)[:, :, :rows, :columns] + coarse
+    pixels = _doubled(pixels)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
     # An image of one number has no span.
     return np.asarray((pixels - low) / np.where(high > low, high - low, 1.0))
 
 
 # A check asks for the same ones again and again.
-_kept = lru_cache(maxsize=4)(_unit_images)
+_cached_unit_images = lru_cache(maxsize=4)(_unit_images)
 _MOST_KEPT = 1 << 20
 """Numbers of images that are kept."""
 
 
-def _finer(images: Images) -> Images:
-    """Images of twice as many rows and columns."""
+def _doubled(images: Images) -> Images:
+    """Repeat each cell, for twice as many rows and columns."""
     return np.repeat(np.repeat(images, 2, axis=2), 2, axis=3)
 
 
-def make_telling(
+def make_telling_images(
     size: KnownSize, count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]
 ) -> Images:
-    """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that
-    reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges
-    with noise, noise, one colour, a board, bright points, darkness, one point, white.
+    """Make `count` images to compare models on: one like a photo, as `make_images` gives them, then others
+    that reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead.
 
     Args:
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
@@ -168,33 +171,32 @@ def make_telling(
     noise = np.random.default_rng(size).random((count, channels, *size))
     cells = np.indices(size)
     board = cells.sum(axis=0) // 2 % 2
-    beyond = (1 - rough.share**0.5) * np.array(size).reshape(2, 1, 1)
+    sides = np.array(size).reshape(2, 1, 1)
+    is_rough = (cells >= (1 - rough.share**0.5) * sides).all(axis=0)
+    is_middle = (cells == sides // 2).all(axis=0)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
-        lambda soft, noise: np.where(
-            (cells >= beyond).all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft
-        ),
+        # hard edges with noise
+        lambda soft, noise: np.where(is_rough, np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
         lambda soft, noise: noise,
-        lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
+        lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,  # one colour
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
-        lambda soft, noise: noise**4,
-        lambda soft, noise: noise * 0.001 ** noise[:1, :1, :1],
-        lambda soft, noise: np.where(
-            (cells == np.array(size).reshape(2, 1, 1) // 2).all(axis=0), 1.0, 0.0 * soft
-        ),
-        lambda soft, noise: 1 - 0.01 * soft,
+        lambda soft, noise: noise**4,  # bright points
+        lambda soft, noise: noise * 0.001 ** noise[:1, :1, :1],  # darkness
+        lambda soft, noise: np.where(is_middle, 1.0, 0.0 * soft),  # one point
+        lambda soft, noise: 1 - 0.01 * soft,  # white
     )
     kinds = kinds if rough.share == 1 else kinds[:2]
     images = taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
-    middle = images[1::2].mean(axis=(2, 3), keepdims=True)
-    images[1::2] = middle + rough.contrast * (images[1::2] - middle)
+    mean = images[1::2].mean(axis=(2, 3), keepdims=True)
+    images[1::2] = mean + rough.contrast * (images[1::2] - mean)
     return images
 
 
 def _range_of(protocol: Preprocess) -> InputRange:
-    return InputRange("the protocol's range", lambda unit: _prepared(unit, protocol))
+    return InputRange("the protocol's range", lambda unit: _preprocess_unit(unit, protocol))
 
 
-def _prepared(unit: Images, protocol: Preprocess) -> Images:
+def _preprocess_unit(unit: Images, protocol: Preprocess) -> Images:
     mean, std = (np.asarray(value).reshape(1, _COLOURS, 1, 1) for value in (protocol.mean, protocol.std))
     return np.asarray((_BRIGHTEST * unit / protocol.divide - mean) / std)

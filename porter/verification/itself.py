@@ -27,8 +27,8 @@ _DRAWS = 4
 """How often the rounding of a network is drawn, each time with its inputs moved by one rounding."""
 
 
-def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
-    """How near a model's outputs are to those of the graph that it was saved as.
+def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
+    """Compare a model's outputs with those of the graph that it was saved as, and return how near they are.
 
     Args:
         checkpoint: what the model was saved as, as read.
@@ -39,8 +39,12 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testim
             types round.
         UsageError: the model raises an exception.
     """
-    read, itself, worst = ReadGraph(checkpoint, _fed(batch, saved)), f"the model {saved.name} itself", 0.0
-    own = read.of_model(saved)
+    read, itself, worst = (
+        ReadGraph(checkpoint, _as_model_input(batch, saved)),
+        f"the model {saved.name} itself",
+        0.0,
+    )
+    own = read.run_model(saved)
     if len(own) != len(read.taps):
         raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
     try:
@@ -54,18 +58,18 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testim
         if wanted.shape != got.shape:
             theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
             raise Contradiction(f"{where} is {theirs}, and in {saved.graph} as porter reads it {ours}")
-        apart = norms(wanted, got).rel_l2
-        if apart > FLOAT32_LIMIT and apart > (limit := min(_MOST, OWN_ROUNDING * read.rounding(number))):
+        rel_l2 = norms(wanted, got).rel_l2
+        if rel_l2 > FLOAT32_LIMIT and rel_l2 > (limit := min(_MOST, OWN_ROUNDING * read.rounding(number))):
             raise Contradiction(
-                f"{where} is {apart:.1e} from that of {saved.graph} as porter reads it (limit {limit:.1e})"
+                f"{where} is {rel_l2:.1e} from that of {saved.graph} as porter reads it (limit {limit:.1e})"
             )
-        worst = max(worst, apart)
+        worst = max(worst, rel_l2)
     return Testimony((f"the outputs: held to {itself}, {worst:.1e} apart",))
 
 
-def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> str | None:
-    """How far the outputs of a file, or of the model in memory that was saved as it, are from what is ported,
-    because its framework computes in half precision; None where it does not.
+def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> str | None:
+    """Say how far the outputs of a file, or of the model in memory that was saved as it, are from what is
+    ported, because its framework computes in half precision; None where it does not.
 
     Args:
         batch: images N x C x H x W.
@@ -73,25 +77,26 @@ def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> s
     graph = checkpoint.graph
     if graph is None or not graph.halves:
         return None
-    read = ReadGraph(checkpoint, _fed(batch, saved))
+    read = ReadGraph(checkpoint, _as_model_input(batch, saved))
     what = "the file" if saved is None else f"the model {saved.name}"
     said = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
     try:
-        own = read.outputs(read.type) if saved is None or saved.itself is None else read.of_model(saved)
-        apart = [distance(*pair) for pair in zip(read.outputs("float64"), own, strict=True)]
+        own = read.outputs(read.type) if saved is None or saved.itself is None else read.run_model(saved)
+        distances = [distance(exact, got) for exact, got in zip(read.outputs("float64"), own, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
         return f"{said}; how far its own outputs are was not measured: {first_line(error)}"
-    loss = max(each.rel_l2 for each in apart)
+    loss = max(each.rel_l2 for each in distances)
     if not math.isfinite(loss):
         return f"{said}: its own outputs are not finite there"
-    tops = [each.argmax_equal for each in apart if each.argmax_equal is not None]
-    said_of_tops = "; no top class changes" if all(tops) else "; a top class changes"
-    top = said_of_tops if tops else ""
+    tops = [each.argmax_equal for each in distances if each.argmax_equal is not None]
+    top = ""  # where no output has classes
+    if tops:
+        top = "; no top class changes" if all(tops) else "; a top class changes"
     return f"{said}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
 
 
-def _fed(batch: Array, saved: Saved | None) -> Array:
-    """The inputs that models take, in single precision."""
+def _as_model_input(batch: Array, saved: Saved | None) -> Array:
+    """Return a batch as a model takes it: in single precision, and rounded where it takes whole numbers."""
     return (np.rint(batch) if saved is not None and saved.whole else batch).astype(np.float32)
 
 
@@ -111,15 +116,17 @@ class ReadGraph:
         self.taps = [named[node] for node in self._graph.outputs]
         self.type: Dtype = self._graph.halves[0] if self._graph.halves else "float32"
 
-    def of_model(self, saved: Saved) -> tuple[Array, ...]:
-        """The outputs of the model that was saved, in their order."""
+    def run_model(self, saved: Saved) -> tuple[Array, ...]:
+        """Run the model that was saved, and return its outputs in their order."""
         assert saved.itself is not None, "the model is run as it is"
         arrays = {number for number, tap in enumerate(self.taps) if tap in self._graph.arrays}
         with running_model(f"the model {saved.name} itself"):
             return saved.itself(as_taken(self._images, self._graph), arrays, self._graph.output_names)
 
     def outputs(self, dtype: Dtype, seed: int | None = None) -> list[Array]:
-        """The outputs in a type; with a `seed`, of inputs that are moved by one rounding."""
+        """Return the graph's outputs in a number type; with a `seed`, those of inputs that are moved by one
+        rounding.
+        """
         if dtype not in self._models:
             size = ANY if self._graph.resizable else self._graph.size
             self._models[dtype] = self._engine.build_file(self._checkpoint, dtype, size)
@@ -128,8 +135,8 @@ class ReadGraph:
         values = self._engine.run_reference(self._models[dtype], batch, {tap: tap for tap in self.taps})
         return [values[tap] for tap in self.taps]
 
-    def rounding(self, place: int) -> float:
-        """How far an output is from itself in float64, at most of several draws."""
-        exact = self.outputs("float64")[place]
-        drawn = (self.outputs(self.type, seed)[place] for seed in (None, *range(_DRAWS)))
+    def rounding(self, output: int) -> float:
+        """Return how far an output is from itself in float64: the largest of several draws."""
+        exact = self.outputs("float64")[output]
+        drawn = (self.outputs(self.type, seed)[output] for seed in (None, *range(_DRAWS)))
         return max(norms(exact, value).rel_l2 for value in drawn)

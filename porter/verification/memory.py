@@ -21,6 +21,7 @@ from porter.padding import KnownSize
 K = TypeVar("K")
 
 _MANY = 1 << 23
+"""So many numbers are worth the time that it takes to give their memory back."""
 _HELD, _SHARE = 2 << 30, 8
 """Bytes that the values take which are compared together; where one part in so many of the memory is more,
 they may take that.
@@ -33,9 +34,10 @@ _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/me
 
 
 def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[list[str]]:
-    """The paths of a graph's nodes in parts, because a network may have more values than the machine has
-    memory: both sides compute one part's values, are compared, and begin again for the next part. Those of
-    most networks are one part.
+    """Split the paths of a graph's nodes into parts whose values the machine has memory for; most networks
+    are one part.
+
+    Both sides compute one part's values, are compared, and begin again for the next part.
 
     Args:
         stated: the shape of every value of one image.
@@ -54,7 +56,7 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
 
 
 def trim(numbers: int) -> None:
-    """Returns released memory to the system: glibc keeps it in pieces that are too small for later maps.
+    """Return released memory to the system: glibc keeps it in pieces that are too small for later maps.
 
     Args:
         numbers: how many were released. Of few, asking for the memory again takes longer than computing them.
@@ -64,7 +66,7 @@ def trim(numbers: int) -> None:
 
 
 def release(weights: int) -> None:
-    """Does what `trim` does, and frees models that nothing uses any more: Keras's refer to themselves in
+    """Do what `trim` does, and free models that nothing uses any more: Keras's refer to themselves in
     circles, which Python finds late.
 
     Args:
@@ -76,8 +78,8 @@ def release(weights: int) -> None:
     trim(weights)
 
 
-def let_go(models: dict[K, Any], keys: Iterable[K], weights: int) -> None:
-    """Takes models out of their table, and `release`s those that are in circles: most are not, and the search
+def drop_models(models: dict[K, Any], keys: Iterable[K], weights: int) -> None:
+    """Take models out of their table, and `release` those that are in circles: most are not, and the search
     looks through all of TensorFlow.
     """
     left = [ref(models.pop(key)) for key in keys]
@@ -88,12 +90,12 @@ def let_go(models: dict[K, Any], keys: Iterable[K], weights: int) -> None:
 
 
 def weights_in(graph: Graph) -> int:
-    """How many numbers the tensors of a graph have."""
+    """Return how many numbers the tensors of a graph have."""
     return sum(math.prod(shape) for roles in tensor_shapes(graph).values() for shape in roles.values())
 
 
 def expect_memory(graph: Graph, size: KnownSize) -> None:
-    """Expects that this machine, or its container, can hold the largest value that a comparison at a size
+    """Expect that this machine, or its container, can hold the largest value that a comparison at a size
     (rows, columns) holds on both sides: a process that asks for more is killed.
 
     Raises:
@@ -110,8 +112,8 @@ def expect_memory(graph: Graph, size: KnownSize) -> None:
 
 
 def _memory() -> int | None:
-    """The bytes of memory of this machine, or of its container; None on Windows, which refuses memory that it
-    does not have.
+    """Return the bytes of memory of this machine, or of its container if that has less; None on Windows,
+    which refuses memory that it does not have.
     """
     if not hasattr(os, "sysconf"):
         return None

@@ -38,37 +38,45 @@ class Pairs:
 
 
 def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
-    """The pairs of a source and a reference file, whose graph is `translated` in porter's form."""
+    """Pair a source's nodes with the layers of a reference file, whose graph is `translated` in porter's
+    form.
+
+    The graphs are aligned; where that fails, one of the files is read without its norms; last, names decide.
+    """
     size, end = opened.sizes.built, translated.names[translated.graph.output]
     with suppress(MappingError):
-        return _aligned(opened.graph, file, end, size)
+        return _pair_by_graph(opened.graph, file, end, size)
     if opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
         own, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
         paths = {tap: path for path, tap in fit.taps.items()}
         nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
         kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
         with suppress(MappingError):
-            one = to_graph(without_cells(own), kept)
-            pairs = _aligned(one.graph, file, end, size)
-            layers = {one.names[path]: layer for path, layer in pairs.layers.items()}
+            own_read = to_graph(without_cells(own), kept)
+            pairs = _pair_by_graph(own_read.graph, file, end, size)
+            layers = {own_read.names[path]: layer for path, layer in pairs.layers.items()}
             return Pairs(
                 {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
             )
         with suppress(MappingError):  # the file has the norms
-            other = to_graph(without_cells(file), kept)
-            pairs = _aligned(other.graph, own, str(fit.head), size)
-            layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
+            file_read = to_graph(without_cells(file), kept)
+            pairs = _pair_by_graph(file_read.graph, own, str(fit.head), size)
+            layers = {layer: file_read.names[path] for path, layer in pairs.layers.items()}
             return Pairs(
                 {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
             )
-    return _by_names(opened, translated)
+    return _pair_by_names(opened, translated)
 
 
-def _aligned(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> Pairs:
-    """The file's layers of a graph's nodes, without layers that have taken a norm in; the norm is their pair.
+def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> Pairs:
+    """Align a graph with the file's, and return the file's layers of its nodes; a norm that a layer has taken
+    in is the pair, not the layer.
 
     Args:
         end: the layer of the graph's output.
+
+    Raises:
+        MappingError: the graphs differ.
     """
     alignment = align(graph, file, size)
     while end not in alignment.file.by_name:  # a reshape of one cell
@@ -83,23 +91,25 @@ def _aligned(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> Pairs:
         if path not in folded.values() and layer in file.by_name
     }
     rounded = any(
-        _rounds(graph.by_path[path].op, layer.op) for path, layer in known.items() if path in graph.by_path
+        _differ_by_rounding(graph.by_path[path].op, layer.op)
+        for path, layer in known.items()
+        if path in graph.by_path
     )
     return Pairs({path: layer.name for path, layer in known.items()}, rounded)
 
 
-def _rounds(one: Op, other: Op | Foreign) -> bool:
-    """Whether two ops are one function but for numbers that one of them has in float32."""
-    if not isinstance(one, BatchNorm) or not isinstance(other, BatchNorm):
-        return isinstance(one, BatchNorm)
-    return one.epsilon != other.epsilon and bool(np.float32(one.epsilon) == np.float32(other.epsilon))
+def _differ_by_rounding(own: Op, theirs: Op | Foreign) -> bool:
+    """Return whether two paired ops are one function but for numbers that one of them has in float32."""
+    if not isinstance(own, BatchNorm) or not isinstance(theirs, BatchNorm):
+        return isinstance(own, BatchNorm)  # the other is a scale that was computed from the norm
+    return own.epsilon != theirs.epsilon and bool(np.float32(own.epsilon) == np.float32(theirs.epsilon))
 
 
 def weight_distances(
     opened: Opened, file: FileGraph, tensors: NamedArrays, layers: LayerNames
 ) -> dict[str, float]:
-    """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of
-    a layer's tensors, without those that are equal.
+    """Return how far a reference file's weights are from the source's: by path, the largest relative L2
+    distance of a layer's tensors, without those that are equal.
 
     Args:
         tensors: of the file, by name.
@@ -113,27 +123,28 @@ def weight_distances(
             if own is not None and theirs is not None and own.shape == theirs.shape:
                 wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
                 if difference := norm(wanted - got):
-                    whole = norm(wanted)
-                    distances[path] = max(distances.get(path, 0.0), difference / whole if whole else np.inf)
+                    size = norm(wanted)
+                    relative = difference / size if size else np.inf
+                    distances[path] = max(distances.get(path, 0.0), relative)
     return distances
 
 
-def _by_names(opened: Opened, translated: Translated) -> Pairs:
-    """Layers that have the names of nodes, and are of their kinds; without those before a norm that only one
-    of the graphs has, because the other one's layer has taken it in.
+def _pair_by_names(opened: Opened, translated: Translated) -> Pairs:
+    """Pair nodes with layers that have their names and are of their kinds; without those before a norm that
+    only one of the graphs has, because the other one's layer has taken it in.
     """
     others = translated.graph.by_path
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
-    alike = {
+    namesakes = {
         path: name for path, name in own.items() if name in others and type(others[name].op) is kinds[path]
     }
-    normed, others_normed = _normed(opened.graph), _normed(translated.graph)
-    folded = {path for path, name in alike.items() if (path in normed) != (name in others_normed)}
-    layers = {path: translated.names[name] for path, name in alike.items() if path not in folded}
+    normed, others_normed = _read_by_norms(opened.graph), _read_by_norms(translated.graph)
+    folded = {path for path, name in namesakes.items() if (path in normed) != (name in others_normed)}
+    layers = {path: translated.names[name] for path, name in namesakes.items() if path not in folded}
     return Pairs(layers, rounded=bool(folded), named=True)
 
 
-def _normed(graph: Graph) -> set[str]:
-    """Paths of the values that a norm reads."""
+def _read_by_norms(graph: Graph) -> set[str]:
+    """Return the paths of the values that a norm reads."""
     return {node.source for node in graph.nodes if isinstance(node.op, BatchNorm)}

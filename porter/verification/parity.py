@@ -58,20 +58,21 @@ Run = Callable[[Array, Dtype, Collection[str]], NamedArrays]
 
 
 def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity, ...]:
-    """Comparisons of a port that float64 proves, because it decides what the function is, and float32 says
-    how it rounds: what exceeds its limit in another type by rounding only is no fault. No wrong pad can hide
-    then, so a node may round as many times what the source does there as it does, unless a `tolerance` is
-    given.
+    """Return the comparisons of a port that float64 proves, with those as passed in which only rounding
+    exceeds the limits.
+
+    float64 decides what the function is, so no wrong pad can hide: unless a `tolerance` is given, a node may
+    then round as many times what the source does there as rounding explains.
     """
     return tuple(
-        _settled(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity
+        _settle_one(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity
         for parity in parities
     )
 
 
-def _settled(parity: Parity, tolerance: float | None) -> Parity:
-    """The parity of a function that float64 proves: it passes, with the node where its rounding exceeds a
-    limit.
+def _settle_one(parity: Parity, tolerance: float | None) -> Parity:
+    """Return a parity of a function that float64 proves as passed, with the first node whose rounding exceeds
+    a limit.
     """
     if tolerance is None:
         nodes = tuple(
@@ -79,15 +80,17 @@ def _settled(parity: Parity, tolerance: float | None) -> Parity:
         )
         parity = replace(parity, nodes=nodes, limit=max(parity.limit, OWN_ROUNDING * parity.source_rounding))
     bad = next((node for node in parity.nodes if not node.ok), None)
+    if bad is None:
+        return replace(parity, ok=True, first_bad=None, rounds_from=None)
     blamed = parity.first_bad
-    if bad is None or blamed is None or blamed.path != bad.path:
-        blamed = None if bad is None else FirstBad(bad.path, bad.rel_l2, None, None, None)
-    return replace(parity, ok=True, first_bad=blamed, rounds_from=None if bad is None else bad.path)
+    if blamed is None or blamed.path != bad.path:
+        blamed = FirstBad(bad.path, bad.rel_l2, None, None, None)
+    return replace(parity, ok=True, first_bad=blamed, rounds_from=bad.path)
 
 
 def _rounds_only(parity: Parity) -> bool:
-    """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more,
-    no value is much further away than its limit, and none of the source's from its own in float64.
+    """Return whether what exceeds the limits can be rounding: every value is finite, no top class changes by
+    more, no value is much further away than its limit, and the source is near its own values in float64.
     """
     near = all(
         node.rounding < _OTHER_FUNCTION
@@ -105,9 +108,9 @@ def compare(
     tolerance: float | None = None,
     errors: Callable[[Array], Mapping[str, float]] = lambda batch: {},
     proved: bool = False,
-    told: bool = False,
+    constants_tell: bool = False,
 ) -> tuple[Parity, ...]:
-    """Runs both sides over `batches` and compares every node that both show.
+    """Run both sides over `batches` and compare every node that both show.
 
     Args:
         batches: for each number type to compare in, N x C x H x W. There is one result for each type.
@@ -118,22 +121,22 @@ def compare(
         errors: see porter.verification.scales. Where float64 proves the port and another type is not within
             its limits, distances are over values that count as so large that these errors are allowed.
         proved: whether float64 proves the port, where it is not among `batches`.
-        told: whether values count as evidence though they are the same for every input.
+        constants_tell: whether values count as evidence though they are the same for every input.
 
     Raises:
         CheckFailed: the source does not show an output.
     """
     release(weights_in(plan.graph))
     steps = sum(
-        (2 if dtype == "float64" else 3) * len(alike) * len(parts)
+        (2 if dtype == "float64" else 3) * len(of_size) * len(parts)
         for dtype in batches
-        for alike, _, parts in _alike(plan.graph, batches[dtype])
+        for of_size, _, parts in _by_size(plan.graph, batches[dtype])
     )
     with _progress(steps) as step:
-        sides = _Sides(plan, source, port, tolerance, step, told)
+        sides = _Sides(plan, source, port, tolerance, step, constants_tell)
         # The types one after the other, because models are large.
         parities = {
-            dtype: sides.compared(dtype, batches[dtype], {})
+            dtype: sides.compare_in(dtype, batches[dtype], {})
             for dtype in sorted(batches, key=lambda dtype: dtype != "float64")
         }
         # Otherwise nothing in another type is settled.
@@ -146,32 +149,31 @@ def compare(
                 path: OWN_ROUNDING / FLOAT32_LIMIT * error
                 for path, error in errors(batches[dtype][0]).items()
             }
-            parities[dtype] = sides.compared(dtype, batches[dtype], scales[dtype])
+            parities[dtype] = sides.compare_in(dtype, batches[dtype], scales[dtype])
         settled = _settle([parities[dtype] for dtype in batches], tolerance)
         if all(parity.ok or parity.top_changed for parity in settled):
             return settled
-        drawn = (
-            one
-            if one.ok
-            else _with_more_draws(plan.graph, one, source, batches[one.dtype], scales[one.dtype])
-            for one in (parities[dtype] for dtype in batches)
-        )
-        return _settle([*drawn], tolerance)
+        for dtype in batches:
+            if not parities[dtype].ok:
+                parities[dtype] = _with_more_draws(
+                    plan.graph, parities[dtype], source, batches[dtype], scales[dtype]
+                )
+        return _settle([parities[dtype] for dtype in batches], tolerance)
 
 
-def _alike(
+def _by_size(
     graph: Graph, batches: Sequence[Array]
 ) -> Iterator[tuple[list[Array], Mapping[str, Shape], list[list[str]]]]:
-    """Neighbours of one size, the shapes of an image's values there, and the parts in which they are
-    compared.
+    """Yield the neighbours of one size among batches, the shapes of an image's values there, and the parts in
+    which they are compared.
     """
-    for size, alike in groupby(batches, key=lambda batch: (batch.shape[2], batch.shape[3])):
-        found, stated = [*alike], shapes(graph, size)
-        yield found, stated, in_parts(graph, stated, max(map(len, found)))
+    for size, group in groupby(batches, key=lambda batch: (batch.shape[2], batch.shape[3])):
+        of_size, stated = [*group], shapes(graph, size)
+        yield of_size, stated, in_parts(graph, stated, max(map(len, of_size)))
 
 
-def _values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
-    """A source's values at the paths of a part, of those that it shows."""
+def _shown_values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
+    """Return a source's values at those paths of a part that it shows."""
     values = source.run(batch, dtype, part)
     return {path: values[path] for path in part if path in values}
 
@@ -183,17 +185,17 @@ def _with_more_draws(
     batches: Sequence[Array],
     scales: Mapping[str, float],
 ) -> Parity:
-    """The parity with the largest of several draws of the source's own rounding at each node; each moves the
-    inputs by one rounding.
+    """Return the parity with the largest of several draws of the source's own rounding at each node; each
+    draw moves the inputs by one rounding.
     """
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):
         sums = _Sums(scales)
-        for alike, _, parts in _alike(graph, batches):
-            for part, batch in product(parts, alike):
-                exact = _values(source, batch, "float64", part)
+        for of_size, _, parts in _by_size(graph, batches):
+            for part, batch in product(parts, of_size):
+                exact = _shown_values(source, batch, "float64", part)
                 near = batch.astype(np.dtype(parity.dtype))
-                sums.add_rounding(exact, _values(source, moved(near, seed), parity.dtype, part))
+                sums.add_rounding(exact, _shown_values(source, moved(near, seed), parity.dtype, part))
         largest = {path: max(known, sums.rounding(path)) for path, known in largest.items()}
     return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
 
@@ -207,34 +209,36 @@ class _Sides:
     port: Run
     tolerance: float | None
     step: Callable[[], object]
-    told: bool
+    constants_tell: bool
 
-    def compared(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
-        """The comparison in one number type. Args: scales: see `_Sums`."""
-        graph, seen = self.plan.graph, _Worst(self.told)
-        for alike, stated, parts in _alike(graph, batches):
+    def compare_in(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
+        """Compare in one number type; `scales` is as in `_Sums`."""
+        graph, worst = self.plan.graph, _Worst(self.constants_tell)
+        for of_size, stated, parts in _by_size(graph, batches):
             sums = _Sums(scales)
             # Part by part, because a runtime may make a session for each.
-            for part, batch in product(parts, alike):
-                wanted = _values(self.source, batch, "float64", part)
+            for part, batch in product(parts, of_size):
+                wanted = _shown_values(self.source, batch, "float64", part)
                 self.step()
                 if dtype != "float64":
-                    exact, wanted = wanted, _values(self.source, batch, dtype, part)
+                    exact, wanted = wanted, _shown_values(self.source, batch, dtype, part)
                     sums.add_rounding(exact, wanted)
                     self.step()
                 values = dict(self.port(batch, dtype, part))
-                seen.reached.add(graph, {INPUT: batch, **values})
+                worst.reached.add(graph, {INPUT: batch, **values})
                 count = sum(value.size for value in values.values())
                 sums.add(graph, wanted, values, stated)
                 self.step()
                 trim(count)
-            seen.add(graph, sums, dtype, self.tolerance)
-        return _parity(self.plan, self.source, batches, dtype, seen)
+            worst.add(graph, sums, dtype, self.tolerance)
+        return _parity(self.plan, self.source, batches, dtype, worst)
 
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[], object]]:
-    """A bar on stderr that counts model runs, after the first second; nothing if stderr is no terminal."""
+    """Show a bar on stderr that counts model runs, after the first second; nothing if stderr is no terminal.
+    Yield what counts one.
+    """
     with progress_bar(total=steps, desc="check", unit=" runs", delay=BAR_AFTER, mininterval=0) as bar:
         yield bar.update
 
@@ -260,16 +264,16 @@ class _Sums:
     faint: set[str] = field(default_factory=set)
 
     def add_rounding(self, exact: dict[str, Array], rounded: NamedArrays) -> None:
-        """Adds the source's distance from itself. Values of `exact` are released after they are compared."""
+        """Add the source's distance from itself. Values of `exact` are released after they are compared."""
         for path, value in rounded.items():
             _add(self.own, path, self._norms(path, exact.pop(path), value))
 
     def rounding(self, path: str) -> float:
-        """The source's relative distance from itself, 0 where it is not known."""
+        """Return the source's relative distance from itself, 0 where it is not known."""
         return self.own[path].rel_l2 if path in self.own else 0.0
 
     def _norms(self, path: str, wanted: Array, got: Array) -> Norms:
-        """The norms of a value, none of them smaller than what the network gives there usually."""
+        """Return the norms of a value, not below its scale, and note it in `faint` where it is below."""
         if wanted.shape != got.shape:  # two programs that disagree
             return Norms(math.inf, 0.0, math.inf)
         own = norms(wanted, got)
@@ -280,22 +284,22 @@ class _Sums:
     def add(
         self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array], stated: Mapping[str, Shape]
     ) -> None:
-        """Adds the port's distance from its source. Values of both are released after they are compared.
+        """Add the port's distance from its source. Values of both are released after they are compared.
 
         Args:
             stated: the shape of every value of one image, as the graph says it.
         """
         for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
-            value, theirs = got.pop(path), wanted.pop(path)
-            if _comparable(theirs, value, stated[path] if path in graph.outputs else None):
-                reference = theirs.reshape(value.shape)
+            value, sources = got.pop(path), wanted.pop(path)
+            if _have_same_layout(sources, value, stated[path] if path in graph.outputs else None):
+                reference = sources.reshape(value.shape)
             else:
-                self.shapes[path] = theirs.shape[1:], value.shape[1:]
+                self.shapes[path] = sources.shape[1:], value.shape[1:]
                 # Infinitely far apart, whatever the port gives: NaN would be equal to NaN.
                 reference = np.zeros(value.shape)
                 value = np.full(value.shape, np.inf)
             _add(self.nodes, path, self._norms(path, reference, value))
-            self.samples[path].add(theirs)
+            self.samples[path].add(sources)
             if path in graph.outputs:
                 self.outputs[path].append((reference, value))
 
@@ -306,9 +310,9 @@ def _add(sums: dict[str, Norms], path: str, more: Norms) -> None:
 
 @dataclass
 class _Worst:
-    """The worst over the sizes so far. Args: told: see `compare`."""
+    """The worst over the sizes so far; `constants_tell` is as in `compare`."""
 
-    told: bool
+    constants_tell: bool
     nodes: dict[str, NodeDistance] = field(default_factory=dict)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     variations: dict[str, float] = field(default_factory=dict)
@@ -321,7 +325,7 @@ class _Worst:
     faint: set[str] = field(default_factory=set)
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
-        """Keeps the worst of one size at each node."""
+        """Keep the worst of one size at each node."""
         self.shapes |= sums.shapes
         self.faint |= sums.faint
         varying = {path: samples.variation for path, samples in sums.samples.items()}
@@ -337,48 +341,51 @@ class _Worst:
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
                 # Values of other axes are compared as none at all.
-                said = None if path in self.shapes else tells_nothing_because(graph, path, varying, wanted)
-                said = None if self.told and said != NOT_FINITE else said
-                self.silent = self.silent or (said and f"the reference's {path} {said}")
-                comparable = wanted.ndim == 2 and np.isfinite(wanted).all() and np.isfinite(got).all()
-                self.top_changed |= comparable and top_margin(wanted, got, summed.source) > 2 * node.limit
+                reason = None if path in self.shapes else tells_nothing_because(graph, path, varying, wanted)
+                if self.constants_tell and reason != NOT_FINITE:
+                    reason = None
+                self.silent = self.silent or (reason and f"the reference's {path} {reason}")
+                has_classes = wanted.ndim == 2 and np.isfinite(wanted).all() and np.isfinite(got).all()
+                self.top_changed |= has_classes and top_margin(wanted, got, summed.source) > 2 * node.limit
                 if path == graph.output:
                     logits = distance(wanted, got, summed.source)
-                    self.logits = max(self.logits or logits, logits, key=lambda at: at.rel_l2)
+                    self.logits = max(self.logits or logits, logits, key=lambda size: size.rel_l2)
                     self.limit = max(self.limit, node.limit)
                     self.rounding = max(self.rounding, rounding)
 
 
-def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
-    """The parity of all batches in one number type."""
-    unseen = next((path for path in plan.graph.outputs if path not in seen.nodes), None)
-    if unseen is not None or seen.logits is None:
-        raise CheckFailed("the reference does not show this output, so nothing is proved", where=unseen)
-    nodes = tuple(seen.nodes[node.path] for node in plan.graph.nodes if node.path in seen.nodes)
+def _parity(
+    plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, worst: _Worst
+) -> Parity:
+    """Make the parity of all batches in one number type, from the worst of each node."""
+    hidden = next((path for path in plan.graph.outputs if path not in worst.nodes), None)
+    if hidden is not None or worst.logits is None:
+        raise CheckFailed("the reference does not show this output, so nothing is proved", where=hidden)
+    nodes = tuple(worst.nodes[node.path] for node in plan.graph.nodes if node.path in worst.nodes)
     bad = next((node for node in nodes if not node.ok), None)
     return Parity(
-        ok=bad is None and seen.silent is None and not seen.top_changed,
+        ok=bad is None and worst.silent is None and not worst.top_changed,
         reference=source.name,
         run_by=source.run_by,
         dtype=dtype,
         sizes=tuple(dict.fromkeys((batch.shape[2], batch.shape[3]) for batch in batches)),
         inputs=sum(batch.shape[0] for batch in batches),
-        limit=seen.limit,
-        source_rounding=seen.rounding,
-        logits=seen.logits,
-        first_bad=_blame(plan, bad, seen) if bad else None,
+        limit=worst.limit,
+        source_rounding=worst.rounding,
+        logits=worst.logits,
+        first_bad=_blame(plan, bad, worst) if bad else None,
         nodes=nodes,
-        uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
-        unexcited=unexcited([node.path for node in nodes], seen.variations),
-        unreached=seen.reached.unreached(plan.graph),
-        silent=seen.silent,
-        top_changed=seen.top_changed,
-        faint=tuple(node.path for node in nodes if node.path in seen.faint),
+        uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in worst.nodes),
+        unexcited=unexcited([node.path for node in nodes], worst.variations),
+        unreached=worst.reached.unreached(plan.graph),
+        silent=worst.silent,
+        top_changed=worst.top_changed,
+        faint=tuple(node.path for node in nodes if node.path in worst.faint),
     )
 
 
-def _comparable(wanted: Array, got: Array, output: Shape | None) -> bool:
-    """Whether the source's values can be laid out as the port's, cell by cell.
+def _have_same_layout(wanted: Array, got: Array, output: Shape | None) -> bool:
+    """Return whether the source's values can be laid out as the port's, cell by cell.
 
     Inside a network a source may show a value with other axes. An output has the shape that a caller gets,
     but a head that is a 1x1 convolution gives N x C x 1 x 1 for a port whose graph has N x C.
@@ -392,8 +399,8 @@ def _comparable(wanted: Array, got: Array, output: Shape | None) -> bool:
 
 
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
-    """The limit of a node: what the user gives, otherwise that of the number type and of the source's own
-    rounding.
+    """Return the limit of a node: the user's tolerance, otherwise what the number type and the source's own
+    rounding allow.
     """
     if tolerance is not None:
         return tolerance
@@ -402,11 +409,11 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
     return min(max(FLOAT32_LIMIT, OWN_ROUNDING * own), MOST_ROUNDING)
 
 
-def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
-    """The node where a difference starts, with the sites that may have caused it."""
-    unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
+def _blame(plan: Plan, bad: NodeDistance, worst: _Worst) -> FirstBad:
+    """Return where a difference starts, with the site that may have caused it."""
+    unseen = _hidden_before(plan.graph, bad.path, worst.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
-    shapes = seen.shapes.get(bad.path)
+    shapes = worst.shapes.get(bad.path)
     # Of several steps that the source does not show, one without pads is no likelier than another.
     sites = {
         path: site
@@ -422,8 +429,8 @@ def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
     return replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
 
 
-def _unseen(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
-    """The nodes between a node and the nearest ones before it that the source shows, nearest first.
+def _hidden_before(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
+    """Return the nodes between a node and the nearest ones before it that the source shows, nearest first.
 
     torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1
     convolution.

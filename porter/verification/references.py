@@ -46,12 +46,12 @@ from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 from porter.source.fitting.fit import Fit, own_checkpoint, shape_text
-from porter.verification.memory import let_go
+from porter.verification.memory import drop_models
 from porter.verification.numbers import FLOAT64_LIMIT, norms
 from porter.zoos.implementation import BuildRequest, Implementation, get_implementation
 
-_AS_GIVEN = "given: "
-"""Begins no path of a graph: what the source itself gives, under a name."""
+_UNDER_ITS_NAME = "given: "
+"""Begins the keys of values that the source itself gives under a name, and no path of a graph."""
 
 
 class SourceValues(Protocol):
@@ -66,11 +66,11 @@ class SourceValues(Protocol):
         """What runs the reference, in words."""
 
     def takes(self, size: KnownSize) -> bool:
-        """Whether it can be run on an input of `size` (rows, columns)."""
+        """Return whether the source can be run on an input of `size` (rows, columns)."""
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
-        """Values by path for a batch N x C x H x W, maps as N x C x H x W; of `paths` only, where it can
-        leave others out.
+        """Return values by path for a batch N x C x H x W, maps as N x C x H x W; of `paths` only, where it
+        can leave others out.
         """
 
 
@@ -79,7 +79,7 @@ class CutSource(SourceValues, Protocol):
     """A source in which what reads a value can be given another one."""
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Values in float64 by path, for a batch N x C x H x W.
+        """Return values in float64 by path, for a batch N x C x H x W.
 
         Args:
             cut: by path, what all that read the value are given in its place, as it comes back. A path of
@@ -87,7 +87,7 @@ class CutSource(SourceValues, Protocol):
         """
 
     def is_moved(self, path: str) -> bool:
-        """Whether the source has the value's numbers in another order of axes too, which may be read
+        """Return whether the source also has the value's numbers in another order of axes, which may be read
         instead and is not cut.
         """
 
@@ -145,34 +145,36 @@ class ZooReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """See SourceValues.run."""
+        """Run the zoo's model, and the layers behind it; see SourceValues.run."""
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
-        behind = {path for node, _ in self.behind for path in node.inputs}
-        taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in behind}
+        read_behind = {path for node, _ in self.behind for path in node.inputs}
+        taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in read_behind}
         if dtype == "float64" and self.output in taps:
-            taps[_AS_GIVEN] = RETURNED
+            taps[_UNDER_ITS_NAME] = RETURNED
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps))
-        if _AS_GIVEN in values:
-            self._expect_returned(values.pop(_AS_GIVEN), values)
-        return _followed(_without_row(values, self.without_background), self.behind)
+        if _UNDER_ITS_NAME in values:
+            self._expect_returned(values.pop(_UNDER_ITS_NAME), values)
+        return _add_layers_behind(_without_background(values, self.without_background), self.behind)
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """See CutSource."""
+        """Run the zoo's model with values replaced; see CutSource.run_cut."""
         model = self._model((batch.shape[2], batch.shape[3]), "float64")
         values = _run_cut(self.engine, model, batch, self.taps, paths, cut)
-        return _without_row(values, self.without_background)
+        return _without_background(values, self.without_background)
 
     def is_moved(self, path: str) -> bool:
-        """See CutSource."""
+        """Return False; see CutSource.is_moved."""
         return False
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
-        """The model of a size and number type, built once."""
+        """Return the model of a size and number type, which is built once; models of other sizes are
+        dropped.
+        """
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
             weights = sum(tensor.size for tensor in self.checkpoint.tensors.values())
-            let_go(self._built, [at for at in self._built if at[0] != key[0]], weights)
+            drop_models(self._built, [at for at in self._built if at[0] != key[0]], weights)
             self._built[key] = self._build(size, dtype)
         return self._built[key]
 
@@ -182,34 +184,37 @@ class ZooReference:
         )
 
     def _expect_returned(self, returned: Array, values: NamedArrays) -> None:
-        """Expects that the implementation returns the value of the layer that the recipe names for its
+        """Expect that the implementation returns the value of the layer that the recipe names for its
         output.
         """
         value = values.get(self.output)
-        if value is None or not (apart := _apart(returned, value)):
+        difference = None if value is None else _describe_difference(returned, value)
+        if difference is None:
             return
         raise CheckFailed(
             f"expected it to return the value of its '{self.taps[self.output]}', which the recipe names for "
-            f"{self.output}, got another value: {apart}",
+            f"{self.output}, got another value: {difference}",
             where=self.name,
             next="name the layer that gives its logits, or add what follows it to the recipe's graph",
         )
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """Gives only the logits, those at `output`, in float32; no other values are fetched from the
-        model.
+        """Return a function from pixels to the logits at `output` in float32; the model gives no other
+        values.
         """
         model = self._build(size, "float32")
         shown = self.behind[0][0].source if self.behind else output
-        whole = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
+        classifier = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
         if self.behind:
-            return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
-        return _without_first(whole) if output == self.without_background else whole
+            return _with_changed_logits(
+                classifier, lambda features: _add_layers_behind({shown: features}, self.behind)[output]
+            )
+        return _without_background_logit(classifier) if output == self.without_background else classifier
 
 
 def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> ZooReference:
-    """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its
-    features.
+    """Make a reference of the zoo's implementation with the tensors of `fit`. A file without a head gets a
+    head that returns its features.
     """
     tensors = own_checkpoint(fit, checkpoint)
     classes = fit.source_classes
@@ -228,9 +233,9 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         classes,
         own,
         taps,
-        _dropped(fit),
+        _path_with_background(fit),
         zoo.chosen,
-        _behind(get_dialect(zoo.framework), checkpoint, fit),
+        _read_layers_behind(get_dialect(zoo.framework), checkpoint, fit),
         fit.graph.output if fit.stand_in is None else fit.stand_in.path,
     )
 
@@ -243,8 +248,10 @@ def _run_cut(
     paths: Collection[str],
     cut: NamedArrays,
 ) -> dict[str, Array]:
-    """Runs as CutSource.run_cut does, by a model that calls values as `taps` says. Where two paths are one
-    value of it, what reads one of them cannot be given another.
+    """Run as CutSource.run_cut does, by a model that calls values as `taps` says.
+
+    Where two paths are one value of the model, what reads one of them cannot be given another value, so it is
+    left out.
     """
     calls = Counter(taps.values())
     asked = {
@@ -269,19 +276,24 @@ class FileGraphSource:
         return self.engine.RUNNER
 
     def takes(self, size: KnownSize) -> bool:
-        """Whether the file's graph holds at a size."""
+        """Return whether the file's graph holds at a size."""
         graph = self.checkpoint.graph
         if graph is None or graph.resizable:
             return graph is not None
         return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """See SourceValues.run."""
+        """Run the file's graph, and expect that it gives what porter takes for its outputs; see
+        SourceValues.run.
+        """
         model, output = self._model(dtype), self.fit.graph.output
         ending, given = self.fit.graph.by_path[output], dict[str, str]()
         if _is_asked(output, paths):
-            given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
-            paths = paths and {*paths, *ending.inputs, *(taken.path for taken in self.fit.given.values())}
+            given = (
+                {f"{_UNDER_ITS_NAME}{name}": name for name in self.fit.given} if dtype == "float64" else {}
+            )
+            checked = (taken.path for taken in self.fit.given.values())
+            paths = paths and {*paths, *ending.inputs, *checked}
         taps = {path: tap for path, tap in self.fit.taps.items() if _is_asked(path, paths)}
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | given))
         size = batch.shape[2], batch.shape[3]
@@ -289,24 +301,24 @@ class FileGraphSource:
         self._expect_order()
         for key in given:
             self._expect_given(given[key], values.pop(key, None), values, known)
-        pooled = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
-        if pooled and _is_asked(output, paths) and output not in values:
+        ends_in_pool = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
+        if ends_in_pool and _is_asked(output, paths) and output not in values:
             # porter's own pool, after a file that ends in a map
             values[output] = values[ending.source].mean(axis=(2, 3))
-        return _without_row(values, _dropped(self.fit))
+        return _without_background(values, _path_with_background(self.fit))
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """See CutSource."""
+        """Run the file's graph with values replaced; see CutSource.run_cut."""
         values = _run_cut(self.engine, self._model("float64"), batch, self.fit.taps, paths, cut)
-        return _without_row(values, _dropped(self.fit))
+        return _without_background(values, _path_with_background(self.fit))
 
     def is_moved(self, path: str) -> bool:
-        """See CutSource."""
+        """Return whether the file's graph also has the value with other axes; see CutSource.is_moved."""
         tap = self.fit.taps.get(path)
         return any(node.moved for node in self.checkpoint.carried.nodes if node.tap == tap)
 
     def _model(self, dtype: Dtype) -> Any:
-        """The model of a number type, built once."""
+        """Return the model of a number type, which is built once."""
         graph = self.checkpoint.graph
         if dtype not in self._built:
             size = ANY if graph is None or graph.resizable else graph.size
@@ -314,7 +326,7 @@ class FileGraphSource:
         return self._built[dtype]
 
     def _expect_order(self) -> None:
-        """Expects the port's outputs in the order in which the file gives them."""
+        """Expect the port's outputs in the order in which the file gives them."""
         outputs = self.fit.graph.outputs
         stated = dict.fromkeys(each.path for each in self.fit.given.values() if each.path in outputs)
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
@@ -328,7 +340,7 @@ class FileGraphSource:
     def _expect_given(
         self, name: str, given: Array | None, values: NamedArrays, known: Mapping[str, Shape]
     ) -> None:
-        """Expects that a value that the file gives is what porter takes for it: a reader that leaves out the
+        """Expect that a value that the file gives is what porter takes for it: a reader that leaves out the
         file's last step would read the reference, too, before that step.
 
         Args:
@@ -340,8 +352,10 @@ class FileGraphSource:
             return
         value = values[taken.path]
         for op in taken.after:
-            value = _followed_by(value, op)
-        wrong = "what runs the file gives no such value" if given is None else _apart(given, value)
+            value = _apply(value, op)
+        wrong = (
+            "what runs the file gives no such value" if given is None else _describe_difference(given, value)
+        )
         if given is not None and wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
             shown = shape_text(given.shape[1:])
             wanted = shape_text(tuple(n or 0 for n in known[taken.path]))
@@ -353,32 +367,36 @@ class FileGraphSource:
             )
 
     def disagreement(self, batch: Array) -> str | None:
-        """See porter.frameworks.Engine.disagreement."""
+        """Say what two programs that run the file disagree on; see porter.frameworks.Engine.disagreement."""
         return self.engine.disagreement(self.checkpoint, batch)
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """See ZooReference.classifier."""
+        """Return a function from pixels to logits; see ZooReference.classifier."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
-        whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
-        return _without_first(whole) if output == _dropped(self.fit) else whole
+        classifier = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
+        drops = output == _path_with_background(self.fit)
+        return _without_background_logit(classifier) if drops else classifier
 
 
 def _is_asked(path: str, paths: Collection[str] | None) -> bool:
     return paths is None or path in paths
 
 
-def _apart(given: Array, taken: Array) -> str | None:
-    """How far apart values are in float64 that should be equal, in words; None where they are equal, or those
-    that are taken for the given ones are not finite.
+def _describe_difference(stated: Array, porters: Array) -> str | None:
+    """Say how far apart values in float64 are that should be equal; None where they are equal, or where
+    porter's are not finite.
     """
-    if not np.isfinite(taken).all():
+    if not np.isfinite(porters).all():
         return None
-    apart = norms(given, taken.reshape(given.shape)).rel_l2 if taken.size == given.size else math.inf
-    return f"their relative distance is {apart:.1e}" if apart > FLOAT64_LIMIT else None
+    same_size = porters.size == stated.size
+    rel_l2 = norms(stated, porters.reshape(stated.shape)).rel_l2 if same_size else math.inf
+    return f"their relative distance is {rel_l2:.1e}" if rel_l2 > FLOAT64_LIMIT else None
 
 
-def _followed_by(value: Array, op: Op) -> Array:
-    """What an activation of logits N x C, or N x C x H x W, makes of them; other ops only move numbers."""
+def _apply(value: Array, op: Op) -> Array:
+    """Apply an activation to logits N x C, or N x C x H x W. Return the value as it is for other ops, which
+    only move numbers.
+    """
     with np.errstate(all="ignore"):
         match op:
             case Softmax():
@@ -390,32 +408,36 @@ def _followed_by(value: Array, op: Op) -> Array:
     return value
 
 
-def _dropped(fit: Fit) -> str | None:
-    """Path of the head whose row 0 the port lacks."""
+def _path_with_background(fit: Fit) -> str | None:
+    """Return the path of the head whose row 0 the port lacks; None if the port has all rows."""
     return fit.graph.output if drops_background(fit) else None
 
 
 def drops_background(fit: Fit) -> bool:
-    """Whether the port lacks row 0 of the source's head."""
+    """Return whether the port lacks row 0 of the source's head."""
     return "drop_background" in fit.transforms.get(fit.graph.output, ())
 
 
-def _without_first(whole: Classifier) -> Classifier:
-    return _then(whole, lambda logits: logits[:, 1:])
+def _without_background_logit(classifier: Classifier) -> Classifier:
+    return _with_changed_logits(classifier, lambda logits: logits[:, 1:])
 
 
-def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
-    """The classifier with its logits changed."""
+def _with_changed_logits(classifier: Classifier, change: Callable[[Array], Array]) -> Classifier:
+    """Return the classifier with `change` applied to its logits."""
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        pending = whole(pixels)
+        pending = classifier(pixels)
         return lambda: change(pending())
 
     return classify
 
 
-def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
-    """The nodes after the features of a stand-in, with their canonical tensors."""
+def _read_layers_behind(
+    dialect: Dialect, checkpoint: Checkpoint, fit: Fit
+) -> tuple[tuple[Node, dict[str, Array]], ...]:
+    """Return the nodes after the features of a stand-in, with their canonical tensors; none without a
+    stand-in.
+    """
     if fit.stand_in is None:
         return ()
     paths = [node.path for node in fit.graph.nodes]
@@ -429,8 +451,8 @@ def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[N
     return tuple((node, tensors[node.path]) for node in nodes)
 
 
-def _followed(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -> dict[str, Array]:
-    """Values by path, with the values of the dense layers and activations after them, computed in the same
+def _add_layers_behind(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -> dict[str, Array]:
+    """Add to values by path those of the dense layers and activations behind them, computed in the same
     type.
     """
     known = dict(values)
@@ -438,16 +460,16 @@ def _followed(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -
         value = known[node.source]
         if isinstance(node.op, Dense):
             value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
-            value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(
-                value.dtype
-            )
-        else:
+            bias = tensors.get("bias", np.zeros(1))
+            value = value @ tensors["kernel"].T.astype(value.dtype) + bias.astype(value.dtype)
+        else:  # a ReLU or a ReLU6
             value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
         known[node.path] = value
     return known
 
 
-def _without_row(values: NamedArrays, path: str | None) -> dict[str, Array]:
+def _without_background(values: NamedArrays, path: str | None) -> dict[str, Array]:
+    """Return the values without column 0 of the one at `path`."""
     return {at: value[:, 1:] if at == path else value for at, value in values.items()}
 
 
@@ -471,12 +493,13 @@ class OwnBuild:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """See SourceValues.run."""
+        """Run porter's own build; see SourceValues.run."""
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
         shown = [path for path in self.graph.by_path if _is_asked(path, paths)]
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
+        """Return the model of a number type, which is built again where its plan is for another size only."""
         plan, model = self._built.get(dtype, (None, None))
         if plan is None or plan.only_size not in (None, size):
             plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
@@ -485,43 +508,44 @@ class OwnBuild:
         return model
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """See CutSource."""
+        """Run porter's own build with values replaced; see CutSource.run_cut."""
         model = self._model((batch.shape[2], batch.shape[3]), "float64")
         return self.destination.ENGINE.run(model, batch.astype(np.float64), [*paths], cut)
 
     def is_moved(self, path: str) -> bool:
-        """See CutSource."""
+        """Return False; see CutSource.is_moved."""
         return False
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
-        """See ZooReference.classifier."""
+        """Return a function from pixels to logits; see ZooReference.classifier."""
         plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
         model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)
         return self.destination.ENGINE.classifier(model, protocol, device, FP32)
 
 
-def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:
-    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the
-    same numbers.
+def round_checkpoint(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:
+    """Round the checkpoint's floating tensors to a port's storage type, so that both sides hold the same
+    numbers.
 
     Args:
         held: names of those that layers have. Others are constants of the graph, which a port holds as
             exactly as the file.
     """
     tensors = {
-        name: _rounded(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()
+        name: _round(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()
     }
     return replace(checkpoint, tensors=tensors)
 
 
-def rounded_tensors(tensors: Tensors, dtype: Dtype) -> OwnTensors:
-    """Does what `rounded` does, with canonical tensors."""
+def round_tensors(tensors: Tensors, dtype: Dtype) -> OwnTensors:
+    """Round canonical tensors as `round_checkpoint` does."""
     return {
-        path: {role: _rounded(array, dtype) for role, array in roles.items()}
-        for path, roles in tensors.items()
+        path: {role: _round(array, dtype) for role, array in roles.items()} for path, roles in tensors.items()
     }
 
 
-def _rounded(array: Array, dtype: Dtype) -> Array:
-    kept = dtype == "float64" or not is_floating(array)
-    return array if kept else array.astype(storage_type(dtype), copy=False).astype(np.float32, copy=False)
+def _round(array: Array, dtype: Dtype) -> Array:
+    """Round a floating tensor to a storage type, and hold it in float32; float64 rounds nothing."""
+    if dtype == "float64" or not is_floating(array):
+        return array
+    return array.astype(storage_type(dtype), copy=False).astype(np.float32, copy=False)

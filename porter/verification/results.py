@@ -44,7 +44,9 @@ class Distance:
     argmax_equal: bool | None
 
     def argmax(self, changed: bool) -> str | None:
-        """`argmax_equal` in words; `changed` is whether one differs by more than rounding can explain."""
+        """Say `argmax_equal` in words; `changed` is whether a top class differs by more than rounding can
+        explain. None for anything but N x C.
+        """
         if self.argmax_equal is None:
             return None
         if self.argmax_equal:
@@ -204,8 +206,8 @@ class Parity:
         """The node farthest from its source."""
         return max(self.nodes, key=lambda node: node.rel_l2 if node.rel_l2 >= 0 else inf)
 
-    def without(self, paths: Set[str]) -> Parity:
-        """The comparison of the other nodes only. The outputs are never left out."""
+    def without_nodes(self, paths: Set[str]) -> Parity:
+        """Return the comparison without the nodes at `paths`, which are none of the outputs."""
         nodes = tuple(node for node in self.nodes if node.path not in paths)
         wrong = next((node for node in nodes if not node.ok), None)
         bad = self.first_bad

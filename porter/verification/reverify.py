@@ -26,9 +26,9 @@ from porter.source.in_memory import weights_of
 from porter.source.opened import Opened
 from porter.source.reopening import source_of
 from porter.verification.check import CHECKED_DTYPES, Check
-from porter.verification.computed import ported, unrounded_tensors
+from porter.verification.computed import unrounded_tensors, with_port_paths
 from porter.verification.inputs import make_images
-from porter.verification.itself import held_to_itself, lost_in_half
+from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import FileGraphSource, OwnBuild, SourceValues
@@ -44,9 +44,10 @@ from porter.verification.user_reference import (
     parse_reference,
 )
 from porter.verification.verdict import Verdict, first_telling
-from porter.verification.witnesses import testimony
+from porter.verification.witnesses import ask_witness
 
 _NO_SECOND = "what runs the source in float32, which does not run the file"
+"""Named as what was not asked how it reads the file, where only float64 was compared."""
 _MANY, _TIMES = 1 << 24, 4
 """So many numbers of a port's values are run in any case; more if they are at most so many times the
 source's.
@@ -55,7 +56,7 @@ source's.
 
 @takes(VerifyOptions)
 def verify(asked: VerifyOptions) -> Verdict:
-    """Compares a port with its source again, node by node: in float64, which decides, and in float32.
+    """Compare a port with its source again, node by node: in float64, which decides, and in float32.
 
     Args:
         weights: the file or the model in memory that the port was made from; None for the zoo's published
@@ -78,7 +79,7 @@ def verify(asked: VerifyOptions) -> Verdict:
 
 
 def _expect_outputs(port: StoredPort, source: Graph) -> None:
-    """Expects that a port's graph, which a stranger may have written, gives what its source's gives, in that
+    """Expect that a port's graph, which a stranger may have written, gives what its source's gives, in that
     order: the reference shows the values of both, whichever of them are outputs.
     """
     folded = {norm: path for path, norm in (port.record.folded or {}).items()}
@@ -93,8 +94,8 @@ def _expect_outputs(port: StoredPort, source: Graph) -> None:
 
 
 def _expect_as_large(port: StoredPort, source: Graph) -> None:
-    """Expects that the values of a port's graph, which a stranger may have written, are about as large as
-    those of its source's.
+    """Expect that the values of a port's graph, which a stranger may have written, are about as large as
+    those of its source's: they take memory before a comparison can fail.
     """
     size = port.record.input.native_size
     ours = shapes(port.graph, size)
@@ -112,7 +113,7 @@ def _expect_as_large(port: StoredPort, source: Graph) -> None:
 
 
 def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
-    """A note if the reference of the user's own that proved the port is not the one that it was compared with
+    """Return a note if the user's own reference that proved the port is not the one that it was compared with
     now.
     """
     proving, given = record.reference, verdict.given
@@ -130,8 +131,8 @@ def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
 
 
 def notes_on_code(port: StoredPort) -> tuple[str, ...]:
-    """A note for each file of code that this porter would write differently. No comparison covers code:
-    porter runs none.
+    """Return a note for each file of code that this porter would write differently. No comparison covers
+    code: porter runs none.
     """
     by = port.record.versions.get("porter", "of an unknown version")
     return tuple(
@@ -145,10 +146,12 @@ def notes_on_code(port: StoredPort) -> tuple[str, ...]:
 def check_against(
     check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is
-    `given`. If none can run, the port is compared with porter's own build in the source's framework. If the
-    port has training pads, this proves a build with the shipped pads, and the port is compared with that
-    build with its pads replaced.
+    """Compare a port with the file's own graph or the zoo's implementation, and with the user's own
+    reference, if one is `given`.
+
+    If none can run, the port is compared with porter's own build in the source's framework. If the port has
+    training pads, this proves a build with the shipped pads, and the port is compared with that build with
+    its pads replaced.
 
     Returns the verdict, and warnings about the limits of the proof.
 
@@ -169,7 +172,8 @@ def check_against(
     if record.computed:
         check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
-    def against(form: Form) -> Verdict:
+    def compare_with(form: Form) -> Verdict:
+        """Compare the port with one form of its source."""
         own = isinstance(form, OwnBuild)
         sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
         if sizes is None:
@@ -180,16 +184,19 @@ def check_against(
         if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
             sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
         if opened.shipped is None or own:
-            return proved(ported(record, form), sizes)
+            return prove(with_port_paths(record, form), sizes)
         build = own_build(opened, dtype)
         shipped = opened.shipped
-        as_ported = partial(ported, record)
+        as_ported = partial(with_port_paths, record)
         return first_telling(
-            check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
+            check_trained(fed, form, build, shipped, as_ported, sizes)
+            for fed in check.with_each_range(form, sizes)
         )
 
-    def proved(source: SourceValues, sizes: Sizes) -> Verdict:
-        """The comparison; in float64 only where onnxruntime, which runs the source in float32, refuses it."""
+    def prove(source: SourceValues, sizes: Sizes) -> Verdict:
+        """Compare with a source; in float64 only where onnxruntime, which runs the source in float32, refuses
+        it.
+        """
         try:
             return check.prove(source, sizes)
         except CannotRun as error:
@@ -203,24 +210,26 @@ def check_against(
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
-        without_given, failures = first_that_runs(references_of(opened, dtype), against)
-        verdict = with_loss(
-            check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
-        )
-        verdict = (
-            _held_to(verdict, opened, record) if verdict.ok else verdict
-        )  # otherwise it names the node that differs
+        without_given, failures = first_that_runs(references_of(opened, dtype), compare_with)
+        without_given = without_given or Verdict((), proof.fed, rounding=record.rounding)
+        verdict = with_loss(check, replace(without_given, given=proof))
+        # A verdict that failed names the node that differs, whatever a witness says.
+        verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
         verdict = replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
-    verdict, not_run = with_fallback(opened, record.framework, dtype, against)
+    verdict, not_run = with_fallback(opened, record.framework, dtype, compare_with)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    verdict = replace(_held_to(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
+    verdict = replace(_with_testimony(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
     if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
-        of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
-        verdict = replace(verdict, disagreement=of_two)
+        disagreement = (
+            _describe_disagreement(references, compare_with, image)
+            if failed
+            else _disagreement_of_programs(references, image)
+        )
+        verdict = replace(verdict, disagreement=disagreement)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     build = f"porter's own build of the source in {opened.framework}"
@@ -228,28 +237,32 @@ def check_against(
     return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
 
 
-def _held_to(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
-    """The verdict with what the model that a user holds, or a witness of the source's file, says of the
+def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
+    """Add to the verdict what the model that a user holds, or a witness of the source's file, says of the
     reading.
     """
     saved, fitted = opened.in_memory, opened.fitted
     if saved is None or saved.itself is None or fitted is None:
-        said = testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+        said = ask_witness(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
     else:
-        said = held_to_itself(saved, fitted.checkpoint, _images(verdict, opened, record, IMAGES))
+        said = compare_with_saved_graph(
+            saved, fitted.checkpoint, _images_of_smallest_size(verdict, opened, record, IMAGES)
+        )
     return verdict.held_to(said.held, said.unheld)
 
 
-def _images(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
-    """Images of the smallest size; a model that a user holds takes its own."""
+def _images_of_smallest_size(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
+    """Make images of the smallest compared size; of its own size for a model that a user holds."""
     size = (opened.in_memory and opened.built_size) or min(verdict.proof.sizes, key=prod)
     return make_images(size, count, record.input.channels, verdict.fed)
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
-    """Whether a value that is further away than any limit by itself is taken for the source's rounding, which
-    is as far from its own in float64, or for what float32 may be off by. Where two programs run the source's
-    number types, it can also be a mistake of one of them.
+    """Return whether the verdict rests on the source's rounding: whether a value that is further away than
+    any limit is taken for it, because the source is as far from its own in float64, or for what float32 may
+    be off by.
+
+    Where two programs run the source's number types, such a value can also be a mistake of one of them.
     """
     nodes = (node for parity in verdict.all for node in parity.nodes)
     return any(parity.faint for parity in verdict.all) or any(
@@ -257,14 +270,18 @@ def _rests_on_rounding(verdict: Verdict) -> bool:
     )
 
 
-def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], image: Array) -> str | None:
-    """What the references of a source disagree on, the first of which says that the port is wrong."""
+def _describe_disagreement(
+    forms: Iterable[Form], compare_with: Callable[[Form], Verdict], image: Array
+) -> str | None:
+    """Say what the references of a source disagree on, the first of which says that the port is wrong; None
+    if they agree.
+    """
     references = list(forms)
-    if said := _of_two_programs(references, image):
+    if said := _disagreement_of_programs(references, image):
         return said
     for form in references[1:]:
         with suppress(NotInstalled, CannotRun):
-            if against(form).ok:
+            if compare_with(form).ok:
                 return (
                     f"{references[0].name} and {form.name} disagree, and the port is the function of "
                     f"{form.name}"
@@ -272,8 +289,10 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
     return None
 
 
-def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
-    """What the programs that run the first reference disagree on."""
+def _disagreement_of_programs(forms: Iterable[Form], image: Array) -> str | None:
+    """Say what the programs that run the first reference disagree on; None if they agree, or one cannot
+    run.
+    """
     first = next(iter(forms), None)
     with suppress(NotInstalled, CannotRun):  # one of the two cannot run
         return first.disagreement(image) if isinstance(first, FileGraphSource) else None
@@ -281,7 +300,7 @@ def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
 
 
 def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
-    """What a reader has to know of a proof that holds."""
+    """Return what a reader has to know of a proof that holds, in sentences."""
     cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
         norms = port.record.folded is None and any(
@@ -306,7 +325,7 @@ def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, 
             f"{some(kernels)} gave the same values for every input, so nothing is known of their weights"
         )
     if verdict.ok and opened.fitted is not None:
-        images = _images(verdict, opened, port.record, INPUTS)
-        lost = lost_in_half(opened.fitted.checkpoint, opened.in_memory, images)
+        images = _images_of_smallest_size(verdict, opened, port.record, INPUTS)
+        lost = half_precision_loss(opened.fitted.checkpoint, opened.in_memory, images)
         cautions += [] if lost is None else [lost]
     return tuple(cautions)

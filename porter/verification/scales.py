@@ -35,14 +35,15 @@ class Absolute:
     tensors: Tensors | None
 
     def errors(self, batch: Array) -> dict[str, float]:
-        """How far the errors of float32 move each value of the first image: the norm, by path.
+        """Return by path how far the errors of float32 move each value of the first image: the norm of the
+        change.
 
         Args:
             batch: N x C x H x W.
         """
         graph, own, image = self.port.graph, self.port.destination, batch[:1].astype(np.float64)
         exact = self._run(own, graph, {}, image)
-        errors = _errors(graph, {INPUT: image, **exact})
+        errors = _float32_errors(graph, {INPUT: image, **exact})
         largest = {path: norm(error) for path, error in errors.items()}
         draws = np.random.default_rng(0)
         random = {path: error * draws.choice([-1.0, 1.0], error.shape) for path, error in errors.items()}
@@ -53,22 +54,23 @@ class Absolute:
                     moved = self._run(destination, *_with_errors(graph, drawn), image)
                     for path, value in exact.items():
                         difference = norms(value, moved[path]).difference
-                        largest[path] = max(
-                            largest.get(path, 0.0), difference if np.isfinite(difference) else 0.0
-                        )
+                        difference = difference if np.isfinite(difference) else 0.0
+                        largest[path] = max(largest.get(path, 0.0), difference)
                     break
         return largest
 
     def _run(self, destination: Destination, graph: Graph, added: Tensors, image: Array) -> NamedArrays:
-        """The values of the port's nodes in a graph that may have more tensors than the port."""
+        """Return the values of the port's nodes in a graph that may have more tensors (`added`) than the
+        port.
+        """
         tensors = {**(self.tensors or self.port.tensors()), **added}
         plan = make_plan(graph, (image.shape[2], image.shape[3]), destination.CAPABILITIES)
         model = destination.ENGINE.build(plan, tensors, {}, "float64")
         return destination.ENGINE.run(model, image, [node.path for node in self.port.graph.nodes])
 
 
-def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
-    """How much, by path, float32 may be off in each number of a value, without the batch.
+def _float32_errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
+    """Return by path how much float32 may be off in each number of a value, without the batch.
 
     Args:
         known: values of one image by path.
@@ -82,7 +84,11 @@ def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
 
 
 def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:
-    """A graph in which errors are added to values, by their paths, and the tensors that hold the errors."""
+    """Return a graph in which errors are added to values, by their paths, and the tensors that hold the
+    errors.
+
+    The value without its error moves to the path `..._right`, so that all that read it get the sum.
+    """
     nodes = list[Node]()
     tensors = dict[str, dict[str, Array]]()
     for node in graph.nodes:

@@ -41,11 +41,12 @@ show, such as one channel's slope.
 _REMAINDERS = 3
 """How many remainders of its map's length, after whole strides, a window meets; or as many as its stride has.
 """
-_RESIZED = 6
+_LEAST_RESIZED = 6
 """The least map in which cells are computed: one cell is the same by every rule, and a cubic one reads four
 and its edge.
 """
 _MOST_PARTS = 16
+"""The largest denominator of a scale that counts as a fraction of cells."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,20 @@ class Sizes:
     rounded: tuple[Pair, ...]
 
     def of(self, dtype: Dtype) -> tuple[Pair, ...]:
-        """The sizes for one number type."""
+        """Return the sizes for one number type."""
         return self.exact if dtype == "float64" else self.rounded
 
 
 def check_sizes(
     plan: Plan, native: Pair, source: SourceValues, built: Pair | None, dtypes: Sequence[Dtype]
 ) -> Sizes | None:
-    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native
-    size in other types, and in float64 as well if it is as small: a channel can be dead at every size near
-    the one that the network is for.
+    """Return the sizes to compare a port at; None if the source can run none of them.
 
-    If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`.
-    Only sizes that the source can run are used; if it can run none of them, the size that it was `built` for.
-    None if there is no such size.
+    A port that takes one size only is compared at it. Any other is compared in float64 at `small_sizes`, and
+    in other types at the native size; in float64 at that as well if it is as small, because a channel can be
+    dead at every size near the one that the network is for. If float64 is not among `dtypes`, the other types
+    are compared at the native size and at `small_sizes`. Only sizes that the source can run are used; if it
+    can run none of them, the size that it was `built` for.
 
     Raises:
         CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so.
@@ -82,20 +83,17 @@ def check_sizes(
         return None if built is None else Sizes((built,), (built,))
     _expect_every_size(plan.graph, native, source)
     small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
-    exact = (
-        small
-        if math.prod(native) > max(map(math.prod, small), default=math.inf)
-        else tuple(dict.fromkeys((*small, native)))
-    )
+    native_is_larger = math.prod(native) > max(map(math.prod, small), default=math.inf)
+    exact = small if native_is_larger else tuple(dict.fromkeys((*small, native)))
     larger = native[0] + 1, native[1] + 2
-    if {*exact} == {native} and _takes(plan.graph, larger) and source.takes(larger):
+    if {*exact} == {native} and _takes_size(plan.graph, larger) and source.takes(larger):
         # Where the port's graph fixes the size of a map, the source may compute it from that of the image.
         exact += (larger,) if _runs(source, plan.graph, larger) else ()
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
 def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None:
-    """Expects that the graph takes each size beyond the native one that the source takes."""
+    """Expect that the graph takes each size beyond the native one that the source takes."""
     for axis in (0, 1):
         side = _refused_side(graph, axis, native[axis])
         if side is None:
@@ -112,13 +110,17 @@ def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None
 
 
 def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
-    """The first side beyond the native one, within a whole period of strides, that a graph does not take."""
-    period = min(_strides(graph, axis), 64)
-    return next((side for side in range(native, native + period) if _maps(graph, axis, side) is None), None)
+    """Return the first side beyond the native one, within a whole period of strides, that a graph does not
+    take; None if it takes all.
+    """
+    period = min(_period(graph, axis), 64)
+    return next(
+        (side for side in range(native, native + period) if _map_lengths(graph, axis, side) is None), None
+    )
 
 
 def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
-    """Whether the source runs at a size, which is tried."""
+    """Try the source at a size, and return whether it runs."""
     try:
         source.run(np.zeros((1, graph.channels, *size)), "float32", graph.outputs)
     except Exception:  # whatever a framework raises for maps that do not fit
@@ -127,8 +129,8 @@ def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
-    """The smallest sizes that show each wrong pad that the native size shows, and those that other maps under
-    each stride show.
+    """Return the smallest sizes that show each wrong pad that the native size shows, and those that other
+    maps under each stride show.
 
     The pads that a window reads depend on the map's length only through its remainder after whole strides
     (porter.padding). So two sides that differ by a multiple of all strides of the network together are
@@ -147,34 +149,38 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157
     and 157x128, for Inception v3 at 299x299 171x202 and 202x171.
     """
-    rows, columns = (_sides(graph, axis, _grown(graph, axis, native[axis])) for axis in (0, 1))
+    rows, columns = (
+        _telling_sides(graph, axis, _side_of_three_cells(graph, axis, native[axis])) for axis in (0, 1)
+    )
     count = max(len(rows), len(columns))
     pairs = (
         ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
         if rows and columns
         else ()
     )
-    small = tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
+    small = tuple(size for size in dict.fromkeys(pairs) if _takes_size(graph, size))
     if any(down != across for down, across in small):
         return small
-    oblong = ((down, across + _strides(graph, 1)) for down, across in small)
-    return tuple(filter(partial(_takes, graph), oblong)) or small
+    oblong = ((down, across + _period(graph, 1)) for down, across in small)
+    return tuple(filter(partial(_takes_size, graph), oblong)) or small
 
 
 def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
-    """Whether each window with a stride meets, along rows and along columns of these input sizes, every
-    remainder of its map's length after whole strides, no map is too short to show what is done with it, and
-    nothing else depends on how long a map is. The pads of each node are then those of every larger size
+    """Return whether these input sizes show the pads that each node has at every larger size
     (porter.padding).
+
+    They do if each window with a stride meets, along rows and along columns, every remainder of its map's
+    length after whole strides, no map is too short to show what is done with it, and nothing else depends on
+    how long a map is.
     """
     if any(len({size[axis] for size in sizes}) < 2 for axis in (0, 1)):
         return False
     if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike) for node in graph.nodes):
         return False
-    if any(isinstance(node.op, Resize) and not _is_whole(node.op) for node in graph.nodes):
+    if any(isinstance(node.op, Resize) and not _repeats_cells(node.op) for node in graph.nodes):
         return False
     for axis in (0, 1):
-        known = [_maps(graph, axis, size[axis]) or {} for size in sizes]
+        known = [_map_lengths(graph, axis, size[axis]) or {} for size in sizes]
         wanted = _telling_lengths(graph, axis)
         if any(maps[path] < wanted[path] for maps in known for path in maps.keys() & wanted.keys()):
             return False
@@ -186,13 +192,15 @@ def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
     return True
 
 
-def _is_whole(op: Resize) -> bool:
-    """Whether a resize makes so many cells of each."""
+def _repeats_cells(op: Resize) -> bool:
+    """Return whether a resize makes a whole number of cells of each one."""
     return bool(op.scale) and all(float(scale).is_integer() for scale in op.scale)
 
 
-def _takes(graph: Graph, size: Pair) -> bool:
-    """Whether a graph takes rows and columns together: cells in one row may be added to as many channels."""
+def _takes_size(graph: Graph, size: Pair) -> bool:
+    """Return whether a graph takes rows and columns together: cells in one row may be added to as many
+    channels.
+    """
     try:
         shapes(graph, size)
     except GraphError:
@@ -200,21 +208,21 @@ def _takes(graph: Graph, size: Pair) -> bool:
     return True
 
 
-def _grown(graph: Graph, axis: int, native: int) -> int:
-    """The native side, or a larger one with its remainders where it has less than three cells: on one row, a
-    value that is moved by a row is where it was.
+def _side_of_three_cells(graph: Graph, axis: int, native: int) -> int:
+    """Return the native side, or where it has less than three cells a larger one with its remainders: on one
+    row, a value that is moved by a row is where it was.
     """
-    period = _strides(graph, axis)
+    period = _period(graph, axis)
     grown = native + period * max(0, -(-(3 - native) // period))
-    return native if _maps(graph, axis, grown) is None else grown
+    return native if _map_lengths(graph, axis, grown) is None else grown
 
 
-def _sides(graph: Graph, axis: int, native: int) -> list[int]:
-    """The shortest side with the remainders of the native one, then sides with other ones: each time the side
-    that adds most.
+def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
+    """Return the shortest side with the remainders of the native one, then sides with other ones, each time
+    the side that adds most; [] if no side will do.
     """
-    period = _strides(graph, axis)
-    least = _least(graph, axis, native)
+    period = _period(graph, axis)
+    least = _least_lengths(graph, axis, native)
     strided = {
         node.path: (node.source, stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
     }
@@ -222,11 +230,11 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
 
     @cache
     def maps_of(side: int) -> dict[str, int] | None:
-        return _maps(graph, axis, side)
+        return _map_lengths(graph, axis, side)
 
     def remainders(side: int) -> dict[str, int]:
-        """The remainder, by the path of each op with a stride, of its map's length after whole strides; of
-        each that pads or crops a map to another one's size, how many cells that is.
+        """Return the remainder, by the path of each op with a stride, of its map's length after whole
+        strides; and for each op that pads or crops a map to another one's size, the number of those cells.
         """
         maps = maps_of(side) or {}
         by_path = {
@@ -235,35 +243,40 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
         return by_path | {path: maps[path] - maps[source] for path, source in fitted.items() if path in maps}
 
     def suffices(side: int) -> bool:
+        """Return whether no map is shorter than it has to be."""
         maps = maps_of(side)
         return maps is not None and all(maps[path] >= length for path, length in least.items())
 
-    alike = range(native % period or period, native + 1, period)
-    first = bisect_left(alike, True, key=suffices)
-    if first == len(alike):
+    same_remainders = range(native % period or period, native + 1, period)
+    first = bisect_left(same_remainders, True, key=suffices)
+    if first == len(same_remainders):
         return []
+    sides = [same_remainders[first]]
     shortest = bisect_left(range(native), True, key=suffices)
     met = {
         side: remainders(side)
         for side in range(shortest, min(shortest + period, 2 * native))
         if suffices(side)
     }
-    sides, seen = [alike[first]], {path: {rest} for path, rest in remainders(alike[first]).items()}
+    known = {path: {rest} for path, rest in remainders(sides[0]).items()}
 
-    def added(side: int) -> int:
+    def count_new(side: int) -> int:
+        """Count the ops that meet a remainder at a side that they have not met yet and still need."""
         return sum(
-            rest not in seen[path] and len(seen[path]) < _REMAINDERS for path, rest in met[side].items()
+            rest not in known[path] and len(known[path]) < _REMAINDERS for path, rest in met[side].items()
         )
 
-    while met and added(best := max(met, key=added)):
+    while met and count_new(best := max(met, key=count_new)):
         sides.append(best)
         for path, rest in met[best].items():
-            seen[path].add(rest)
+            known[path].add(rest)
     return sides
 
 
-def _strides(graph: Graph, axis: int) -> int:
-    """The least common multiple, over the ways through a network, of the product of a way's strides."""
+def _period(graph: Graph, axis: int) -> int:
+    """Return the least common multiple, over the ways through a network, of the product of a way's
+    strides.
+    """
     reduced = dict.fromkeys(graph.inputs, 1)
     for node in graph.nodes:
         reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * _stride(node.op, axis)
@@ -271,8 +284,8 @@ def _strides(graph: Graph, axis: int) -> int:
 
 
 def _stride(op: Op, axis: int) -> int:
-    """So many cells an op takes at a time. A resize by 3/2 takes two: a half cell that is left tells its
-    scale from the sizes'.
+    """Return how many cells an op takes at a time along an axis. A resize by 3/2 takes two: a half cell that
+    is left tells its scale from the sizes'.
     """
     if isinstance(op, Resize) and op.scale:
         parts = Fraction(op.scale[axis]).limit_denominator(_MOST_PARTS)
@@ -282,11 +295,11 @@ def _stride(op: Op, axis: int) -> int:
     return site.window.stride[axis] if site else 1
 
 
-def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """The least length, by path, of the input, and of each map that a window reads or that is cropped,
+def _least_lengths(graph: Graph, axis: int, native: int) -> dict[str, int]:
+    """Return by path the least length of the input, and of each map that a window reads or that is cropped,
     extended or resized: no longer than at the native size.
     """
-    maps = _maps(graph, axis, native) or {}
+    maps = _map_lengths(graph, axis, native) or {}
     wanted = _telling_lengths(graph, axis)
     wanted[INPUT] = max(LEAST_SIDE, wanted.get(INPUT, 0))
     return {
@@ -295,7 +308,7 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
 
 
 def _telling_lengths(graph: Graph, axis: int) -> dict[str, int]:
-    """The length, by path, from which on a map shows all that is done with it: by a window, a crop, an
+    """Return by path the length from which on a map shows all that is done with it: by a window, a crop, an
     extension or a resize.
     """
     lengths = dict[str, int]()
@@ -306,16 +319,16 @@ def _telling_lengths(graph: Graph, axis: int) -> dict[str, int]:
         elif isinstance(node.op, CropMap | ExtendMap):
             wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
         elif isinstance(node.op, Resize | ResizeLike):
-            wanted = _RESIZED
+            wanted = _LEAST_RESIZED
         elif isinstance(node.op, AdaptivePool):
             wanted = (node.op.rows, node.op.columns)[axis] + 1
         lengths[node.source] = max(lengths.get(node.source, 0), wanted)
     return lengths
 
 
-def _maps(graph: Graph, axis: int, side: int) -> dict[str, int] | None:
-    """The length of every map along an axis for an input of `side` cells; None if the graph does not take
-    that size.
+def _map_lengths(graph: Graph, axis: int, side: int) -> dict[str, int] | None:
+    """Return the length of every map along an axis for an input of `side` cells; None if the graph does not
+    take that size.
     """
     try:
         known = shapes(graph, (side, None) if axis == 0 else (None, side))

@@ -17,8 +17,8 @@ from porter.verification.references import (
     FileGraphSource,
     OwnBuild,
     ZooReference,
-    rounded,
-    rounded_tensors,
+    round_checkpoint,
+    round_tensors,
     zoo_reference,
 )
 
@@ -32,17 +32,18 @@ OF_A_PORT = (
 
 
 def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
-    """What the source's function is, with the file's tensors rounded to the port's type: the file's own
-    graph, then the zoo's implementation, which porter did not write; or the port's model in which the tensors
-    were trained.
+    """Yield what tells the source's function, with the file's tensors rounded to the port's type: the file's
+    own graph, then the zoo's implementation, which porter did not write; or the port's model in which the
+    tensors were trained.
     """
     if opened.fitted is None:
         return
     fit, member = opened.fitted.fit, opened.member
-    checkpoint = rounded(opened.fitted.checkpoint, dtype, set(fit.tensors.values()))
+    checkpoint = round_checkpoint(opened.fitted.checkpoint, dtype, set(fit.tensors.values()))
     if checkpoint.graph is not None:
-        whole = FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
-        yield replace(whole, name=opened.in_memory.graph) if opened.in_memory is not None else whole
+        own_graph = FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
+        in_memory = opened.in_memory
+        yield own_graph if in_memory is None else replace(own_graph, name=in_memory.graph)
     if member is not None and fit.reference_names and member.zoo.reference is not None:
         yield zoo_reference(member.zoo, member.variant, checkpoint, fit)
     if opened.own_model is not None:
@@ -50,17 +51,17 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
 
 
 def _builder(opened: Opened) -> str:
-    """The framework of porter's own build of a source: a zoo of JAX's is built in Flax."""
+    """Return the framework of porter's own build of a source: a zoo of JAX's is built in Flax."""
     return "flax" if opened.framework == "jax" else opened.framework
 
 
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
-    """Porter's own build of the same graph in the source's framework.
+    """Build the source's graph in the source's framework by porter's own code.
 
     Raises:
         UsageError: porter builds no models of that framework.
     """
-    return OwnBuild(get_destination(_builder(opened)), opened.graph, rounded_tensors(opened.tensors, dtype))
+    return OwnBuild(get_destination(_builder(opened)), opened.graph, round_tensors(opened.tensors, dtype))
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class NotRun:
 
 
 def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[NotRun, ...]]:
-    """What `use` gives for the first form that it can run, and those before, which it cannot run; None if it
-    can run none.
+    """Return what `use` gives for the first form that it can run, or None if it can run none; and the forms
+    before, which it cannot run.
 
     `use` raises NotInstalled or CannotRun for a form that it cannot run.
     """
@@ -92,7 +93,7 @@ def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T 
 def with_fallback(
     opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]
 ) -> tuple[T, tuple[str, ...]]:
-    """What `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for
+    """Return what `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for
     porter's own build in the source's framework; and why those before cannot run, in sentences.
 
     Args:

@@ -33,7 +33,7 @@ class _Kept(Wrapped):
     logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
-        """Runs the source, and keeps its logits for the port with training pads."""
+        """Run the source, and keep its logits for the port with training pads."""
         values = self.source.run(batch, dtype, paths)
         if dtype == "float64" and self.output in values:
             self.logits[batch.shape, batch.tobytes()] = values[self.output].reshape(len(batch), -1)
@@ -43,7 +43,7 @@ class _Kept(Wrapped):
 def check_trained(
     check: Check, reference: SourceValues, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
 ) -> Verdict:
-    """Makes both steps, and measures the distance between the logits of shipped and of training pads.
+    """Make both steps, and measure the distance between the logits of shipped and of training pads.
 
     Args:
         own: porter's build of the source with training pads.
@@ -55,7 +55,7 @@ def check_trained(
     """
     destination, output = own.destination, shipped.output
     before = _Kept(reference, output)
-    after = _Kept(replace(own, name=_name(own.graph, shipped)), output)
+    after = _Kept(replace(own, name=_name_of_build(own.graph, shipped)), output)
     plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)
@@ -66,8 +66,8 @@ def check_trained(
     return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))
 
 
-def _name(trained: Graph, shipped: Graph) -> str:
-    """The name of a build with training pads."""
+def _name_of_build(trained: Graph, shipped: Graph) -> str:
+    """Return the name of a build with training pads, with the sites where they are."""
     replaced = [
         node.path
         for node in trained.nodes

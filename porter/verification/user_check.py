@@ -8,7 +8,7 @@ from dataclasses import replace
 from porter.base.errors import UsageError, some
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check
-from porter.verification.computed import Shifted, ported
+from porter.verification.computed import Shifted, with_port_paths
 from porter.verification.evidence import LEAST, variation
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
@@ -27,8 +27,8 @@ ROUNDED = 1e-6
 def check_given(
     check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues
 ) -> UserProof:
-    """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers
-    differ there.
+    """Compare a port with the user's own reference; in float32 only if it does not run in float64, or its
+    rounded numbers differ there.
 
     Args:
         unfolded: the source's graph with the norms that the port may have folded.
@@ -43,19 +43,21 @@ def check_given(
         raise UsageError(
             f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it"
         )
-    source = ported(check.port.record, reference)
-    return first_telling(_proof(fed, reference, unfolded, sizes) for fed in check.fed_with(source, sizes))
+    source = with_port_paths(check.port.record, reference)
+    return first_telling(
+        _proof(fed, reference, unfolded, sizes) for fed in check.with_each_range(source, sizes)
+    )
 
 
 def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
-    """The comparison in one range of inputs, in the most exact type first.
+    """Compare in one range of inputs, in the most exact type first.
 
     Layers that are paired by their names only are not pairs where the reference's value is another layer's of
     the port.
     """
     parities: list[Parity] = []
-    source: SourceValues = ported(check.port.record, reference)
-    notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
+    source: SourceValues = with_port_paths(check.port.record, reference)
+    notes, rounding, graph = reference.notes, _why_rounded(reference), check.port.graph
     of_logits = None if reference.ending is None else reference.ending.of_logits
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
         rough = SMOOTH if parities else check.rough  # what does not decide is measured on photos
@@ -68,10 +70,13 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
             continue
         misnamed = {}
         if reference.named and not parities:
-            misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
+            misnamed = _find_misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
             listed = some(
-                [f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()]
+                [
+                    f"{path} ({rel_l2:.1e} apart, equal to {other})"
+                    for path, (rel_l2, other) in misnamed.items()
+                ]
             )
             notes += (
                 (
@@ -79,7 +84,7 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
                     f"compared: {listed}"
                 ),
             )
-            parity = parity.without(misnamed.keys())
+            parity = parity.without_nodes(misnamed.keys())
             source = Shifted(source, {}, misnamed)
         parities.insert(0, parity)
     if not parities:
@@ -88,23 +93,25 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
         notes += (
             "the outputs are equal: if this layer of the reference is not the port's, give it another name",
         )
-    apart = _apart(reference, graph)
-    if apart is not None and all(parity.ok for parity in parities):
-        parities = [replace(parity, ok=False, silent=apart) for parity in parities]
+    unproved = _unproved_reason(reference, graph)
+    if unproved is not None and all(parity.ok for parity in parities):
+        parities = [replace(parity, ok=False, silent=unproved) for parity in parities]
     return UserProof(reference.file, tuple(parities), notes, reference.apart, check.fed)
 
 
 def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
+    """Return whether some node differs, and no output does."""
     wrong = {node.path for node in parity.nodes if not node.ok}
     return bool(wrong) and parity.silent is None and wrong.isdisjoint(graph.outputs)
 
 
-def _misnamed(
+def _find_misnamed(
     check: Check, source: SourceValues, unfolded: SourceValues, sizes: Sizes, parity: Parity
 ) -> dict[str, tuple[float, str]]:
-    """Nodes that differ, where the reference's value of that name is the value of another node, or the input:
-    by path, the distance and the other's path. A value that the port has nowhere is a mistake, also where the
-    outputs do not show it.
+    """Find the nodes that differ because the reference's value of that name is the value of another node, or
+    the input: by path, the distance and the other's path.
+
+    A value that the port has nowhere is a mistake, also where the outputs do not show it.
     """
     wrong = {
         node.path: node for node in parity.nodes if not node.ok and node.path not in check.port.graph.outputs
@@ -115,29 +122,31 @@ def _misnamed(
     theirs = source.run(batch, parity.dtype)
     ours = {INPUT: batch, **check.values(batch, parity.dtype)}
     if folded := check.port.record.folded:  # the port has no value of a layer before its norm
-        whole = unfolded.run(batch, parity.dtype)
-        ours |= {f"{path} without its norm": whole[path] for path in folded}
+        unfolded_values = unfolded.run(batch, parity.dtype)
+        ours |= {f"{path} without its norm": unfolded_values[path] for path in folded}
 
-    def equal(path: str, limit: float) -> Iterator[str]:
+    def equal_values(path: str, limit: float) -> Iterator[str]:
+        """Yield the port's other values that are equal to the reference's at `path`, which varies."""
         value = theirs[path]
         for other, own in ours.items():
-            alike = (
-                other != path and own.size == value.size and variation(value.reshape(len(value), -1)) >= LEAST
-            )
-            if alike and norms(value, own.reshape(value.shape)).rel_l2 <= limit:
+            if other == path or own.size != value.size or variation(value.reshape(len(value), -1)) < LEAST:
+                continue
+            if norms(value, own.reshape(value.shape)).rel_l2 <= limit:
                 yield other
 
-    names = {path: next(equal(path, node.limit), None) for path, node in wrong.items()}
-    return {path: (wrong[path].rel_l2, other) for path, other in names.items() if other is not None}
+    equals = {path: next(equal_values(path, node.limit), None) for path, node in wrong.items()}
+    return {path: (wrong[path].rel_l2, other) for path, other in equals.items() if other is not None}
 
 
-def _apart(reference: UserReference, graph: Graph) -> str | None:
-    """Why equal values prove nothing: a kernel of the reference is not the source's. A norm can be the same
-    function with other numbers; a kernel that gives the same values with other numbers is not excited.
+def _unproved_reason(reference: UserReference, graph: Graph) -> str | None:
+    """Say why equal values prove nothing: a kernel of the reference is not the source's. None if all are.
+
+    A norm can be the same function with other numbers; a kernel that gives the same values with other numbers
+    is not excited.
     """
     kernels = {
-        path: apart
-        for path, apart in reference.apart.items()
+        path: distance
+        for path, distance in reference.apart.items()
         if not isinstance(graph.by_path[path].op, BatchNorm)
     }
     path = max(kernels, key=kernels.__getitem__, default=None)
@@ -146,8 +155,8 @@ def _apart(reference: UserReference, graph: Graph) -> str | None:
     return f"the weights of {path} are {kernels[path]:.1e} from the source's, and its values are equal"
 
 
-def _rounding(reference: UserReference) -> str | None:
-    """How the reference's numbers are the source's to float32's rounding only, if they are."""
+def _why_rounded(reference: UserReference) -> str | None:
+    """Say why the reference's numbers are the source's to float32's rounding only; None if they are not."""
     if reference.rounded:
         return "in one of both, batch norms or their epsilons were rounded to it"
     path = max(reference.apart, key=reference.apart.__getitem__, default=None)

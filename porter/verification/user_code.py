@@ -29,7 +29,7 @@ _EXTRAS = {
 
 @contextmanager
 def running_model(name: str) -> Iterator[None]:
-    """A model that the user holds runs inside it.
+    """Run a model that the user holds inside this context.
 
     Raises:
         UsageError: it raised an exception.
@@ -48,8 +48,8 @@ def running_model(name: str) -> Iterator[None]:
 
 @contextmanager
 def running_code(file: Path) -> Iterator[None]:
-    """The user's code of `file` runs inside it. It imports its neighbours, what it prints goes to stderr, and
-    an exception is told with the line of the user's code where it was raised.
+    """Run the user's code of `file` inside this context. It imports its neighbours, what it prints goes to
+    stderr, and an exception is told with the line of the user's code where it was raised.
 
     Raises:
         UsageError: the code raised an exception. NotInstalled: the code imports a framework that is not
@@ -64,14 +64,14 @@ def running_code(file: Path) -> Iterator[None]:
     except (PorterError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # SystemExit too, and what the code derives from BaseException
-        raise _told(error, file) from None
+        raise _error_at_user_line(error, file) from None
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
 
 
-def _told(error: BaseException, file: Path) -> PorterError:
-    """The error of a user's code, at the last line of it that ran."""
+def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
+    """Make an error of an exception in a user's code, at the last line of it that ran."""
     folder = file.resolve().parent
     lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -87,8 +87,8 @@ def _told(error: BaseException, file: Path) -> PorterError:
     return UsageError(message, where=where, next=f"this is the reference's own code, which {REFERENCE} runs")
 
 
-def maker(file: Path, name: str) -> Callable[[], Any]:
-    """Runs a Python file and gives its callable `name`, which makes a model.
+def load_maker(file: Path, name: str) -> Callable[[], Any]:
+    """Run a Python file and return its callable `name`, which makes a model.
 
     Raises:
         UsageError: the code raises an exception, or has no such callable. NotInstalled: as
@@ -103,8 +103,8 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
     try:
         target = attrgetter(name)(module)
     except AttributeError:
-        made = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"the code has no '{name}'", where=file, next=hint(name, made)) from None
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UsageError(f"the code has no '{name}'", where=file, next=hint(name, known)) from None
     if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
         raise UsageError(f"'{name}' is a model, and {REFERENCE} takes what makes one", where=file, next=next)

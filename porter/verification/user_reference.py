@@ -21,6 +21,7 @@ from porter.base.errors import CheckFailed, Contradiction, MappingError, PorterE
 from porter.base.options import REFERENCE
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
@@ -35,10 +36,10 @@ from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.in_memory import export
 from porter.source.opened import Opened
-from porter.verification.itself import held_to_itself
+from porter.verification.itself import compare_with_saved_graph
 from porter.verification.pairing import pair, weight_distances
-from porter.verification.references import drops_background, rounded
-from porter.verification.user_code import maker, running_code, running_model
+from porter.verification.references import drops_background, round_checkpoint
+from porter.verification.user_code import load_maker, running_code, running_model
 
 _CARRYING = {
     "torch": "a .pt2 of torch.export or an ONNX model",
@@ -48,9 +49,9 @@ _CARRYING = {
 _CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
 """Images that a reference is tried with."""
-_WHOLE = 1e-4
+_SUM_TOLERANCE = 1e-4
 """The most by which the sum of float32 probabilities misses 1."""
-_LEAST = -80.0
+_LEAST_LOGARITHM = -80.0
 """Logarithms of probabilities below it are taken for it: float32 has no digits left there."""
 
 
@@ -80,22 +81,24 @@ class ReferenceName:
 
     @property
     def name(self) -> str:
-        """The name that messages and port.json have."""
+        """The name of the reference in messages and in port.json."""
         if self.held:
             return f"the model {self.held.name} itself"
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
 
 
 def model_itself(opened: Opened) -> ReferenceName | None:
-    """The model that the user holds, as the reference of its own port; None where the source is none, or its
-    file is the model.
+    """Return the model that the user holds as the reference of its own port; None where the source is no
+    model in memory, or its file is the model.
     """
     held = opened.in_memory
-    return ReferenceName(Path(held.name), held=held) if held is not None and held.copied is not None else None
+    if held is None or held.copied is None:
+        return None
+    return ReferenceName(Path(held.name), held=held)
 
 
 def parse_reference(text: str) -> ReferenceName:
-    """What `--reference` says: FILE.py:CALLABLE, or a FILE that carries its graph.
+    """Parse what `--reference` says: FILE.py:CALLABLE, or a FILE that carries its graph.
 
     Raises:
         UsageError: there is no such file, or code is given without its callable.
@@ -144,7 +147,7 @@ class UserReference:
     run_by: str = "its own code"
 
     def takes(self, size: KnownSize) -> bool:
-        """Whether the reference runs at a size, which is tried."""
+        """Try the reference at a size, and return whether it runs."""
         if size == self.sizes.built or self.sizes.only is not None:
             return self.sizes.takes(size)
         try:
@@ -154,7 +157,7 @@ class UserReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """See SourceValues.run."""
+        """Run the reference, and make its outputs comparable; see SourceValues.run."""
         shown = self.shown(batch, dtype if self.exact else "float32", paths)
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
         if self.dropped is not None:
@@ -165,7 +168,7 @@ class UserReference:
 
 
 def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    """The reference of a source, with weights rounded to a port's type.
+    """Open the user's reference of a source, with weights rounded to a port's type, and try it on two images.
 
     Raises:
         UsageError: the code raises an exception or gives no model, or the outputs are not those of the
@@ -174,7 +177,9 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
     of_code = given.held is not None or given.maker is not None
-    reference = _of_code(given, opened, stored) if of_code else _of_file(given, opened, stored)
+    reference = (
+        _reference_of_code(given, opened, stored) if of_code else _reference_of_file(given, opened, stored)
+    )
     image = _image(opened.graph, reference.sizes.built)
     try:
         double = reference.shown(image, "float64", None)
@@ -182,34 +187,31 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         exact = all(value.dtype == np.float64 for value in (*outputs, *double.values.values()))
     except UsageError:
         outputs, exact = reference.shown(image, "float32", None).outputs, False
-    notes = (
-        reference.notes
-        if exact
-        else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
-    )
+    notes = reference.notes
+    if not exact:
+        notes += (f"{given.name} runs in float32 only, so it is compared in float32",)
     rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.folded))
     dropped = _expect_outputs(given, opened, outputs, reference.sizes.built)
-    ending, said = _ending(given, opened, outputs)
-    return replace(
-        reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said)
-    )
+    ending, ending_notes = _ending_of(given, opened, outputs)
+    notes = (*notes, *ending_notes)
+    return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=notes)
 
 
 def _image(graph: Graph, size: KnownSize) -> Array:
     return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
 
 
-def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    """The reference that a user's code, or a model in memory, is."""
+def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+    """Make the reference of a user's code, or of a model in memory, which is run in its framework."""
     held, notes = given.held, dict[str, None]()
-    make = (
-        held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
-    )
+    copied = None if held is None else held.copied
+    make = load_maker(given.file, str(given.maker)) if copied is None else copied
     running = partial(running_model, given.name) if held else partial(running_code, given.file)
     image = _image(opened.graph, opened.sizes.built)
     checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
 
-    def made() -> Any:
+    def make_model() -> Any:
+        """Make the model, and expect that it is one of a framework."""
         model = make()
         if framework_of(model) is None:
             message = (
@@ -220,35 +222,39 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         return model
 
     with running():
-        framework = given_models(str(framework_of(made())))
-        of_file = framework.KEEPS_TYPES and _of_saved(
-            given, opened, stored, *framework.prepare(made, image, checkpoint, "float64", "float32")
+        framework = given_models(str(framework_of(make_model())))
+        saved_model = framework.KEEPS_TYPES and _reference_of_saved_model(
+            given, opened, stored, *framework.prepare(make_model, image, checkpoint, "float64", "float32")
         )
-    if of_file:
-        return of_file
-    kinds = opened.graph.open_shapes
-    layers = _calls(held.calls, opened) if held is not None and held.calls else _names(opened)
-    arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
+    if saved_model:
+        return saved_model
+    layers = (
+        _call_of_each_layer(held.calls, opened) if held is not None and held.calls else _likely_names(opened)
+    )
+    # Values without rows and columns: paths, and numbers of outputs.
+    arrays: set[str | int] = {path for path, shape in opened.graph.open_shapes.items() if not is_map(shape)}
     arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
     if held is not None and opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
         arrays |= set(range(len(opened.graph.outputs))) - held.turned
 
     @cache
     def model(dtype: Dtype) -> Any:
-        taken: Dtype = "float32" if framework.KEEPS_TYPES else dtype
-        runner, weights = framework.prepare(made, image, checkpoint, stored, taken)
+        """Prepare the model to run in a type, and note what it runs with."""
+        run_in: Dtype = "float32" if framework.KEEPS_TYPES else dtype
+        runner, weights = framework.prepare(make_model, image, checkpoint, stored, run_in)
         if not held:
             notes[f"{given.name} ran {weights}"] = None
         return runner
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
+        """Run the model on a batch, in parts where it takes so many images only."""
         parts = in_parts(batch.astype(dtype), held.batch if held is not None else None)
-        seen = {path: names for path, names in layers.items() if paths is None or path in paths}
+        wanted = {path: names for path, names in layers.items() if paths is None or path in paths}
         with running():
             parts_shown = [
-                framework.show(model(dtype), as_taken(part, opened.graph), seen, arrays) for part in parts
+                framework.show(model(dtype), as_taken(part, opened.graph), wanted, arrays) for part in parts
             ]
-        return parts_shown[0] if len(parts[0]) == len(batch) else _joined(parts_shown, len(batch))
+        return parts_shown[0] if len(parts[0]) == len(batch) else _join_outputs(parts_shown, len(batch))
 
     shown(image, "float32", None)
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
@@ -256,19 +262,19 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
 
 
-def _joined(parts: Sequence[Shown], count: int) -> Shown:
-    """The outputs of a model that takes so many images at once. Values inside it may have other axes than
-    that of the images, so they are left out.
+def _join_outputs(parts: Sequence[Shown], count: int) -> Shown:
+    """Join the outputs of a model that takes so many images at once, and keep those of `count` images. Values
+    inside it may have other axes than that of the images, so they are left out.
     """
     outputs = zip(*(part.outputs for part in parts), strict=True)
     return Shown(tuple(np.concatenate(each)[:count] for each in outputs), {})
 
 
-def _of_saved(
+def _reference_of_saved_model(
     given: ReferenceName, opened: Opened, stored: Dtype, model: Any, weights: str
 ) -> UserReference | None:
-    """A model of the code's that is run as the file that its framework saves it as, in every type; None where
-    there is no such file, or porter does not read it.
+    """Make a reference of the file that the framework of a code's model saves it as, which runs in every
+    type; None where there is no such file, or porter does not read it.
 
     Raises:
         Contradiction: the model itself gives something else than that file.
@@ -276,23 +282,24 @@ def _of_saved(
     try:
         exported = export(model)
         file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-        reference = _of_checkpoint(given, file, exported.checkpoint, opened, stored)
+        reference = _reference_of_checkpoint(given, file, exported.checkpoint, opened, stored)
     except Contradiction:
         raise
     except PorterError:
         return None
-    said = held_to_itself(exported.saved, exported.checkpoint, _image(opened.graph, reference.sizes.built))
-    return replace(reference, notes=(f"{given.name} ran {weights}", *said.held))
+    image = _image(opened.graph, reference.sizes.built)
+    testimony = compare_with_saved_graph(exported.saved, exported.checkpoint, image)
+    return replace(reference, notes=(f"{given.name} ran {weights}", *testimony.held))
 
 
-def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
-    """The call by path of a layer that gives its value."""
+def _call_of_each_layer(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
+    """Return by path the call of a layer that gives its value."""
     taps = opened.fitted.fit.taps if opened.fitted else {}
     return {path: (calls[tap],) for path, tap in taps.items() if tap in calls}
 
 
-def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
-    """The names by path that a layer may have in somebody's own implementation, likeliest first."""
+def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
+    """Return by path the names that a layer may have in somebody's own implementation, likeliest first."""
     fit = opened.fitted.fit if opened.fitted else None
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
@@ -303,19 +310,19 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
             for path, tap in taps.items():
                 if path in names:
                     names[path].append(tap)
-    return {path: tuple(dict.fromkeys(alike)) for path, alike in names.items()}
+    return {path: tuple(dict.fromkeys(of_layer)) for path, of_layer in names.items()}
 
 
-def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+def _reference_of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     checkpoint = read_weights(given.file, with_md5=False)
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
-    return _of_checkpoint(given, record, checkpoint, opened, stored)
+    return _reference_of_checkpoint(given, record, checkpoint, opened, stored)
 
 
-def _of_checkpoint(
+def _reference_of_checkpoint(
     given: ReferenceName, record: GivenFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
 ) -> UserReference:
-    """The reference that a user's file with a graph is."""
+    """Make the reference of a user's file with a graph, which is run by the file's engine."""
     file, where = checkpoint.graph, str(given.file)
     if file is None:
         carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")
@@ -325,18 +332,7 @@ def _of_checkpoint(
             next="give code that makes the model, as FILE.py:CALLABLE, or the whole model, as "
             f"{carrying}: {page('files.md')} says which files carry their graph",
         )
-    if file.channels != opened.graph.channels:
-        raise UsageError(
-            f"expected an input of {opened.graph.channels} channels, as the source has, got {file.channels}",
-            where=where,
-            next="give a reference with the source's input",
-        )
-    if len(file.inputs) != len(opened.graph.inputs):
-        raise UsageError(
-            f"expected {len(opened.graph.inputs)} inputs, as the source takes, got {len(file.inputs)}",
-            where=where,
-            next="give a reference with the source's inputs",
-        )
+    _expect_inputs(file, opened.graph, where)
     last = opened.graph.by_path[opened.graph.output].op
     built = file.built_size or opened.sizes.built
     try:
@@ -358,7 +354,7 @@ def _of_checkpoint(
     }
     outputs = {f"output {number}": str(taps[path]) for number, path in enumerate(reference.graph.outputs)}
     held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
-    own = rounded(checkpoint, stored, held)
+    own = round_checkpoint(checkpoint, stored, held)
     engine = get_engine(engine_name(checkpoint))
 
     @cache
@@ -373,7 +369,7 @@ def _of_checkpoint(
         )
 
     sizes = InputSizes(built, None if file.resizable else file.built_size)
-    apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
+    distances = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
     return UserReference(
         given.name,
         record,
@@ -382,16 +378,32 @@ def _of_checkpoint(
         shown,
         rounded=pairs.rounded,
         named=pairs.named,
-        apart=apart,
+        apart=distances,
         run_by=engine.RUNNER,
     )
+
+
+def _expect_inputs(file: FileGraph, graph: Graph, where: str) -> None:
+    """Expect that a reference file takes the inputs that the source's graph takes."""
+    if file.channels != graph.channels:
+        raise UsageError(
+            f"expected an input of {graph.channels} channels, as the source has, got {file.channels}",
+            where=where,
+            next="give a reference with the source's input",
+        )
+    if len(file.inputs) != len(graph.inputs):
+        raise UsageError(
+            f"expected {len(graph.inputs)} inputs, as the source takes, got {len(file.inputs)}",
+            where=where,
+            next="give a reference with the source's inputs",
+        )
 
 
 def _expect_outputs(
     given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
 ) -> str | None:
-    """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose
-    row 0 it has and the port lacks.
+    """Expect as many outputs, of the same shapes, as the source has. Return the path of the head whose row 0
+    the reference has and the port lacks; None if it has no such row.
     """
     graph = opened.graph
     known = shapes(graph, size)
@@ -401,7 +413,7 @@ def _expect_outputs(
             if given.maker
             else "give a model with the same outputs"
         )
-        raise _other(given, f"{len(graph.outputs)} outputs", str(len(outputs)), next)
+        raise _other_function_error(given, f"{len(graph.outputs)} outputs", str(len(outputs)), next)
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
@@ -411,12 +423,14 @@ def _expect_outputs(
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
-            raise _other(given, _text((IMAGES, *wanted)), shown, next)
+            raise _other_function_error(given, _text((IMAGES, *wanted)), shown, next)
     return dropped
 
 
-def _other(given: ReferenceName, expected: str, got: str, next: str) -> PorterError:
-    """The error of a reference that is another function; what a model in memory gives is the source's own."""
+def _other_function_error(given: ReferenceName, expected: str, got: str, next: str) -> PorterError:
+    """Make the error of a reference that is another function; what a model in memory gives is the source's
+    own, so that one is a mistake of porter's.
+    """
     if given.held is not None:
         message = f"it gives {got}, and porter reads a graph that gives {expected}"
         return CheckFailed(message, where=given.name, next="this is a mistake of porter's: report it")
@@ -428,57 +442,62 @@ def _text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _ending(
+def _ending_of(
     given: ReferenceName, opened: Opened, outputs: Sequence[Array]
 ) -> tuple[Ending | None, tuple[str, ...]]:
-    """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a
-    line that says so.
+    """Find what makes the port's logits comparable with the reference's outputs, which may be probabilities,
+    and a line that says so; None where they are comparable as they are.
     """
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
     kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
     if kept or len(outputs) > 1:
         return None, ()
-    for name, ending, shares in (
-        ("softmax", Ending(log_softmax, _of_probabilities), value),
+    for name, ending, probabilities in (
+        ("softmax", Ending(log_softmax, _renormalised_logarithms), value),
         ("log_softmax", Ending(log_softmax, log_softmax), np.exp(np.minimum(value, 1))),
     ):
-        if _sum_to_one(shares):
+        if _sum_to_one(probabilities):
             logarithms = (
                 "the logarithms of the probabilities are compared, which are equal too if all logits "
                 "differ by one number"
             )
             return ending, (f"{given.name} ends in a {name}, which the port lacks: {logarithms}",)
     if opened.facts.activation == "sigmoid" and value.min() >= 0 and value.max() <= 1:
-        return Ending(sigmoid, _same), (
+        return Ending(sigmoid, _unchanged), (
             f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",
         )
     return None, ()
 
 
 def _sum_to_one(shares: Array) -> bool:
+    """Return whether each row of N x C numbers could be probabilities."""
     return (
-        shares.shape[1] > 1 and shares.min() >= 0 and np.allclose(shares.sum(axis=1), 1, rtol=0, atol=_WHOLE)
+        shares.shape[1] > 1
+        and shares.min() >= 0
+        and np.allclose(shares.sum(axis=1), 1, rtol=0, atol=_SUM_TOLERANCE)
     )
 
 
-def _of_probabilities(probabilities: Array) -> Array:
+def _renormalised_logarithms(probabilities: Array) -> Array:
     with np.errstate(divide="ignore"):
         return log_softmax(np.log(probabilities))  # they sum to less than 1 if a row was dropped
 
 
-def _same(value: Array) -> Array:
+def _unchanged(value: Array) -> Array:
     return value
 
 
 def log_softmax(logits: Array) -> Array:
-    """The logarithms of the probabilities that N x C logits give."""
+    """Return the logarithms of the probabilities that N x C logits give, at least `_LEAST_LOGARITHM`."""
     below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    logarithms: Array = np.maximum(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST)
+    logarithms: Array = np.maximum(
+        below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST_LOGARITHM
+    )
     return logarithms
 
 
 def sigmoid(logits: Array) -> Array:
-    """The probabilities that logits give one by one."""
+    """Return the probabilities that logits give one by one."""
     with np.errstate(over="ignore"):
         probabilities: Array = 1 / (1 + np.exp(-logits.astype(np.float64)))
     return probabilities

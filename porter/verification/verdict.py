@@ -124,11 +124,9 @@ class Verdict:
         """The most exact comparison, or the first that failed, in float64 if one did."""
         given = self.given.parities if self.given else ()
         failed = [parity for parity in self.all if not parity.ok]
-        return (
-            min(failed, key=lambda parity: parity.dtype != "float64")
-            if failed
-            else (self.parities or given)[-1]
-        )
+        if failed:
+            return min(failed, key=lambda parity: parity.dtype != "float64")
+        return (self.parities or given)[-1]
 
     @property
     def rounds(self) -> Parity | None:
@@ -158,50 +156,55 @@ class Verdict:
         return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
 
     def held_to(self, held: tuple[str, ...], unheld: str | None) -> Verdict:
-        """The verdict with what its file was held to, and what it was not, which the user's reference needs
-        not.
+        """Return the verdict with what its file was held to (`held`), and the program that it was not
+        (`unheld`), which a proof by the user's reference does not need.
         """
 
-        def told(parities: Iterable[Parity]) -> tuple[Parity, ...]:
+        def with_unheld(parities: Iterable[Parity]) -> tuple[Parity, ...]:
             return tuple(replace(parity, unheld=unheld or parity.unheld) for parity in parities)
 
-        shipped = self.shipped and replace(self.shipped, parities=told(self.shipped.parities))
-        return replace(self, parities=told(self.parities), shipped=shipped, held=held)
+        shipped = self.shipped and replace(self.shipped, parities=with_unheld(self.shipped.parities))
+        return replace(self, parities=with_unheld(self.parities), shipped=shipped, held=held)
 
     def failure(self) -> str:
-        """One line on the failure, with the first node that differs and its padding decision."""
+        """Say in one line what failed, with the first node that differs and its padding decision."""
+        proof = self.proof
+        if self.disagreement is not None or proof.silent is not None:
+            return self._unproved()
+        if self.given is not None and proof in self.given.parities:
+            notes = "".join(f"; {note}" for note in self.given.notes)
+            difference = self._first_difference("the port", self.given)
+            return f"the port is not the function of {proof.reference}: {difference}{notes}"
+        what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
+        difference = self._first_difference(what, None)
+        return difference if proof.first_bad is None else f"{what} is not the source's function: {difference}"
+
+    def _unproved(self) -> str:
+        """Say why nothing is proved: two references disagree, or the reference's values tell nothing."""
         proof, bad = self.proof, self.proof.first_bad
         if self.disagreement is not None:
-            where = (
-                f"; {bad.path} of the port is {bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}"
-                if bad
-                else ""
-            )
+            where = ""
+            if bad:
+                distance = f"{bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}"
+                where = f"; {bad.path} of the port is {distance}"
             return f"not proved: {self.disagreement}{where}"
-        if proof.silent is not None:
-            differs = (
-                f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
-            )
-            alike = "the network gives the same output for all images: " if self._is_alike else ""
-            return (
-                f"not proved: {alike}{proof.silent} on inputs of {self.fed.words}, so a wrong port "
-                f"would pass too{differs}"
-            )
-        given = self.given is not None and proof in self.given.parities
-        if self.given is not None and given:
-            what = "the port"
-            whose = f"the function of {proof.reference}"
-            notes = "".join(f"; {note}" for note in self.given.notes)
-        else:
-            what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
-            whose, notes = "the source's function", ""
+        differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
+        constant = "the network gives the same output for all images: " if self._is_alike else ""
+        return (
+            f"not proved: {constant}{proof.silent} on inputs of {self.fed.words}, so a wrong port "
+            f"would pass too{differs}"
+        )
+
+    def _first_difference(self, what: str, given: UserProof | None) -> str:
+        """Say which node of `what` differs first and how, or that only the top class does.
+
+        Args:
+            given: the proof by the user's own reference, if that one failed.
+        """
+        proof, bad = self.proof, self.proof.first_bad
         if bad is None:
-            where = (
-                f"the largest logit has another index in {proof.dtype} (relative L2 "
-                f"{proof.logits.rel_l2:.1e})"
-            )
-            return f"{what} is not {whose}: {where}{notes}" if given else where
-        source = "" if given else f"{bad.source} in the source, "
+            distance = f"relative L2 {proof.logits.rel_l2:.1e}"
+            return f"the largest logit has another index in {proof.dtype} ({distance})"
         difference = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
         if bad.alone:
             difference += " for random inputs of its own"
@@ -210,16 +213,17 @@ class Verdict:
             difference = f"{ours} in {what} and {theirs} in {proof.reference}"
         if bad.unseen:
             difference += f"; before it {some(bad.unseen)} could not be compared"
-        apart = self.given.apart if self.given is not None and given else {}
-        other = next((path for path in (bad.path, *bad.unseen) if path in apart), None)
-        if other is not None:
-            difference += f"; the weights of {other} are {apart[other]:.1e} from the source's"
+        distances = {} if given is None else given.apart
+        differing = next((path for path in (bad.path, *bad.unseen) if path in distances), None)
+        if differing is not None:
+            difference += f"; the weights of {differing} are {distances[differing]:.1e} from the source's"
         elif bad.site is not None:
+            source = f"{bad.source} in the source, " if given is None else ""
             difference += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
-        return f"{what} is not {whose}: {bad.path} is the first node that differs, {difference}{notes}"
+        return f"{bad.path} is the first node that differs, {difference}"
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter verify --json` prints and port.json has:
+        """Return the record that `porter verify --json` prints and port.json has:
         porter.verification.results.VerdictRecord.
         """
         made = VerdictRecord(
@@ -240,8 +244,8 @@ class Verdict:
 
 
 def first_telling(proofs: Iterable[Proof]) -> Proof:
-    """The first proof on values that tell, otherwise the first of all: no input helps where values are
-    infinite in float64.
+    """Return the first proof on values that tell, otherwise the first of all. It stops where values are
+    infinite in float64, because no input helps there.
     """
     first: Proof | None = None
     for proof in proofs:
@@ -255,7 +259,7 @@ def first_telling(proofs: Iterable[Proof]) -> Proof:
 
 
 def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
-    """What is recorded of the comparison in each number type."""
+    """Return what is recorded of the comparison in each number type."""
     return {
         parity.dtype: DtypeRecord(
             parity.ok,
@@ -271,7 +275,7 @@ def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
 
 
 def _finite(value: Any) -> Any:
-    """The value for JSON: an infinite or undefined distance becomes null."""
+    """Return the value for JSON: an infinite or undefined distance becomes null."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -25,7 +25,7 @@ class Witness(Protocol):
     NAME: str
 
     def disagreement(self, checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
-        """What it reads otherwise than porter, in words; None where it reads the same.
+        """Say what it reads otherwise than porter; None where it reads the same.
 
         Args:
             size: rows and columns of an image, where the file leaves them open.
@@ -74,8 +74,8 @@ class Testimony:
     unheld: str | None = None
 
 
-def testimony(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
-    """What the witness of a source's file says of porter's reading. See `Witness`.
+def ask_witness(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
+    """Ask the witness of a source's file, if it has one, whether it reads what porter reads. See `Witness`.
 
     Raises:
         Contradiction: the witness reads something else than porter.

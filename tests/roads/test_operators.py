@@ -153,7 +153,7 @@ def test_a_sign_by_itself_is_proved_where_what_it_reads_is(
     torch.export.save(torch.export.export(Signs().eval(), (torch.randn(1, 3, 8, 12),)), file)
     made = porter.convert(file, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     with pytest.raises(PorterError, match="is saturated: it has two numbers only"):
         porter.convert(file, out=tmp_path / "other")
 

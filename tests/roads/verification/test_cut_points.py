@@ -176,7 +176,7 @@ def test_another_bound_is_refused_though_no_image_reaches_it(
     right = proved(port, file)
     assert right.ok and right.proof.unreached == ()
     with monkeypatch.context() as patched:
-        patched.setattr(Check, "_at_cut_points", lambda *_: {})
+        patched.setattr(Check, "_compare_at_cut_points", lambda *_: {})
         hidden = proved(port, file).proof.unreached
         wrong = {path: op for path in hidden if (op := planted(port.graph.by_path[path].op)) is not None}
         assert {type(port.graph.by_path[path].op) for path in wrong} >= {LeakyRelu}
@@ -267,7 +267,7 @@ def test_pads_and_epsilons_that_no_image_shows(
     wrong = with_op(port, "layer", planted(port.graph.by_path["layer"].op))
     found = proved(wrong, file).proof.first_bad
     assert found is not None and found.path == "layer"
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     passed = proved(wrong, file)
     assert passed.ok and passed.proof.unreached == ("layer",)
 
@@ -308,7 +308,7 @@ def test_a_wire_from_before_an_activation_that_no_image_changes_is_refused(
     wrong = replace(port, graph=graph, plan=make_plan(graph, SIZE, port.destination.CAPABILITIES))
     found = proved(wrong, file).proof
     assert not found.ok and found.first_bad is not None and found.first_bad.path == last.path
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     assert proved(wrong, file).ok
 
 
@@ -327,7 +327,7 @@ def test_a_network_whose_answer_hardly_depends_on_the_image_is_proved_node_by_no
     made = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.cut is not None
     assert made.verdict.proof.cut.inside == ()
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     with pytest.raises(CheckFailed, match="same for every input"):
         porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "other")
 

@@ -93,12 +93,12 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import keras
 
     from porter.verification.inputs import PIXELS, make_images
-    from porter.verification.user_code import maker
+    from porter.verification.user_code import load_maker
 
     folder = tmp_path_factory.mktemp("networks")
     (folder / "model.py").write_text(KERAS)
     keras.utils.set_random_seed(3)
-    net = maker(folder / "model.py", "build")()
+    net = load_maker(folder / "model.py", "build")()
     for layer in net.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
@@ -107,7 +107,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # the same for all.
     net.get_layer("two_norm").moving_variance.assign(net.get_layer("two_norm").moving_variance * 0.01)
     net.save_weights(folder / "scaled.weights.h5")
-    greys = maker(folder / "model.py", "greys")()
+    greys = load_maker(folder / "model.py", "greys")()
     rng = np.random.default_rng(0)
     for layer in (greys.get_layer("one"), greys.get_layer("two")):
         layer.bias.assign(rng.normal(0, 0.3, 8))
@@ -554,7 +554,7 @@ def test_bounds_that_no_image_reaches_are_those_of_the_zoo_s_own_layers(
     else:
         with pytest.raises(CheckFailed, match="head/relu is the first node that differs"):
             porter.convert(*arguments, weights=held, out=tmp_path / "port")
-        monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+        monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
         made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
         assert made.verdict is not None and made.verdict.ok
         assert "head/relu" in made.verdict.proof.unreached
@@ -567,7 +567,7 @@ def test_bounds_that_no_value_reaches_are_named(
     """A convolution of 27 numbers below 3 gives no 1000; a port without that bound would be proved too, where
     the source's layers cannot be run by themselves.
     """
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     nodes = "c = Conv (x, k) one = Clip (c, zero, far) two = Clip (c, zero, near) y = Add (one, two)"
     model: Any = onnx.parser.parse_model(HEAD.replace("16,16", "64,64", 1) % ("4,62,62", nodes))
     for name, array in {
@@ -599,7 +599,7 @@ def test_images_in_which_bounds_were_sought_are_run_once(
         return run(model, batch, taps, cut)
 
     monkeypatch.setattr(engine, "run", counted)
-    monkeypatch.setattr(Check, "_at_cut_points", lambda *_: {})
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     nodes = "c = Conv (x, k) y = Relu (c)"
     porter.convert(
         written(HEAD % ("4,14,14", nodes), tmp_path / "net.onnx"), to="torch", out=tmp_path / "port"

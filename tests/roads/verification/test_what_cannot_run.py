@@ -27,7 +27,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch import exported
 from porter.port import OWN_BUILD
 from porter.verification.sizes import check_sizes
-from porter.verification.user_code import maker
+from porter.verification.user_code import load_maker
 from porter.zoos import keras_hub, transformers
 from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.slim import tf_slim
@@ -83,7 +83,7 @@ def test_a_version_of_a_package_that_lacks_a_module(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(tf_slim, "distribution", lambda name: Empty())
     with pytest.raises(NotInstalled, match="this version of mmdnn lacks slim's MobileNets"):
-        tf_slim._load("mobilenet_v1.py")
+        tf_slim._load_file("mobilenet_v1.py")
 
 
 def test_several_processes_need_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_code_of_a_user_s_that_needs_a_package(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("raise ModuleNotFoundError(\"No module named 'jax'\", name='jax')\ndef build(): pass\n")
     with pytest.raises(NotInstalled, match=r"No module named 'jax'.*pip install"):
-        maker(file, "build")
+        load_maker(file, "build")
 
 
 def test_a_witness_that_does_not_read_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

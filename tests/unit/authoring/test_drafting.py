@@ -21,7 +21,7 @@ from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
 from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
-from porter.verification.user_code import maker
+from porter.verification.user_code import load_maker
 from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, write
 from tests.support.refusals import refused
@@ -179,7 +179,7 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
 
     (tmp_path / "network.py").write_text(NETWORK)
     torch.manual_seed(0)
-    net = maker(tmp_path / "network.py", "Net")()
+    net = load_maker(tmp_path / "network.py", "Net")()
     net(torch.rand(8, 3, 32, 32))  # calibrates the norms
     torch.save(net.state_dict(), tmp_path / "mine.pth")
     ran = cli("recipe", "new", "mine", "--weights", "mine.pth", "--out", "own/mine.yaml", "--json")
@@ -225,7 +225,7 @@ class Net(torch.nn.Module):
 
 def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "network.py").write_text(SCALED)
-    net = maker(tmp_path / "network.py", "Net")().eval()
+    net = load_maker(tmp_path / "network.py", "Net")().eval()
     torch.save(net.state_dict(), tmp_path / "mine.pth")
     torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), tmp_path / "mine.pt2")
     ran = cli("recipe", "new", "mine", "--from-model", "mine.pt2", "--weights", "mine.pth", "--json")

@@ -53,8 +53,8 @@ def build():
 COMMAND = "from porter.cli.app import main; main()"
 LOAD = "import sys, porter; porter.load(sys.argv[1])"
 CODE = (
-    "import sys; from pathlib import Path; from porter.verification.user_code import maker; "
-    "maker(Path(sys.argv[1]), 'build')"
+    "import sys; from pathlib import Path; from porter.verification.user_code import load_maker; "
+    "load_maker(Path(sys.argv[1]), 'build')"
 )
 TORCHVISION = "from porter.zoos.torchvision import import_models; import_models()"
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; "

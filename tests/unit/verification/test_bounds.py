@@ -7,7 +7,7 @@ import pytest
 
 from porter.graph import INPUT, Graph, Node, Relu, Relu6
 from porter.graph.ops import Affine
-from porter.verification.bounds import farthest
+from porter.verification.bounds import farthest_images
 from tests.support.arrays import Array
 
 GRAPH = Graph(
@@ -47,6 +47,6 @@ def test_images_are_sought_that_reach_bounds_which_the_known_ones_do_not(
         values = {"scaled": batch, "relu": relu, "doubled": 2 * relu, "capped": np.minimum(2 * relu, 6)}
         return {path: values[path] for path in paths}
 
-    found = farthest(GRAPH, [images(value) for value in known], images(*pool), run, at_once=1)
+    found = farthest_images(GRAPH, [images(value) for value in known], images(*pool), run, at_once=1)
     assert tuple(found.ravel()) == chosen
     assert ran == [1] * (len(known) + (len(pool) if max(known) < 4 or min(known) > 0 else 0))

@@ -18,7 +18,7 @@ def test_what_a_caller_does_to_images_is_not_in_the_next_ones() -> None:
 
 
 def test_large_images_are_not_kept() -> None:
-    inputs._kept.cache_clear()
+    inputs._cached_unit_images.cache_clear()
     make_images((9, 7), 2, 3, UNIT)
     make_images((600, 600), 1, 3, UNIT)
-    assert inputs._kept.cache_info().currsize == 1
+    assert inputs._cached_unit_images.cache_info().currsize == 1

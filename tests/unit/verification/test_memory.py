@@ -8,7 +8,7 @@ import pytest
 
 from porter.graph import Graph, Node, Relu, shapes
 from porter.verification import memory
-from porter.verification.memory import in_parts, let_go
+from porter.verification.memory import drop_models, in_parts
 
 LARGE = 10_000_000
 
@@ -31,14 +31,14 @@ def test_a_large_model_in_a_circle_is_looked_for(weights: int, searched: int, se
     model.circle = model
     models = {"float64": model, "float32": Model()}
     del model
-    let_go(models, ["float64"], weights)
+    drop_models(models, ["float64"], weights)
     assert [*models] == ["float32"] and len(searches) == searched
 
 
 def test_nothing_is_looked_for_where_a_model_is_gone_by_itself(searches: list[None]) -> None:
     models = {"float64": Model()}
-    let_go(models, ["float64"], LARGE)
-    let_go(models, [], LARGE)
+    drop_models(models, ["float64"], LARGE)
+    drop_models(models, [], LARGE)
     assert not models and not searches
 
 

@@ -22,7 +22,7 @@ from porter.source.place import find
 from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
-from porter.verification.user_code import maker
+from porter.verification.user_code import load_maker
 from porter.verification.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
 from tests.support.fixtures import Cli
@@ -220,7 +220,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
         (folder / name).write_text(text)
     (folder / "loop.py").symlink_to("loop.py")
     torch.manual_seed(0)
-    net = maker(folder / "network.py", "Net")()
+    net = load_maker(folder / "network.py", "Net")()
     net(torch.rand(8, 3, 32, 32))  # calibrates the norm
     for tensor in net.bn1.parameters():
         tensor.data += 0.1 * torch.randn_like(tensor)
@@ -382,7 +382,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
     (folder / "model.py").write_text(f"FILE = {str(folder / 'net.keras')!r}\n{KERAS}")
     keras.utils.set_random_seed(0)
-    build: Any = maker(folder / "model.py", "build")
+    build: Any = load_maker(folder / "model.py", "build")
     net, whole = build(), build("softmax")
     whole.set_weights(net.get_weights())
     whole.save(folder / "net.keras")
