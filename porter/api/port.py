@@ -17,7 +17,7 @@ from porter.base.options import AnyPath
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
-from porter.evaluation.prediction import PhotoInput, predict, transform_of
+from porter.evaluation.prediction import PhotoInput, make_transform, predict
 from porter.files import is_plain, new_folder
 from porter.frameworks.in_memory import Held
 from porter.port import RECORD, StoredPort, read_port
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Concatenate[Port, P], T]:
-    """A function of a port's folder as a method, with its signature and its help."""
+    """Make a function of a port's folder a method, with its signature and its help."""
     own = inspect.signature(function)
 
     @wraps(function)
@@ -78,13 +78,13 @@ class Port(PathLike[str]):
         return f"{type(self).__name__}({str(self.folder)!r})"
 
     def __str__(self) -> str:
-        """What it is, where it is, and whether it is proved: what `print` shows."""
+        """Say what the port is, where it is, and whether it is proved: what `print` shows."""
         contents = read_contents(self.folder)
         verdict, record = conclude(contents), contents.record
         return f"{record.name} to {record.framework}: {self.folder}\n{verdict.word}. {verdict.sentence}"
 
     def _repr_html_(self) -> str:
-        """Shows a notebook what the port is, whether it is proved, and its pads."""
+        """Show a notebook what the port is, whether it is proved, and its pads."""
         return card(read_contents(self.folder))
 
     @property
@@ -99,14 +99,14 @@ class Port(PathLike[str]):
 
     @public
     def model(self, device: str = "cpu") -> LoadedModel:
-        """The model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays
-        of numpy.
+        """Return the model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on
+        arrays of numpy.
         """
         return load(self.folder, device)
 
     @public
     def transform(self) -> Callable[[PhotoInput], torch.Tensor | Array]:
-        """What makes a photo the model's input by the port's protocol.
+        """Return a function that makes a photo the model's input by the port's protocol.
 
         It takes a path, an image of Pillow or an array H x W x RGB of bytes. It gives one image without the
         axis of the batch: a tensor C x H x W for a port in torch, otherwise an array in the port's own order,
@@ -115,7 +115,7 @@ class Port(PathLike[str]):
         Raises:
             UsageError: nothing says how photos become the input.
         """
-        return public(transform_of(self.folder))
+        return public(make_transform(self.folder))
 
     verify = _of_folder(verify)
     predict = _of_folder(predict)
@@ -124,7 +124,7 @@ class Port(PathLike[str]):
 
     @public
     def save(self, folder: AnyPath, *, hub: bool = False, overwrite: bool = False) -> Port:
-        """Copies the port, whole or not at all.
+        """Copy the port, whole or not at all, and return the copy.
 
         Args:
             hub: writes README.md beside it too, a model card for Hugging Face's Hub. Nothing is uploaded.
@@ -155,13 +155,13 @@ class Ported(Port):
         self._made, self._held = made, held
 
     def record(self) -> dict[str, object]:
-        """The record that `porter convert --json` prints."""
+        """Return the record that `porter convert --json` prints."""
         return self._made.record()
 
 
 @takes(OpenOptions)
 def open_port(asked: OpenOptions) -> Port:
-    """The port in a folder.
+    """Open the port in a folder.
 
     Raises:
         PorterError: there is none, or it is damaged.

@@ -8,7 +8,7 @@ from porter.evaluation.results import Study, StudyAnswer
 
 
 def study(result: Study) -> list[str]:
-    """The lines of `porter study padding`."""
+    """Write the lines of `porter study padding`."""
     path, layout = result.photos
     lines = [
         f"{result.variant} from {' or '.join(result.between) or result.zoo}: {result.weights}",
@@ -33,7 +33,9 @@ def study(result: Study) -> list[str]:
 
 
 def _verdict(trained: StudyAnswer, chance: str | None = None) -> list[str]:
-    """What the study says in short, and why; which case it names, where that is less than a table says."""
+    """Say what the study says in short, and why; which case it names, where that is less than a table
+    says.
+    """
     if chance is not None:
         return [f"{trained.in_short}.", f"  {chance}"]
     certain = "certain" if trained.certain else "not certain"
@@ -41,8 +43,8 @@ def _verdict(trained: StudyAnswer, chance: str | None = None) -> list[str]:
 
 
 def _table(result: Study) -> list[str]:
-    """Errors in percent, losses in nats; columns that no case fills are left out, as are those that say which
-    cases are left where only one is.
+    """Write errors in percent, losses in nats; columns that no case fills are left out, as are those that say
+    which cases are left where only one is.
     """
     left = {f"by {result.judged_by.replace('_', '-')}": result.trained}
     if result.by_entropy is not None:
@@ -57,7 +59,7 @@ def _table(result: Study) -> list[str]:
         "entropy": [_figure(case.entropy, 4) for case in result.cases],
         "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in result.cases],
         **{
-            name: [result.said_of(case, answer) for case in result.cases]
+            name: [result.note_beside(case, answer) for case in result.cases]
             for name, answer in left.items()
             if answer.also and not result.between
         },

@@ -45,38 +45,41 @@ class PhotoDistances:
         self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
 
     def watch(self, positions: Sequence[int], logits: NamedArrays) -> None:
-        """Compares the logits of both models for the photos at these positions."""
+        """Compare the logits of both models for the photos at these positions."""
         for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue
-            apart = distance(source, port)
-            self.max_abs[position], self.rel_l2[position] = apart.max_abs, apart.rel_l2
+            between = distance(source, port)
+            self.max_abs[position], self.rel_l2[position] = between.max_abs, between.rel_l2
             if position in self._paired:
                 classes = spread(range(source.shape[-1]), PAIRS_PER_PHOTO)
-                self.pairs[position] = np.stack([source[0, classes], port[0, classes]], axis=1).astype(
-                    np.float64
-                )
+                pairs = np.stack([source[0, classes], port[0, classes]], axis=1)  # of the centre crop
+                self.pairs[position] = pairs.astype(np.float64)
 
 
 def merged(parts: Sequence[PhotoDistances]) -> PhotoDistances:
-    """Joins the parts of several processes over the same photos."""
-    whole = PhotoDistances(parts[0].photos)
+    """Join the parts of several processes over the same photos."""
+    joined = PhotoDistances(parts[0].photos)
     for part in parts:
-        whole.max_abs, whole.rel_l2 = np.fmax(whole.max_abs, part.max_abs), np.fmax(whole.rel_l2, part.rel_l2)
-        whole.pairs |= part.pairs
-    return whole
+        # A photo that another process compared is NaN here, which fmax passes over.
+        joined.max_abs = np.fmax(joined.max_abs, part.max_abs)
+        joined.rel_l2 = np.fmax(joined.rel_l2, part.rel_l2)
+        joined.pairs |= part.pairs
+    return joined
 
 
 def differing_positions(scored: Scored) -> list[int]:
-    """Photos in which source and port see different classes."""
+    """Return the positions of the photos in which source and port see different classes, where both see
+    one.
+    """
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     return [int(position) for position in np.flatnonzero((source >= 0) & (port >= 0) & (source != port))]
 
 
 def agreement(
-    reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: PhotoDistances
+    reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, distances: PhotoDistances
 ) -> Agreement:
-    """The result of the comparison; `accuracy` is the source's."""
+    """Make the result of the comparison; `accuracy` is the source's."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     both = int(((source >= 0) & (port >= 0)).sum())
     differ = differing_positions(scored)
@@ -88,13 +91,13 @@ def agreement(
         accuracy=accuracy,
         compared=both,
         agreeing=both - len(differ),
-        max_abs=float(np.nanmax(seen.max_abs)) if both else 0.0,
-        rel_l2=float(np.nanmax(seen.rel_l2)) if both else 0.0,
+        max_abs=float(np.nanmax(distances.max_abs)) if both else 0.0,
+        rel_l2=float(np.nanmax(distances.rel_l2)) if both else 0.0,
         differing=differing,
     )
 
 
 def spread(items: Sequence[int], most: int) -> list[int]:
-    """Gives at most `most` of `items`, evenly spaced, the first among them."""
+    """Return at most `most` of `items`, evenly spaced, the first among them."""
     count = min(most, len(items))
     return [items[index * len(items) // count] for index in range(count)]

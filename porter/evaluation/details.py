@@ -73,27 +73,26 @@ class Details:
 
 
 def write_details(
-    port: StoredPort, photos: tuple[Photo, ...], scored: Scored, seen: PhotoDistances | None
+    port: StoredPort, photos: tuple[Photo, ...], scored: Scored, distances: PhotoDistances | None
 ) -> None:
-    """Writes `evaluation.json` into the port's folder: Details.
+    """Write `evaluation.json` into the port's folder: Details.
 
     Raises:
         FileError: the folder cannot be written.
     """
-    pairs = (
-        ()
-        if seen is None
-        else tuple(pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist())
+    by_photo = {} if distances is None else distances.pairs
+    pairs = tuple(pair for position in sorted(by_photo) for pair in by_photo[position].tolist())
+    samples = tuple(
+        _sample(port, photos[position], position, scored) for position in _choose_positions(scored)
     )
-    samples = tuple(_photo(port, photos[position], position, scored) for position in _chosen(scored))
     write_whole(
         port.folder / DETAILS, json.dumps(asdict(Details(pairs, samples)), indent=1, allow_nan=False) + "\n"
     )
 
 
-def _chosen(scored: Scored) -> list[int]:
-    """Photos in which source and port differ, then wrong ones, then right ones, each kind spread over the
-    set.
+def _choose_positions(scored: Scored) -> list[int]:
+    """Return the positions of photos in which source and port differ, then of wrong ones, then of right ones,
+    each kind spread over the set.
 
     Each kind except the last takes at most half of the remaining places.
     """
@@ -106,17 +105,21 @@ def _chosen(scored: Scored) -> list[int]:
     return chosen + spread(right, PHOTOS - len(chosen))
 
 
-def _photo(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
-    """A sample photo and what both models say of it."""
+def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
+    """Make a sample photo with what both models say of it."""
     beside = scored.models.get(SOURCE)
-    source = None if beside is None else _top(port, beside, position)
+    source = None if beside is None else _likeliest_classes(port, beside, position)
     return SamplePhoto(
-        photo.name, photo.labels, _thumbnail(photo), source, _top(port, scored.models[PORT], position)
+        photo.name,
+        photo.labels,
+        _thumbnail(photo),
+        source,
+        _likeliest_classes(port, scored.models[PORT], position),
     )
 
 
-def _top(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
-    """The likeliest classes of a photo."""
+def _likeliest_classes(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
+    """Return the likeliest classes of a photo, without the places that no class fills."""
     classes = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
@@ -126,7 +129,7 @@ def _top(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, 
 
 
 def _thumbnail(photo: Photo) -> str | None:
-    """A small JPEG of a photo in base 64."""
+    """Make a small JPEG of a photo, in base 64; None if the photo cannot be read any more."""
     try:
         image = open_image(read_bytes(photo.place))
     except FileError:  # the photo was deleted after it was scored

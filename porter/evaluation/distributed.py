@@ -35,7 +35,7 @@ class Process:
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """The device of this process: its own GPU if there are several processes, otherwise the device
+        """Return the device of this process: its own GPU if there are several processes, otherwise the device
         `asked`.
         """
         return f"cuda:{self.local_rank}" if asked == "cuda" and self.world > 1 else asked
@@ -47,7 +47,7 @@ class _Failed:
 
 
 def this_process(environment: Mapping[str, str] = os.environ) -> Process:
-    """This process as torchrun's environment states it; without torchrun, the only process.
+    """Return this process as torchrun's environment states it; without torchrun, the only process.
 
     Raises:
         UsageError: RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE do not fit each other.
@@ -71,8 +71,8 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Process:
 
 
 @contextmanager
-def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[[T], list[T]]]:
-    """Joins the processes of a run. It gives a function that each process calls once with its own result, and
+def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[[T], list[T]]]:
+    """Join the processes of a run, and yield a function that each process calls once with its own result, and
     that returns the results of all, in the order of the processes.
 
     If a block fails before that, the other processes are told and fail too. A process that dies or does not
@@ -86,15 +86,16 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
         yield lambda own: [own]
         return
     exchange, leave = _join(process, timeout_s)
-    told = False
+    has_gathered = False
 
     def gather(own: T | _Failed) -> list[Any]:
-        nonlocal told
-        told = True
+        """Exchange this process's result for those of all; raise if another one failed."""
+        nonlocal has_gathered
+        has_gathered = True
         try:
             results = exchange(own)
         except (RuntimeError, ValueError) as error:
-            raise _lost(error, timeout_s) from None
+            raise _lost_process_error(error, timeout_s) from None
         for rank, other in enumerate(results):
             if isinstance(other, _Failed) and rank != process.rank:
                 raise PorterError(f"process {rank} of {process.world} failed: {other.why}")
@@ -103,7 +104,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
     try:
         yield gather
     except Exception as error:
-        if not told:
+        if not has_gathered:
             with suppress(PorterError):
                 gather(_Failed(str(error) or type(error).__name__))
         raise
@@ -112,7 +113,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
-    """Joins the processes of torchrun: what gathers a value from all, and what leaves them."""
+    """Join the processes of torchrun: return what gathers a value from all, and what leaves them."""
     if find_spec("torch") is None:
         raise NotInstalled("several processes need torch, which is not installed", next=install("torch"))
     from porter.frameworks.torch.processes import join_processes
@@ -120,10 +121,11 @@ def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]
     try:
         return join_processes(process.rank, process.world, timeout_s)
     except (RuntimeError, ValueError) as error:
-        raise _lost(error, timeout_s) from None
+        raise _lost_process_error(error, timeout_s) from None
 
 
-def _lost(error: Exception, timeout_s: float) -> PorterError:
+def _lost_process_error(error: Exception, timeout_s: float) -> PorterError:
+    """Make the error of a process that ended or did not answer."""
     reason = first_line(error)
     return PorterError(
         f"another process of this run ended, or did not answer within {timeout_s:g} s: {reason}",

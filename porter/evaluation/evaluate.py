@@ -35,16 +35,16 @@ from porter.data.statements import fed, in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
-from porter.evaluation.distributed import Process, joined, this_process
+from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged
 from porter.evaluation.predictions import write_predictions
-from porter.evaluation.protocol import protocol_of, rescaled
+from porter.evaluation.protocol import notes_on_proportion, protocol_of
 from porter.evaluation.published_verdict import (
     judge,
     notes_on_weights,
+    obstacle_of_protocol,
     obstacles,
-    other_protocol,
     published_figure,
 )
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
@@ -64,8 +64,8 @@ AROUND = 0.05
 
 @takes(EvaluateOptions)
 def evaluate(asked: EvaluateOptions) -> Evaluation:
-    """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the
-    published accuracy.
+    """Measure a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published
+    accuracy.
 
     The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the
     run, nothing is written there, the result has the figures so far and is not `complete`. The next run of
@@ -104,12 +104,12 @@ def evaluate(asked: EvaluateOptions) -> Evaluation:
     Raises:
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
-    return _measured(asked, [asked.folder])[0].evaluation
+    return _measure(asked, [asked.folder])[0].evaluation
 
 
 @takes(EvaluateSeveralOptions)
 def evaluate_several(asked: EvaluateSeveralOptions) -> tuple[OfPort, ...]:
-    """Measures several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
+    """Measure several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
 
     Ports that tell the same classes apart, and whose protocols resize and crop alike, are run in one pass:
     every photo is decoded once for all of them, and their models are in memory together. The others take a
@@ -122,77 +122,95 @@ def evaluate_several(asked: EvaluateSeveralOptions) -> tuple[OfPort, ...]:
         The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are
         left out.
     """
-    return _measured(asked, asked.folders)
+    return _measure(asked, asked.folders)
 
 
-def _measured(
+def _measure(
     asked: EvaluateOptions | EvaluateSeveralOptions, folders: Sequence[AnyPath]
 ) -> tuple[OfPort, ...]:
-    """Measures ports in one pass over the photos."""
+    """Measure ports in one pass over the photos for each group that can share one, and record the figures."""
     options = Options.of(asked)
     process = this_process()
     _expect_together(asked, options.run, process)
-    expected = _expected(asked.expect_top1, asked.tolerance)
-    _expect_apart(folders, asked.predictions)
+    expected = _expected_accuracy(asked.expect_top1, asked.tolerance)
+    _expect_different_ports(folders, asked.predictions)
     data = Path(asked.data)
     recipes = path_of(asked.recipes)
     predictions = asked.predictions
-    with joined(process) as gather:
+    with join_run(process) as gather:
         entrants = [
-            _entrant(folder, asked.source, weights_of(asked.weights), recipes, options) for folder in folders
+            _open_entrant(folder, asked.source, weights_of(asked.weights), recipes, options)
+            for folder in folders
         ]
         sets = {
-            classes: _photos(data, classes, options) for classes in dict.fromkeys(map(_classes, entrants))
+            classes: _open_set(data, classes, options)
+            for classes in dict.fromkeys(map(_classes_of, entrants))
         }
         real = replace(options, labels=path_of(asked.real_labels), limit=None)
-        relabelled = {classes: _photos(data, classes, real) for classes in sets} if real.labels else {}
-        here = _passes(entrants, sets, options, process, asked.afresh or asked.fast)
-        parts = gather(here.measured)
-    is_written = here.settle(all(_whole(part, len(entrants)) for part in parts))
+        relabelled = {classes: _open_set(data, classes, real) for classes in sets} if real.labels else {}
+        passes_here = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
+        parts = gather(passes_here.measured)
+    goes_on = passes_here.settle(all(_is_complete(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
         shares = [part[index] for part in parts if index in part]
         if len(shares) < len(parts):
             continue  # Ctrl-C came first
         measured = merged(shares)
-        data_set = sets[_classes(entrant)]
+        data_set = sets[_classes_of(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
+        result = _make_evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
         if relabelled:
-            photos = _relabelled(
-                data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background
+            photos = _accuracy_with_labels(
+                data_set, relabelled[_classes_of(entrant)], measured.scored, entrant.port.record.background
             )
             result = replace(result, real=photos, real_labels=str(real.labels))
-        if is_written and not result.complete:
+        if goes_on and not result.complete:
             at = int(measured.scored.reached.sum())
-            result = _warned(
+            result = _with_warning(
                 result,
                 f"another run goes on at photo {at:,} of {len(data_set.photos):,}; with "
                 f"{AFRESH}, at the first",
             )
-        if expected is not None:
-            met = result.complete and abs(result.top1 - expected[0]) <= expected[1] + 1e-9
-            result = replace(result, expected=expected, ok=met)
+        result = _judge_expected(result, expected)
         record = entrant.port.record
         if process.leads and result.complete:
-            result = _written(entrant.port, data_set, measured, result)
+            result = _record_figures(entrant.port, data_set, measured, result)
             if predictions is not None:
                 write_predictions(
                     Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed
                 )
         elif predictions is not None and not result.complete:
-            result = _warned(result, f"{predictions} is not written: the run was interrupted")
+            result = _with_warning(result, f"{predictions} is not written: the run was interrupted")
         results.append(
-            OfPort(str(entrant.port.folder), record.name, record.framework, result, _parameters(entrant.port))
+            OfPort(
+                str(entrant.port.folder),
+                record.name,
+                record.framework,
+                result,
+                _count_parameters(entrant.port),
+            )
         )
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
 
 
-def _parameters(port: StoredPort) -> int:
-    """How many numbers training changes: statistics of norms are none."""
+def _judge_expected(result: Evaluation, expected: tuple[float, float] | None) -> Evaluation:
+    """Return the result with whether its accuracy is the expected one, if one is. That of a part of the
+    photos is not.
+    """
+    if expected is None:
+        return result
+    top1, tolerance = expected
+    # 1e-9 is for the binary rounding of percentages.
+    met = result.complete and abs(result.top1 - top1) <= tolerance + 1e-9
+    return replace(result, expected=expected, ok=met)
+
+
+def _count_parameters(port: StoredPort) -> int:
+    """Return how many numbers training changes: statistics of norms are none."""
     tensors = tensor_shapes(port.graph)
     tensors_of_layers = (tensors.get(path, {}) for path in port.graph.calls)
     return sum(
@@ -204,7 +222,7 @@ def _parameters(port: StoredPort) -> int:
 
 
 def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> None:
-    """Expects that the options go together, and with the processes that there are."""
+    """Expect that the options go together, and with the processes that there are."""
     chosen = f"{PRECISION}, {COMPILE} and {CHANNELS_LAST(False)}"
     several = "run it in one process first, and give all processes the options that it chooses"
     for contradicts, option, message, next in (
@@ -231,8 +249,8 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
             raise UsageError(message, where=option, next=next)
 
 
-def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
-    """Expects different ports, and one only if its predictions are written."""
+def _expect_different_ports(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
+    """Expect different ports, and one only if its predictions are written."""
     if not folders:
         raise UsageError("there is no port to measure")
     places = [Path(folder).resolve() for folder in folders]
@@ -256,10 +274,10 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
         expect_folder(Path(predictions))
 
 
-def _entrant(
+def _open_entrant(
     folder: AnyPath, source: bool, weights: ModelWeights | None, recipes: Path | None, options: Options
 ) -> Entrant:
-    """A port that takes part, with its protocol and, if it is asked for, its source."""
+    """Read a port that takes part, with its protocol and, if `source` asks for it, its source."""
     port = read_port(Path(folder))
     port = replace(port, record=options.stated.put_into(port.record, str(folder)))
     return Entrant(
@@ -267,12 +285,13 @@ def _entrant(
     )
 
 
-def _classes(entrant: Entrant) -> Classes:
+def _classes_of(entrant: Entrant) -> Classes:
     record = entrant.port.record
     return Classes(record.classes - record.background, record.label_map)
 
 
-def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
+def _open_set(data: Path, classes: Classes, options: Options) -> PhotoSet:
+    """Open the photos of ports that tell these classes apart; there has to be one."""
     photos = open_photos(
         data, classes=classes, labels=options.labels, limit=options.limit, split=options.split
     )
@@ -291,7 +310,7 @@ class _Passes:
     files: dict[Path, list[int]] = field(default_factory=dict)
 
     def settle(self, whole: bool) -> bool:
-        """Keeps all passes for the next run, or drops them after a whole run. Gives whether they are kept."""
+        """Keep all passes for the next run, or drop them after a whole run; return whether they are kept."""
         if whole:
             for file in self.files:
                 unfinished.drop(file)
@@ -302,26 +321,33 @@ class _Passes:
         )
 
 
-def _whole(part: Mapping[int, Measured], entrants: int) -> bool:
+def _is_complete(part: Mapping[int, Measured], entrants: int) -> bool:
     return len(part) == entrants and all(each.scored.complete for each in part.values())
 
 
-def _passes(
+def _run_passes(
     entrants: Sequence[Entrant],
     sets: Mapping[Classes, PhotoSet],
     options: Options,
     process: Process,
     afresh: bool,
 ) -> _Passes:
-    """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended, goes on there."""
+    """Run a pass for each group of ports that share one, unless Ctrl-C ends it; go on where an earlier run
+    was ended.
+    """
     groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
     for index, entrant in enumerate(entrants):
-        key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
+        key = (
+            _classes_of(entrant),
+            entrant.protocol.geometry,
+            entrant.protocol.crop,
+            entrant.protocol.rounding,
+        )
         groups.setdefault(key, []).append(index)
     passes = _Passes()
     for (classes, *_), places in groups.items():
         members, photos = [entrants[index] for index in places], sets[classes].photos
-        file = unfinished.position_of(members, photos, options, process)
+        file = unfinished.file_of_pass(members, photos, options, process)
         try:
             earlier = None if afresh else unfinished.read_kept(file, len(photos))
             group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))
@@ -338,8 +364,10 @@ def _passes(
     return passes
 
 
-def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
-    """The accuracy that is expected and how far it may be off, in percentage points."""
+def _expected_accuracy(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
+    """Return the accuracy that is expected and how far it may be off, in percentage points; None if none is
+    expected.
+    """
     if top1 is None:
         if tolerance is not None:
             raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=TOLERANCE)
@@ -353,7 +381,7 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
 
 
 def _member(record: Record, recipes: Path | None) -> Member | None:
-    """The recipe's variant, which has the published figure; None if there is none: a port outlives its
+    """Return the recipe's variant, which has the published figure; None if there is none: a port outlives its
     recipe.
     """
     try:
@@ -362,14 +390,14 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
         return None
 
 
-def _evaluation(
+def _make_evaluation(
     entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None
 ) -> Evaluation:
-    """The result of a port, with the verdict on the published figure."""
+    """Make the result of a port, with the verdict on the published figure."""
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
-    other = other_protocol(record)
+    other = obstacle_of_protocol(record)
     against = (
         other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete)
         if published
@@ -379,7 +407,7 @@ def _evaluation(
     beside = None
     warnings = (
         *doubted(record, record.zoo, record.input.size),
-        *rescaled(record, protocol),
+        *notes_on_proportion(record, protocol),
         *measured.warnings,
     )
     if measured.earlier:
@@ -400,7 +428,7 @@ def _evaluation(
         **vars(accuracy),
         **vars(judgement),
         photos=(str(photos.path), photos.layout),
-        failed=_failed(photos, scored),
+        failed=_failures(photos, scored),
         excluded=photos.excluded,
         classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
         protocol=in_words(protocol, options.crops),
@@ -432,7 +460,9 @@ def _evaluation(
 
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
-    """The accuracy over the photos that were reached and those that the data set already names as failed."""
+    """Return the accuracy over the photos that were reached and those that the data set already names as
+    failed.
+    """
     ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
@@ -441,9 +471,11 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
 
 
-def _relabelled(photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool) -> Accuracy | None:
-    """The port's accuracy with other labels of the same photos; None if no photo has one. Photos that have
-    none are left out.
+def _accuracy_with_labels(
+    photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool
+) -> Accuracy | None:
+    """Return the port's accuracy with other labels of the same photos; None if no photo has one. Photos that
+    have none are left out.
     """
     labels = {photo.place: photo.labels for photo in relabelled.photos}
     pairs = [
@@ -454,29 +486,29 @@ def _relabelled(photos: PhotoSet, relabelled: PhotoSet, scored: Scored, backgrou
     right, among5 = (
         sum(bool({*top[:most] - background} & {*known}) for top, known in pairs) for most in (1, 5)
     )
-    return (
-        Accuracy(len(pairs), 100 * right / len(pairs), 100 * among5 / len(pairs), wilson(right, len(pairs)))
-        if pairs
-        else None
-    )
+    if not pairs:
+        return None
+    count = len(pairs)
+    return Accuracy(count, 100 * right / count, 100 * among5 / count, wilson(right, count))
 
 
-def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
-    late = {**scored.failed, **scored.models[PORT].failed}
-    return (*photos.failed, *(late[position] for position in sorted(late)))
+def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
+    while_scored = {**scored.failed, **scored.models[PORT].failed}
+    return (*photos.failed, *(while_scored[position] for position in sorted(while_scored)))
 
 
-def _written(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder, which lists those of every run. Its record and report keep the
-    figures of the most photos, and a warning beside smaller ones says so, as it does where the folder cannot
-    be written.
+def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
+    """Write the figures into the port's folder, which lists those of every run, and return the result.
+
+    Its record and report keep the figures of the most photos; a warning beside smaller ones says so, as it
+    does where the folder cannot be written.
     """
     earlier = port.record.evaluation
     images = earlier.get("images") if earlier else None
     try:
         if earlier is not None and isinstance(images, int) and images > result.images:
             update_record(port.folder, "evaluation", earlier, result.line())
-            return _warned(
+            return _with_warning(
                 result,
                 f"the port's record keeps the figures of {images:,} photos, which are more; the report lists "
                 "these figures beside them",
@@ -484,9 +516,9 @@ def _written(port: StoredPort, photos: PhotoSet, measured: Measured, result: Eva
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", result.summary(), result.line())
     except FileError as error:
-        return _warned(result, f"the figures are not in the port's folder: {error}")
+        return _with_warning(result, f"the figures are not in the port's folder: {error}")
     return result
 
 
-def _warned(result: Evaluation, warning: str) -> Evaluation:
+def _with_warning(result: Evaluation, warning: str) -> Evaluation:
     return replace(result, warnings=(*result.warnings, warning))

@@ -9,7 +9,8 @@ Z95 = 1.959963984540054
 
 
 def wilson(right: int, images: int) -> tuple[float, float]:
-    """Wilson's score interval at 95 % for `right` of `images`, in percent (E. B. Wilson, JASA 22, 1927).
+    """Return Wilson's score interval at 95 % for `right` of `images`, in percent (E. B. Wilson, JASA 22,
+    1927).
 
     It stays within 0 and 100 and is valid near the ends, where the normal interval is not.
     """
@@ -17,6 +18,6 @@ def wilson(right: int, images: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * images)) / (1 + z2 / images)
     half = Z95 / (1 + z2 / images) * sqrt(share * (1 - share) / images + z2 / (4 * images * images))
     # At 0 and 100 the interval touches the end; rounding must not carry it past the end.
-    return (0.0 if right == 0 else 100 * (centre - half)), (
-        100.0 if right == images else 100 * (centre + half)
-    )
+    low = 0.0 if right == 0 else 100 * (centre - half)
+    high = 100.0 if right == images else 100 * (centre + half)
+    return low, high

@@ -18,9 +18,9 @@ Losses = NDArray[np.float64]
 def log_losses(
     logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], activation: str | None
 ) -> Losses:
-    """For each photo of `logits` (N x crops x classes), minus the logarithm of the probability of the photo's
-    labels together: the cross-entropy. The probability is the mean of the crops'; nothing is rounded to 0, so
-    the loss of finite logits is finite.
+    """Return for each photo of `logits` (N x crops x classes) its cross-entropy: minus the logarithm of the
+    probability of the photo's labels together. The probability is the mean of the crops'; nothing is rounded
+    to 0, so the loss of finite logits is finite.
 
     If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right
     answers are added.
@@ -28,27 +28,27 @@ def log_losses(
     wanted = np.zeros((len(logits), 1, logits.shape[2]), np.bool_)
     for row, right in zip(wanted[:, 0], labels, strict=True):
         row[list(right)] = True
-    crops = np.log(logits.shape[1])
+    log_crops = np.log(logits.shape[1])
     if activation == "sigmoid":
-        return np.asarray(
-            (crops - _log_sum(-np.logaddexp(0, np.where(wanted, -logits, logits)), 1)).sum(axis=-1)[:, 0]
-        )
+        log_right = -np.logaddexp(0, np.where(wanted, -logits, logits))  # of the right answer for each class
+        return np.asarray((log_crops - _log_sum(log_right, 1)).sum(axis=-1)[:, 0])
     log_probabilities = logits - _log_sum(logits, 2)
-    return np.asarray(crops - _log_sum(np.where(wanted, log_probabilities, -np.inf), (1, 2))[:, 0, 0])
+    log_wanted = np.where(wanted, log_probabilities, -np.inf)
+    return np.asarray(log_crops - _log_sum(log_wanted, (1, 2))[:, 0, 0])
 
 
 def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """The logarithm of the sum of numbers that are given by their logarithms; the axes stay, with length
-    1.
+    """Return the logarithm of the sum of numbers that are given by their logarithms; the axes stay, with
+    length 1.
     """
     largest = logs.max(axis=axes, keepdims=True)
     return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=axes, keepdims=True)))
 
 
 def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
-    """For each row of `logits` (N x classes), the entropy of the model's answer: 0 if it is sure of a class,
-    log(classes) if all are equally likely. After a sigmoid, the sum of the entropies of all classes, because
-    each is a separate yes or no.
+    """Return for each row of `logits` (N x classes) the entropy of the model's answer: 0 if it is sure of a
+    class, log(classes) if all are equally likely. After a sigmoid, it is the sum of the entropies of all
+    classes, because each is a separate yes or no.
     """
     if activation == "sigmoid":
         return np.asarray((np.logaddexp(0, logits) - probabilities(logits, activation) * logits).sum(axis=1))
@@ -57,6 +57,6 @@ def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
 
 
 def entropy_of(answer: NDArray[np.float64], activation: str | None) -> float:
-    """The entropy of one answer, as `entropies`, from its probabilities."""
+    """Return the entropy of one answer, as `entropies`, from its probabilities."""
     both = np.stack([answer, 1 - answer]) if activation == "sigmoid" else answer
     return float(-(both * np.log(np.maximum(both, np.finfo(np.float64).tiny))).sum())

@@ -25,7 +25,7 @@ from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.source_run import source_classifier
-from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, tried_runs
+from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, try_runs
 from porter.files import path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, StoredPort
@@ -82,7 +82,7 @@ class Options:
 
     @classmethod
     def of(cls, asked: PhotosOptions) -> Options:
-        """The options of a command, read. A study runs in float32."""
+        """Read the options of a command. A study runs in float32."""
         run = Run()
         if isinstance(asked, MeasuringOptions):
             precision = one_of(asked.precision, get_args(Precision), PRECISION)
@@ -103,8 +103,8 @@ class Options:
         )
 
     def __post_init__(self) -> None:
-        numbers = ((BATCH_SIZE, self.batch_size, 1), (WORKERS, self.workers, 0), (LIMIT, self.limit, 1))
-        for option, value, least in numbers:
+        counts = ((BATCH_SIZE, self.batch_size, 1), (WORKERS, self.workers, 0), (LIMIT, self.limit, 1))
+        for option, value, least in counts:
             if value is not None and value < least:
                 raise UsageError(
                     f"expected at least {least}, got {value}",
@@ -117,22 +117,22 @@ class Options:
         return self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
 
     def made_pixels(self, entrant: Entrant) -> NDArray[Any]:
-        """A batch as the port is given it, of made photos."""
+        """Make a batch of photos as the port is given it."""
         return made_pixels(entrant.protocol, self.crops, self.photos_at_once)
 
     def feed(self, crops: int, photos: int, process: Process) -> Feed:
-        """How this process's part of so many photos is prepared."""
+        """Say how this process's part of so many photos is prepared."""
         workers = default_workers(photos, process) if self.workers is None else self.workers
         return Feed(crops, self.photos_at_once, workers, self.cache, (process.rank, process.world))
 
 
 def logits_of(facts: Facts) -> Logits:
-    """What the logits of a model are."""
+    """Say what the logits of a model are, from the facts of its port."""
     return Logits(facts.background, facts.activation)
 
 
 def one_of(value: object, choices: tuple[T, ...], option: Option) -> T:
-    """The choice that a value is.
+    """Return the choice that equals `value`.
 
     Raises:
         UsageError: it is none of them.
@@ -188,7 +188,7 @@ def measure(
     earlier: Sequence[Measured] | None = None,
     keep: Callable[[Sequence[Measured]], object] | None = None,
 ) -> list[Measured]:
-    """Runs the models over this process's part of the photos, in one pass for all ports.
+    """Run the models over this process's part of the photos, in one pass for all ports.
 
     Args:
         earlier: what a run of the same ports, photos and settings measured before it was ended. This one goes
@@ -199,38 +199,44 @@ def measure(
         PorterError: a device, a precision or a framework is not available.
     """
     device = process.device(options.device)
-    ready = [_ready(entrant, options, device, len(photos)) for entrant in entrants]
+    ready = [_make_ready(entrant, options, device, len(photos)) for entrant in entrants]
     models: dict[str, Classifier] = {}
     logits: dict[str, Logits] = {}
     for number, each in enumerate(ready):
-        own = {_named(role, number): model for role, model in each.models.items()}
+        own = {_name_in_pass(role, number): model for role, model in each.models.items()}
         models |= own
         logits |= dict.fromkeys(own, logits_of(each.entrant.port.record))
 
-    def watch(positions: Sequence[int], given: NamedArrays) -> None:
+    def watch(positions: Sequence[int], by_name: NamedArrays) -> None:
+        """Show the logits of a batch to the entrants whose source runs beside them."""
         for number, each in enumerate(ready):
             if each.pair is not None:
-                each.pair.watch(positions, {role: given[_named(role, number)] for role in (PORT, SOURCE)})
+                own = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
+                each.pair.watch(positions, own)
 
-    def measured(scored: Scored) -> list[Measured]:
-        results = [each.measured(number, scored) for number, each in enumerate(ready)]
-        return [_continued(*both) for both in zip(earlier, results, strict=True)] if earlier else results
+    def results_of(scored: Scored) -> list[Measured]:
+        """Return what was measured of each entrant, with what an earlier run measured."""
+        results = [each.result(number, scored) for number, each in enumerate(ready)]
+        if not earlier:
+            return results
+        return [_continue_pass(before, now) for before, now in zip(earlier, results, strict=True)]
 
-    last = perf_counter()
+    last_kept = perf_counter()
 
-    def so_far(scored: Callable[[], Scored]) -> None:
-        nonlocal last
-        if keep is not None and perf_counter() - last >= KEPT_EVERY:
-            keep(measured(scored()))
-            last = perf_counter()
+    def keep_so_far(scored: Callable[[], Scored]) -> None:
+        """Keep what was measured so far, unless that was done just now."""
+        nonlocal last_kept
+        if keep is not None and perf_counter() - last_kept >= KEPT_EVERY:
+            keep(results_of(scored()))
+            last_kept = perf_counter()
 
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
-    scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far))
+    scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, keep_so_far))
     if scored.complete and scored.seconds >= LONG:
         for each in ready:
             each.network = images_a_second(each.models[PORT], options.made_pixels(each.entrant))
-    return measured(scored)
+    return results_of(scored)
 
 
 @dataclass
@@ -254,19 +260,19 @@ class _ReadyEntrant:
     warnings: tuple[str, ...] = ()
     network: float | None = None
 
-    def measured(self, place: int, scored: Scored) -> Measured:
-        """What was measured of the entrant at a place among all."""
+    def result(self, number: int, scored: Scored) -> Measured:
+        """Return what was measured of this entrant, which has a number among all."""
         roles = [role for role in (PORT, SOURCE, PLAIN) if role in self.models]
-        own = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
+        own = replace(scored, models={role: scored.models[_name_in_pass(role, number)] for role in roles})
         way = Way(self.run, self.tried, self.network)
         return Measured(own, self.pair, self.reference, self.warnings, way=way)
 
 
-def _ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
-    """An entrant with its models built and, for `--fast`, its fastest run chosen."""
+def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
+    """Build an entrant's models and, for `--fast`, choose its fastest run."""
     tried: tuple[Tried, ...] = ()
     if options.fast:
-        tried = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
+        tried = try_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
     run = tried[0].run if tried else options.run
     ready = _ReadyEntrant(entrant, run, tried, {PORT: classifier_of(entrant, device, run)})
     if options.fast and run != FP32:
@@ -283,16 +289,16 @@ def _ready(entrant: Entrant, options: Options, device: str, photo_count: int) ->
 
 
 def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
-    """A port as it runs over photos: its weights as it stores them, computed in float32 for every storage
-    type.
+    """Build a port as it runs over photos: its weights as it stores them, computed in float32 for every
+    storage type.
     """
     return entrant.port.destination.ENGINE.classifier(
         entrant.port.build("float32", device), entrant.protocol, device, run
     )
 
 
-def _continued(earlier: Measured, later: Measured) -> Measured:
-    """A pass that continues an earlier, unfinished one."""
+def _continue_pass(earlier: Measured, later: Measured) -> Measured:
+    """Join a pass with the earlier, unfinished one that it continues."""
     both = merged([later, earlier])
     seconds = earlier.scored.seconds + later.scored.seconds
     waited = earlier.scored.waited + later.scored.waited
@@ -300,13 +306,13 @@ def _continued(earlier: Measured, later: Measured) -> Measured:
     return replace(both, scored=scored, earlier=int(earlier.scored.reached.sum()), way=later.way)
 
 
-def _named(role: str, place: int) -> str:
-    """The name in a pass of a port, or of its source."""
-    return f"{role} {place}"
+def _name_in_pass(role: str, number: int) -> str:
+    """Return the name in a pass of the port with this number, or of its source."""
+    return f"{role} {number}"
 
 
 def merged(parts: Sequence[Measured]) -> Measured:
-    """Joins the parts of all processes."""
+    """Join the parts of all processes."""
     compared = [part.compared for part in parts if part.compared is not None]
     return Measured(
         scoring.merged([part.scored for part in parts]),
@@ -319,8 +325,8 @@ def merged(parts: Sequence[Measured]) -> Measured:
 
 
 def default_workers(photos: int, process: Process) -> int:
-    """The default number of processes that decode: this process's part of the machine's cores, none for a few
-    photos.
+    """Return the default number of processes that decode: this process's part of the machine's cores, none
+    for a few photos.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(1, cores // process.local_world), photos // process.world // PHOTOS_PER_WORKER)

@@ -17,7 +17,7 @@ from porter.base.errors import FileError, UsageError
 from porter.base.options import AnyPath
 from porter.data.preprocess import Preprocess, as_image, open_image, prepare
 from porter.data.statements import fed
-from porter.evaluation.protocol import expect_prepared, expect_protocol, fitted, rescaled
+from porter.evaluation.protocol import expect_prepared, expect_protocol, fit_protocol, notes_on_proportion
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import StoredPort, read_port
 from porter.source.stated_photos import read_stated
@@ -60,20 +60,20 @@ class Prediction:
     logits: Array = field(repr=False)
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter predict --json` prints."""
+        """Return the record that `porter predict --json` prints."""
         return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 
 @takes(PredictOptions)
 def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
-    """The five likeliest classes of each photo.
+    """Predict the five likeliest classes of each photo.
 
     Args:
         images: photos, each a file, an image of Pillow or an array H x W x RGB (or H x W) of bytes; one of
             them, or a sequence.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
-    folder, photos = Path(asked.folder), _each(asked.images)
+    folder, photos = Path(asked.folder), _as_list(asked.images)
     for path in (Path(photo) for photo in photos if isinstance(photo, str | PathLike)):
         if path.is_dir():
             first = next((each for each in sorted(path.iterdir()) if each.is_file()), PHOTO)
@@ -86,7 +86,7 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     port = replace(
         port, record=read_stated(asked.preprocess, asked.class_names).put_into(port.record, str(folder))
     )
-    protocol = fitted(expect_protocol(port), port.record.input, str(folder))
+    protocol = fit_protocol(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()
     names = [
@@ -98,14 +98,14 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     )
 
 
-def _each(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
-    """The photos; one photo is one of them, whatever it is."""
+def _as_list(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
+    """Return the photos as a list; one photo is one of them, whatever it is."""
     several = isinstance(images, Sequence) and not isinstance(images, str | PathLike)
     return list(cast("Sequence[PhotoInput]", images)) if several else [cast("PhotoInput", images)]
 
 
 def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:
-    """A photo as the array 3 x H x W that a model takes.
+    """Prepare a photo as the array 3 x H x W that a model takes.
 
     Raises:
         FileError: it cannot be read, or is no photo.
@@ -114,15 +114,15 @@ def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:
     return prepare(image, protocol)
 
 
-def transform_of(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
-    """What makes a photo the input of a port, without the axis of the batch: a tensor C x H x W for a port in
-    torch, otherwise an array in the port's own order.
+def make_transform(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
+    """Make a function from a photo to the input of a port, without the axis of the batch: a tensor C x H x W
+    for a port in torch, otherwise an array in the port's own order.
 
     Raises:
         UsageError: nothing says how photos become the input.
     """
     port = read_port(Path(folder))
-    protocol = fitted(expect_prepared(port), port.record.input, str(folder))
+    protocol = fit_protocol(expect_prepared(port), port.record.input, str(folder))
     in_torch, channels_last = port.record.framework == "torch", port.record.input.layout == "NHWC"
 
     def transform(photo: PhotoInput) -> Tensor | Array:
@@ -137,22 +137,20 @@ def transform_of(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
 
 
 def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
-    """The likeliest classes of one image."""
-    logits = (
-        port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0]
-        .astype(np.float64)
-        .reshape(-1)
-    )
+    """Predict the likeliest classes of one image, which `batch` has prepared."""
+    output = port.graph.output
+    value = port.destination.ENGINE.run(model, batch, [output])[output][0]
+    logits = value.astype(np.float64).reshape(-1)
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=image)
     shares = probabilities(logits, port.record.activation)
-    alone = len(logits) == 1 and port.record.activation != "sigmoid"
+    is_undefined = len(logits) == 1 and port.record.activation != "sigmoid"  # nothing says what it is
     guesses = []
     # By logits, because small probabilities underflow to 0.
     for index in map(int, top_classes(logits[np.newaxis])[0]):
         label = port.record.label_of(index)
         wnid, name = (label.wnid, label.name) if label else (None, None)
-        share = None if alone else float(shares[index])
+        share = None if is_undefined else float(shares[index])
         guesses.append(ClassScore(index, wnid, name, logit=float(logits[index]), probability=share))
-    proportion = ", in proportion to the protocol" if rescaled(port.record, protocol) else ""
+    proportion = ", in proportion to the protocol" if notes_on_proportion(port.record, protocol) else ""
     return Prediction(image, fed(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)

@@ -15,7 +15,7 @@ from porter.evaluation.scoring import Scores
 from porter.files import behind_links, write_whole
 from porter.port import Record
 
-_HEAD = (
+_PREDICTION_COLUMNS = (
     "photo",
     "label",
     "rank",
@@ -23,15 +23,25 @@ _HEAD = (
 )
 
 
-_RESULTS = ("port", "name", "framework", "protocol", "photos", "top1", "top5", "loss", "photos_per_second")
-_OF_TIMM = ("model", "img_size", "top1_err", "top5_err", "param_count", "crop_pct", "interpolation")
+_RESULT_COLUMNS = (
+    "port",
+    "name",
+    "framework",
+    "protocol",
+    "photos",
+    "top1",
+    "top5",
+    "loss",
+    "photos_per_second",
+)
+_TIMM_COLUMNS = ("model", "img_size", "top1_err", "top5_err", "param_count", "crop_pct", "interpolation")
 """Further columns of the tables that timm's validate.py writes; its top1 and top5 are those above.
 param_count is in millions.
 """
 
 
 def write_results(path: Path, results: Sequence[OfPort]) -> None:
-    """Writes a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the
+    """Write a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the
     speed of its pass, which several ports may have shared. timm's columns are there too.
 
     Raises:
@@ -39,7 +49,7 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
     """
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow((*_RESULTS, *_OF_TIMM))
+    table.writerow((*_RESULT_COLUMNS, *_TIMM_COLUMNS))
     for each in results:
         evaluation = each.evaluation
         loss = "" if evaluation.loss is None else evaluation.loss
@@ -54,35 +64,36 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
                 evaluation.top5,
                 loss,
                 f"{evaluation.per_second:.1f}",
-                *_of_timm(each),
+                *_timm_cells(each),
             ]
         )
     write_whole(behind_links(path), text.getvalue())
 
 
-def _of_timm(each: OfPort) -> tuple[object, ...]:
-    """timm's columns, rounded as timm rounds (validate.py, `validate`)."""
+def _timm_cells(each: OfPort) -> tuple[object, ...]:
+    """Return the cells of timm's columns, rounded as timm rounds (validate.py, `validate`)."""
     evaluation, protocol = each.evaluation, each.evaluation.preprocess or {}
     crop, size = protocol.get("crop"), protocol.get("size")
     errors = (round(100 - evaluation.top1, 4), round(100 - evaluation.top5, 4))
-    part = round(crop / size, 4) if crop and size else 1.0
-    interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]
-    return each.name, crop or size, *errors, round(each.parameters / 1e6, 2), part, interpolation
+    crop_share = round(crop / size, 4) if crop and size else 1.0
+    millions = round(each.parameters / 1e6, 2)
+    interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]  # without porter's prefix
+    return each.name, crop or size, *errors, millions, crop_share, interpolation
 
 
 def write_predictions(
     path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]
 ) -> None:
-    """Writes a CSV with a line for each photo: its labels, the number of classes before the best of them (0
-    is top-1), and the five likeliest classes with their names and probabilities. Classes are rows of the
-    port's logits. Failed photos have only a name.
+    """Write a CSV with a line for each photo: its labels, the number of classes before the best of them (0 is
+    top-1), and the five likeliest classes with their names and probabilities. Classes are rows of the port's
+    logits. Failed photos have only a name.
 
     Raises:
         FileError: it cannot be written.
     """
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(_HEAD)
+    table.writerow(_PREDICTION_COLUMNS)
     for position, photo in enumerate(photos):
         rank = int(scores.ranks[position])
         if rank < 0:

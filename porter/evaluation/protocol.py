@@ -20,22 +20,20 @@ _SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}
 
 
 def expect_protocol(port: StoredPort) -> Preprocess:
-    """The protocol of a port that predicts classes.
+    """Return the protocol of a port that predicts classes.
 
     Raises:
         UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to
             type.
     """
     _expect_photos(port)
-    return (
-        _expect_classes(port.record, str(port.folder))
-        if port.record.output == "features"
-        else expect_prepared(port)
-    )
+    if port.record.output == "features":
+        return _expect_classes(port.record, str(port.folder))  # which raises
+    return expect_prepared(port)
 
 
 def expect_prepared(port: StoredPort) -> Preprocess:
-    """A port's protocol, whatever it gives.
+    """Return a port's protocol, whatever the port gives.
 
     Raises:
         UsageError: the port takes no photos or has no protocol; the error has the line to type.
@@ -45,16 +43,15 @@ def expect_prepared(port: StoredPort) -> Preprocess:
     expect_colours(record.input.channels, where)
     if record.preprocess is None:
         size = max(record.input.size or record.input.native_size)
-        trained_in_tf = (
-            FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
-        )
+        file_format = FORMATS.get(record.source.format)
+        trained_in_tf = file_format is not None and file_format.framework == "tf"
         scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
         raise _no_protocol(where, example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
     return record.preprocess
 
 
 def _expect_photos(port: StoredPort) -> None:
-    """Expects a port that takes photos only."""
+    """Expect a port that takes photos only."""
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
@@ -70,6 +67,7 @@ def _expect_photos(port: StoredPort) -> None:
 
 
 def _no_protocol(where: str, line: str) -> UsageError:
+    """Make the error of a model without a protocol, with a `line` that states one as an example."""
     return UsageError(
         "nothing says how a photo becomes this model's input",
         where=where,
@@ -79,7 +77,7 @@ def _no_protocol(where: str, line: str) -> UsageError:
 
 
 def _expect_classes(facts: Facts, where: str) -> Preprocess:
-    """Expects logits of classes and a protocol, which it returns."""
+    """Expect logits of classes, and return the protocol, which there has to be."""
     if facts.output == "features":
         raise UsageError(
             "this model has no classifier head, so it cannot predict classes",
@@ -92,26 +90,26 @@ def _expect_classes(facts: Facts, where: str) -> Preprocess:
 
 
 def protocol_of(port: StoredPort, crops: Crops) -> Preprocess:
-    """The protocol for a port's photos (`fitted`), which feeds squares.
+    """Return the protocol for a port's photos (`fit_protocol`), which feeds squares.
 
     Raises:
         UsageError: the port gives no logits, has no protocol, or takes only an input that is not square.
     """
     expect_protocol(port)
     record, where = port.record, str(port.folder)
-    return fitted(expect_square(record, record.input.channels, crops, where), record.input, where)
+    return fit_protocol(expect_square(record, record.input.channels, crops, where), record.input, where)
 
 
 def own_protocol(record: Record) -> Preprocess | None:
-    """What a port is fed where nothing else is stated; None where predict and eval refuse it."""
+    """Return what a port is fed where nothing else is stated; None where predict and eval refuse it."""
     try:
-        return fitted(expect_square(record, record.input.channels, 1, ""), record.input, "")
+        return fit_protocol(expect_square(record, record.input.channels, 1, ""), record.input, "")
     except UsageError:
         return None
 
 
-def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
-    """The protocol in proportion for a port of one size; the protocol itself for a port of any size.
+def fit_protocol(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
+    """Return the protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
         UsageError: the port's only size is not square or too large for the protocol, or the protocol gives
@@ -144,9 +142,9 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         ) from None
 
 
-def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
-    """One line where photos are not prepared as a user or a file states it, but in proportion for a port of
-    one size.
+def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
+    """Return one line where photos are not prepared as a user or a file states it, but in proportion for a
+    port of one size.
     """
     own = facts.preprocess
     if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:
@@ -161,7 +159,7 @@ def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
 
 
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:
-    """The protocol of a model that predicts classes, which feeds it squares.
+    """Return the protocol of a model that predicts classes, which feeds it squares.
 
     Raises:
         UsageError: the model gives no logits, has a single output or has no protocol, or the protocol gives

@@ -17,27 +17,29 @@ REPRODUCED = 0.05
 
 
 def published_figure(record: Record, member: Member | None) -> Published | None:
-    """The recipe's published figure for a port's variant and zoo; None if the port has other classes."""
+    """Return the recipe's published figure for a port's variant and zoo; None if the port has other
+    classes.
+    """
     return member.zoo.published.get(member.variant) if member and record.labels == IMAGENET else None
 
 
 def obstacles(
     side: int, photos: PhotoSet, accuracy: Accuracy, options: Options, published: Published, complete: bool
 ) -> list[str]:
-    """Why a measurement cannot be compared with a published figure, which is of a single crop, in float32,
-    over all 50,000 photos.
+    """List why a measurement cannot be compared with a published figure, which is of a single crop, in
+    float32, over all 50,000 photos.
 
     Args:
         side: of the squares that the model was fed.
     """
-    relabelled = any(len(photo.labels) > 1 for photo in photos.photos) or bool(
-        photos.excluded and photos.labels is not None
-    )
+    has_several_labels = any(len(photo.labels) > 1 for photo in photos.photos)
+    relabelled = has_several_labels or bool(photos.excluded and photos.labels is not None)
     left_out = () if relabelled else photos.excluded
+    is_validation_set = photos.validation and accuracy.images == VALIDATION_IMAGES
     reasons = {
         "it was interrupted": not complete,
-        f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
-            photos.validation and accuracy.images == VALIDATION_IMAGES
+        f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": (
+            not is_validation_set
         ),
         "labels other than the set's own": relabelled,
         f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(
@@ -50,8 +52,8 @@ def obstacles(
     return [why for why, holds in reasons.items() if holds]
 
 
-def other_protocol(record: Record) -> list[str]:
-    """Why photos are not prepared as they were for the published figure."""
+def obstacle_of_protocol(record: Record) -> list[str]:
+    """Say why photos are not prepared as they were for the published figure; [] if they are."""
     whose = {"user": "your own", "file": "the file's"}.get(record.protocol_by or "")
     return [f"the preprocessing is {whose}, and not the zoo's"] if whose else []
 
@@ -59,7 +61,9 @@ def other_protocol(record: Record) -> list[str]:
 def judge(
     accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()
 ) -> Judgement:
-    """The verdict. `against` are the obstacles to a comparison, `notes` other facts about it."""
+    """Judge a measured accuracy. `against` are the obstacles to a comparison, `notes` other facts about
+    it.
+    """
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
@@ -77,8 +81,8 @@ def judge(
 
 
 def notes_on_weights(record: Record, member: Member | None) -> list[str]:
-    """A note if the published figure is of a file that the port was not made from, or if its record does not
-    tell.
+    """Return a note if the published figure is of a file that the port was not made from, or if its record
+    does not tell.
     """
     file = member.file if member else None
     published = record.source.is_published(file)

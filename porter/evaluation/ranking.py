@@ -12,7 +12,9 @@ TOP = 5
 
 
 def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
-    """The source's own last activation of logits (the classes are the last axis); softmax if it has none."""
+    """Apply the source's own last activation to logits (the classes are the last axis); softmax if it has
+    none.
+    """
     wide = logits.astype(np.float64)
     if activation == "sigmoid":
         return np.asarray(0.5 * (1 + np.tanh(0.5 * wide)))
@@ -20,9 +22,9 @@ def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.fl
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
-    """Scores N x classes for logits N x crops x classes: for one crop the logits, for more crops the mean of
-    their probabilities.
+def average_crops(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
+    """Return scores N x classes for logits N x crops x classes: for one crop the logits, for more crops the
+    mean of their probabilities.
 
     The mean is of probabilities, as in TensorNets' table, the only ten-crop figures that porter's recipes
     cite (its tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax).
@@ -34,29 +36,28 @@ def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64
 
 
 def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDArray[np.int32]:
-    """For each row of `scores` (N x classes), the number of classes before the best of its labels: 0 is
+    """Return for each row of `scores` (N x classes) the number of classes before the best of its labels: 0 is
     top-1, below 5 top-5; the number of all classes if no row has a label.
 
     Equal scores are in the order of their classes, as after a stable sort.
     """
     most = max(map(len, labels), default=0)
     # Rows with fewer labels repeat their first one.
-    filled = np.array([[*right, *right[:1] * (most - len(right))] for right in labels], np.intp).reshape(
-        len(labels), most
-    )
+    rows = [[*right, *right[:1] * (most - len(right))] for right in labels]
+    filled = np.array(rows, np.intp).reshape(len(labels), most)
     classes = np.arange(scores.shape[1])
     ranks = []
     for column in filled.T[:, :, np.newaxis]:
         own = np.take_along_axis(scores, column, axis=1)
         ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
-    return (
-        np.min(ranks, axis=0).astype(np.int32) if ranks else np.full(len(labels), scores.shape[1], np.int32)
-    )
+    if not ranks:
+        return np.full(len(labels), scores.shape[1], np.int32)
+    return np.asarray(np.min(ranks, axis=0).astype(np.int32))
 
 
 def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The five best classes of each row (all if there are fewer), best first; equal ones are in the order of
-    the classes.
+    """Return the five best classes of each row (all if there are fewer), best first; equal ones are in the
+    order of the classes.
     """
     left = scores.copy()
     rows = np.arange(len(scores))

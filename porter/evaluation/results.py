@@ -141,15 +141,15 @@ class Evaluation(Judgement, Accuracy):
     network: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter eval --json` prints."""
+        """Return the record that `porter eval --json` prints."""
         fields = {"ok": self.ok, **asdict(self)}
         for kind in ("failed", "excluded"):
             fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
         return fields
 
     def line(self) -> dict[str, Any]:
-        """The line of this evaluation in port.json, which lists all of them: what was measured, on what and
-        when.
+        """Return the line of this evaluation in port.json, which lists all of them: what was measured, on
+        what and when.
         """
         figures = ("images", "top1", "top5", "loss")
         settings = (
@@ -173,8 +173,8 @@ class Evaluation(Judgement, Accuracy):
         return self.classes is None or self.classes > 5
 
     def summary(self) -> dict[str, Any]:
-        """The record that port.json keeps, with the first `NAMED` of each list of photos, and with the names
-        of the fields here.
+        """Return the record that port.json keeps, with the first `NAMED` of each list of photos, and with the
+        names of the fields here.
         """
         lists = {
             "failed": self.failed,
@@ -223,7 +223,7 @@ class OfPort:
     parameters: int
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter eval PORT PORT --json` prints."""
+        """Return the record that `porter eval PORT PORT --json` prints."""
         return {"port": self.port, "name": self.name, "framework": self.framework, **self.evaluation.record()}
 
 
@@ -316,9 +316,9 @@ class Study:
     between: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def said_of(self, case: Case, answer: StudyAnswer | None = None) -> str:
-        """What stands beside a case: that it is the one of the training by an answer, by default by
-        `trained`, or may be. Nothing where it is not, or nothing is judged.
+    def note_beside(self, case: Case, answer: StudyAnswer | None = None) -> str:
+        """Return what stands beside a case: that it is the one of the training by an answer, by default by
+        `trained`, or may be. Empty where it is not, or nothing is judged.
         """
         answer = answer or self.trained
         if self.chance is not None or case.name not in (answer.name, *answer.also):
@@ -326,5 +326,5 @@ class Study:
         return "trained with" if answer.certain else "may be it"
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter study padding --json` prints."""
+        """Return the record that `porter study padding --json` prints."""
         return asdict(self)

@@ -16,7 +16,7 @@ from porter.data.photos import Failure, Photo
 from porter.data.preprocess import Preprocess
 from porter.evaluation.losses import Losses, log_losses
 from porter.evaluation.photo_progress import Progress
-from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
+from porter.evaluation.ranking import TOP, average_crops, label_ranks, probabilities, top_classes
 from porter.frameworks import Classifier
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Logits:
     activation: str | None = None
 
     def row(self, label: int) -> int:
-        """The row of the logits that is a class."""
+        """Return the row of the logits that is a class."""
         return label + self.background
 
 
@@ -115,8 +115,7 @@ def score(
     logits: Mapping[str, Logits] | None = None,
     watching: Watching = Watching(),
 ) -> Scored:
-    """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so
-    far.
+    """Prepare every photo once and feed it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
 
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
@@ -138,8 +137,8 @@ def score(
 
 
 def merged(parts: Sequence[Scored]) -> Scored:
-    """Joins the parts of several processes over the same photos."""
-    models = {name: _merged([part.models[name] for part in parts]) for name in parts[0].models}
+    """Join the parts of several processes over the same photos."""
+    models = {name: _merge_scores([part.models[name] for part in parts]) for name in parts[0].models}
     return Scored(
         models,
         np.any([part.reached for part in parts], axis=0),
@@ -149,8 +148,10 @@ def merged(parts: Sequence[Scored]) -> Scored:
     )
 
 
-def _merged(parts: Sequence[Scores]) -> Scores:
-    """A photo that no process reached is -1 in all parts, its loss is nan and its probabilities are 0."""
+def _merge_scores(parts: Sequence[Scores]) -> Scores:
+    """Join one model's scores. A photo that no process reached is -1 in all parts, its loss is nan and its
+    probabilities are 0, so the largest is the one that was scored.
+    """
     fields = ((part.ranks, part.centre, part.losses, part.top, part.shares) for part in parts)
     ranks, centre, losses, top, shares = (np.fmax.reduce(arrays) for arrays in zip(*fields, strict=True))
     return Scores(
@@ -170,9 +171,13 @@ def _pass(
     watching: Watching,
     progress: Progress,
 ) -> bool:
-    """Counts each batch after the next one has begun, so that a GPU always has work."""
+    """Run the models over all batches; return False if Ctrl-C ended it.
+
+    Each batch is counted after the next one has begun, so that a GPU always has work.
+    """
 
     def count(batch: Batch, begun: Mapping[str, Callable[[], Array]]) -> None:
+        """Wait for a batch's logits, and score them."""
         logits = _logits(begun, batch)
         if watching.batch is not None and logits:
             watching.batch(batch.positions, logits)
@@ -182,7 +187,7 @@ def _pass(
 
     last = None
     try:
-        while (batch := tally.awaited(stream)) is not None:
+        while (batch := tally.wait_for_next(stream)) is not None:
             begun = _begin(models, batch)
             if last is not None:
                 count(*last)
@@ -197,11 +202,12 @@ def _pass(
 
 
 def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable[[], Array]]:
+    """Have every model begin with a batch; return what waits for their logits."""
     return {name: model(batch.pixels) for name, model in models.items()} if batch.positions else {}
 
 
 def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> NamedArrays:
-    """The logits that the models have begun to compute, photos x crops x classes."""
+    """Wait for the logits that the models have begun to compute, photos x crops x classes."""
     return {
         name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1])
         for name, wait in begun.items()
@@ -217,15 +223,15 @@ class _Tally:
         self._failed: dict[int, Failure] = {}
         self._scores = {name: unscored(len(photos)) for name in models}
 
-    def awaited(self, stream: Iterator[Batch]) -> Batch | None:
-        """The next batch, and how long it was waited for."""
+    def wait_for_next(self, stream: Iterator[Batch]) -> Batch | None:
+        """Return the next batch, and count how long it was waited for; None at the end."""
         start = perf_counter()
         batch = next(stream, None)
         self._waited += perf_counter() - start
         return batch
 
     def add(self, batch: Batch, logits: NamedArrays) -> int:
-        """Adds a batch; returns the number of photos that the first model recognises."""
+        """Add a batch, and return the number of photos that the first model recognises."""
         right = [
             self._add(batch.positions, self._models[name], self._scores[name], values)
             for name, values in logits.items()
@@ -235,27 +241,27 @@ class _Tally:
             self._reached[position] = True
         return right[0] if right else 0
 
-    def _add(self, positions: Sequence[int], what: Logits, scores: Scores, logits: Array) -> int:
-        """Scores a model's logits. Returns how many photos it scored."""
+    def _add(self, positions: Sequence[int], kind: Logits, scores: Scores, logits: Array) -> int:
+        """Score a model's logits, and return how many photos it recognises."""
         finite = np.isfinite(logits).all(axis=(1, 2))
         for index in map(int, np.flatnonzero(~finite)):
             position = positions[index]
             scores.failed[position] = Failure(self._photos[position].name, _NOT_FINITE)
         at, logits = np.asarray(positions, np.intp)[finite], logits[finite]
-        labels = [tuple(map(what.row, self._photos[position].labels)) for position in at]
-        average = averaged(logits, what.activation)
+        labels = [tuple(map(kind.row, self._photos[position].labels)) for position in at]
+        average = average_crops(logits, kind.activation)
         best = top_classes(average)
-        shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], what.activation)
+        shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], kind.activation)
         scores.ranks[at] = label_ranks(average, labels)
         scores.centre[at] = label_ranks(logits[:, 0], labels)
         if all(labels):
-            scores.losses[at] = log_losses(logits.astype(np.float64), labels, what.activation)
+            scores.losses[at] = log_losses(logits.astype(np.float64), labels, kind.activation)
         scores.top[at, : best.shape[1]] = best
         scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
         return int((scores.ranks[at] == 0).sum())
 
     def result(self, complete: bool) -> Scored:
-        """The scores so far; photos that not all models have seen do not count."""
+        """Return the scores so far; photos that not all models have seen do not count."""
         for scores in self._scores.values():  # Ctrl-C may have come between two models
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
@@ -266,7 +272,7 @@ class _Tally:
 
 
 def unscored(photos: int) -> Scores:
-    """The scores of a model that has seen no photo."""
+    """Return the scores of a model that has seen no photo."""
     ranks = np.full(photos, -1, np.int32)
     top = np.full((photos, TOP), -1, np.int32)
     return Scores(ranks, ranks.copy(), np.full(photos, np.nan), top, np.zeros((photos, TOP), np.float32))

@@ -15,11 +15,12 @@ from porter.source.opened import Opened
 from porter.verification.references import OwnBuild
 from porter.verification.source_forms import Form, with_fallback
 
-Beside = tuple[str, Classifier, tuple[str, ...]]
+SourceModel = tuple[str, Classifier, tuple[str, ...]]
+"""The name of the source's model, its classifier, and warnings."""
 
 
-def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, device: str) -> Beside:
-    """The name of the source's model, its classifier, and warnings.
+def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, device: str) -> SourceModel:
+    """Build the source's model to run beside the port: its name, its classifier, and warnings.
 
     It is the first form of the source that can run (porter.verification.source_forms), in float32, with the
     file's numbers and the shipped pads.
@@ -30,7 +31,8 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
     side, output = protocol.square, opened.graph.output
     note = "" if opened.shipped is None else ", with the shipped pads"
 
-    def run(form: Form) -> Beside:
+    def build(form: Form) -> SourceModel:
+        """Build a form of the source, or raise CannotRun where it does not take the protocol's squares."""
         if not form.takes((side, side)):
             next = f"convert with an {INPUT_SIZE} that it takes"
             raise CannotRun(f"{form.name} cannot be run at {side}x{side}", next=next)
@@ -43,16 +45,16 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
                     "that porter did not write"
                 ),
             )
-        classifier, slower = _placed(partial(form.classifier, output, (side, side), protocol), device)
+        classifier, slower = _on_device(partial(form.classifier, output, (side, side), protocol), device)
         return form.name + note, classifier, (*warnings, *slower)
 
-    (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", run)
+    (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", build)
     return name, classifier, (*failures, *warnings)
 
 
-def _placed(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
-    """The classifier on the port's device, otherwise on the CPU: TensorFlow often lacks a GPU where torch has
-    one.
+def _on_device(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
+    """Build a classifier on the port's device, otherwise on the CPU, with a warning: TensorFlow often lacks a
+    GPU where torch has one.
     """
     try:
         return classifier(device), ()

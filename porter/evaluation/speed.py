@@ -23,7 +23,7 @@ LONG = 5.0
 _MEASURED = 1.0
 """Seconds for which a model runs."""
 _PRECISIONS: dict[str, tuple[Precision, ...]] = {"cpu": ("fp32", "bf16")}
-_OF_A_GPU: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+_GPU_PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ AS_ASKED = Way()
 
 
 def made_pixels(protocol: Preprocess, crops: int, photos: int) -> NDArray[Any]:
-    """A batch of noise as porter.data.pipeline gives photos: N x crops x H x W x RGB."""
+    """Make a batch of noise as porter.data.pipeline gives photos: N x crops x H x W x RGB."""
     noise = np.random.default_rng(0).integers(
         0, 256, (photos, crops, protocol.square, protocol.square, 3), np.uint8
     )
@@ -66,7 +66,7 @@ def made_pixels(protocol: Preprocess, crops: int, photos: int) -> NDArray[Any]:
 
 
 def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
-    """Measures how fast a model takes a batch again and again. As in a pass, the next one begins before the
+    """Measure how fast a model takes a batch again and again. As in a pass, the next one begins before the
     last one's logits are waited for.
     """
     model(pixels)()
@@ -82,9 +82,9 @@ def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
     return float(images / (perf_counter() - start))
 
 
-def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: str) -> tuple[Tried, ...]:
-    """Every precision of a device with both orders of the channels, then the fastest of these compiled; the
-    fastest one that runs comes first, and those that do not come last.
+def try_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: str) -> tuple[Tried, ...]:
+    """Try every precision of a device with both orders of the channels, then the fastest of these compiled.
+    The fastest one that runs comes first, and those that do not come last.
 
     Args:
         make: gives the model as it runs so.
@@ -92,22 +92,22 @@ def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: 
     Raises:
         UsageError: the model does not run in fp32 either.
     """
-    tried = [_tried(make, run, pixels) for run in _plain_runs(device)]
+    tried = [_try_run(make, run, pixels) for run in _plain_runs(device)]
     if not any(each.refused is None for each in tried):
         raise UsageError(f"the model does not run: {tried[0].refused}", where=FAST, next="leave it out")
     best = max((each for each in tried if each.refused is None), key=lambda each: each.per_second)
-    tried.append(_tried(make, replace(best.run, compiled=True), pixels))
+    tried.append(_try_run(make, replace(best.run, compiled=True), pixels))
     return tuple(sorted(tried, key=lambda each: (each.refused is not None, -each.per_second)))
 
 
 def _plain_runs(device: str) -> Iterator[Run]:
-    for precision in _PRECISIONS.get(device, _OF_A_GPU):
+    for precision in _PRECISIONS.get(device, _GPU_PRECISIONS):
         yield Run(precision)
         yield Run(precision, channels_last=False)
 
 
-def _tried(make: Callable[[Run], Classifier], run: Run, pixels: NDArray[Any]) -> Tried:
-    """A way to run, with its speed or why it fails."""
+def _try_run(make: Callable[[Run], Classifier], run: Run, pixels: NDArray[Any]) -> Tried:
+    """Try a way to run, and return its speed or why it fails."""
     try:
         model = make(run)
         if not np.isfinite(model(pixels)()).all():

@@ -31,12 +31,13 @@ _MOST = 8
 _BY_PHOTO = ("ranks", "centre", "losses", "top", "shares")
 
 
-def position_of(
+def file_of_pass(
     entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process
 ) -> Path:
-    """Where this process's part of a pass is kept. The name is a digest of everything that decides the
-    figures: the ports' records and model files, the sources' files, the versions of porter, the frameworks
-    and Pillow, the protocols, the photos with their labels, sizes and times of change, and the settings.
+    """Return the file in which this process's part of a pass is kept. Its name is a digest of everything that
+    decides the figures: the ports' records and model files, the sources' files, the versions of porter, the
+    frameworks and Pillow, the protocols, the photos with their labels, sizes and times of change, and the
+    settings.
     """
     ports = [
         (
@@ -62,12 +63,12 @@ def position_of(
 
 
 def keep(place: Path, measured: Sequence[Measured]) -> bool:
-    """Keeps what was measured, and removes the oldest of too many such files. Gives whether it could be
+    """Keep what was measured, and remove the oldest of too many such files. Return whether it could be
     written.
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps([_stored(each) for each in measured]))
+        write_whole(place, json.dumps([_to_json(each) for each in measured]))
         for old in sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST]:
             old.unlink()
     except (OSError, FileError):
@@ -76,67 +77,73 @@ def keep(place: Path, measured: Sequence[Measured]) -> bool:
 
 
 def drop(place: Path) -> None:
-    """Removes what was kept of a pass that is finished."""
+    """Remove what was kept of a pass that is finished."""
     with suppress(OSError):
         place.unlink()
 
 
 def read_kept(place: Path, photo_count: int) -> list[Measured] | None:
-    """What was kept of a pass over so many photos; None if there is nothing, or nothing that can be read."""
+    """Read what was kept of a pass over so many photos; None if there is nothing, or nothing that can be
+    read.
+    """
     try:
-        return [_restored(each, photo_count) for each in json.loads(place.read_text(encoding="utf-8"))]
+        return [_from_json(each, photo_count) for each in json.loads(place.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 
 
-def _stored(measured: Measured) -> dict[str, Any]:
-    """What was measured as JSON: for photos that were reached only."""
-    scored, seen = measured.scored, measured.compared
+def _to_json(measured: Measured) -> dict[str, Any]:
+    """Make JSON of what was measured, for photos that were reached only."""
+    scored, distances = measured.scored, measured.compared
     at = np.flatnonzero(scored.reached)
     return {
         "at": at.tolist(),
         "seconds": [scored.seconds, scored.waited],
-        "failed": _failures(scored.failed),
+        "failed": _failures_to_json(scored.failed),
         "models": {
             name: {field: getattr(scores, field)[at].tolist() for field in _BY_PHOTO}
-            | {"failed": _failures(scores.failed)}
+            | {"failed": _failures_to_json(scores.failed)}
             for name, scores in scored.models.items()
         },
-        "compared": seen
+        "compared": distances
         and {
-            "max_abs": seen.max_abs[at].tolist(),
-            "rel_l2": seen.rel_l2[at].tolist(),
-            "pairs": [[position, pairs.tolist()] for position, pairs in seen.pairs.items()],
+            "max_abs": distances.max_abs[at].tolist(),
+            "rel_l2": distances.rel_l2[at].tolist(),
+            "pairs": [[position, pairs.tolist()] for position, pairs in distances.pairs.items()],
         },
     }
 
 
-def _restored(stored: dict[str, Any], photos: int) -> Measured:
-    """What `_stored` made JSON of."""
+def _from_json(stored: dict[str, Any], photos: int) -> Measured:
+    """Read what `_to_json` made JSON of."""
     at = stored["at"]
     reached = np.zeros(photos, np.bool_)
     reached[at] = True
-    models = {name: _scores(fields, at, photos) for name, fields in stored["models"].items()}
-    scored = Scored(models, reached, _failed(stored["failed"]), False, *map(float, stored["seconds"]))
+    models = {name: _scores_from_json(fields, at, photos) for name, fields in stored["models"].items()}
+    scored = Scored(
+        models, reached, _failures_from_json(stored["failed"]), False, *map(float, stored["seconds"])
+    )
     if stored["compared"] is None:
         return Measured(scored)
-    seen = PhotoDistances(photos)
-    seen.max_abs[at], seen.rel_l2[at] = stored["compared"]["max_abs"], stored["compared"]["rel_l2"]
-    seen.pairs = {position: np.array(pairs, np.float64) for position, pairs in stored["compared"]["pairs"]}
-    return Measured(scored, seen)
+    distances, compared = PhotoDistances(photos), stored["compared"]
+    distances.max_abs[at] = compared["max_abs"]
+    distances.rel_l2[at] = compared["rel_l2"]
+    distances.pairs = {position: np.array(pairs, np.float64) for position, pairs in compared["pairs"]}
+    return Measured(scored, distances)
 
 
-def _scores(fields: dict[str, Any], at: list[int], photos: int) -> Scores:
+def _scores_from_json(fields: dict[str, Any], at: list[int], photos: int) -> Scores:
+    """Read a model's scores of the photos at these positions; the others are unscored."""
     scores = unscored(photos)
     for name in _BY_PHOTO:
         getattr(scores, name)[at] = fields[name]
-    scores.failed.update(_failed(fields["failed"]))
+    scores.failed.update(_failures_from_json(fields["failed"]))
     return scores
 
 
-def _failures(failed: Any) -> list[list[Any]]:
+def _failures_to_json(failed: Any) -> list[list[Any]]:
     return [[position, failure.name, failure.why] for position, failure in failed.items()]
 
 
-def _failed(stored: list[list[Any]]) -> dict[int, Failure]:
+def _failures_from_json(stored: list[list[Any]]) -> dict[int, Failure]:
     return {position: Failure(name, why) for position, name, why in stored}

@@ -61,13 +61,13 @@ class Box:
 
 
 def blocks_of(record: Record) -> list[Box]:
-    """The blocks of a port's graph; none where it has more nodes than a page holds."""
+    """Return the blocks of a port's graph; [] where it has more nodes than a page holds."""
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
         return []
-    sizes_of_outputs = _outputs(graph, record.input.native_size)
+    output_shapes = _output_shapes(graph, record.input.native_size)
     pads = {pad.site: pad for pad in record.pads if pad.source != pad.realised}
-    parts = _parts(graph.nodes)
+    parts = _nodes_by_block(graph.nodes)
     block_of = {node.path: name for name, nodes in parts.items() for node in nodes}
 
     def step(node: Node) -> BlockNode:
@@ -75,7 +75,7 @@ def blocks_of(record: Record) -> list[Box]:
             node.path,
             node.op_name,
             window_words(node.op) or "",
-            sizes_of_outputs.get(node.path, ""),
+            output_shapes.get(node.path, ""),
             pads.get(node.path),
         )
 
@@ -86,20 +86,23 @@ def blocks_of(record: Record) -> list[Box]:
         )
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
-        blocks.append(Box(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
+        reads_before_only = set(reads) <= {before}
+        blocks.append(Box(name, ops, tuple(map(step, nodes)), () if reads_before_only else tuple(reads)))
         before = name
     return blocks
 
 
-def _outputs(graph: Graph, size: KnownSize) -> dict[str, str]:
+def _output_shapes(graph: Graph, size: KnownSize) -> dict[str, str]:
+    """Return by path the shape of a node's value at a size, in words; {} where the graph does not take it."""
     try:
         return {path: "×".join(map(str, shape)) for path, shape in shapes(graph, size).items()}
     except GraphError:  # this graph is not one of the native size
         return {}
 
 
-def _parts(nodes: Sequence[Node]) -> Mapping[str, Sequence[Node]]:
-    """The nodes by the names of their blocks: the longest beginnings of paths that make few enough of them.
+def _nodes_by_block(nodes: Sequence[Node]) -> Mapping[str, Sequence[Node]]:
+    """Return the nodes by the names of their blocks: the longest beginnings of paths that make few enough of
+    them.
 
     Paths of a file often have one part only; they are cut behind each node that joins values.
     """

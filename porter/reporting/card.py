@@ -13,8 +13,8 @@ _MOST = 10
 
 
 def card(contents: Contents) -> str:
-    """What the port is, the verdict on it, what its reader has to know, and its pads that are not the layers'
-    own.
+    """Write a card of HTML: what the port is, the verdict on it, what its reader has to know, and its pads
+    that are not the layers' own.
     """
     record, verdict = contents.record, conclude(contents)
     shown = [pad for pad in record.pads if pad.kind != "native"]
@@ -25,7 +25,7 @@ def card(contents: Contents) -> str:
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
     warned = Markup("").join(map(Markup("<p>Warning: {}</p>").format, record.warnings))
     hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
-    more = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
+    note = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
     return str(
         Markup(
             '<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}{}<p>{}</p></div>'
@@ -38,6 +38,6 @@ def card(contents: Contents) -> str:
             verdict.sentence,
             warned,
             Markup("<table>{}{}</table>").format(head, rows) if shown else "",
-            more,
+            note,
         )
     )

@@ -19,26 +19,29 @@ _OF_LOGITS = {op.name for op in OF_LOGITS}
 
 
 def convert(record: Record, folder: str, again: bool = False) -> str:
-    """`porter convert` with the options in the record; `again` replaces the port by one that is checked."""
-    whose = record.source.graph
+    """Write `porter convert` with the options in the record; `again` replaces the port by one that is
+    checked.
+    """
+    graph_file = record.source.graph
+    # The file that the graph is of, where the weights are of another one: then no zoo is given.
     of_graph = record.zoo is None
     ops = [node["op"] for node in record.graph["nodes"]]
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     own_weights = None if of_graph else record.source.to_give
-    if whose is not None:
+    if graph_file is not None:
         own_weights = record.source.file
     return CONVERT.line(
-        subject=whose.file if whose is not None else record.variant or record.source.given,
-        source=record.zoo if whose is None else None,
+        subject=graph_file.file if graph_file is not None else record.variant or record.source.given,
+        source=record.zoo if graph_file is None else None,
         to=record.framework,
         weights=own_weights,
         out=folder,
-        padding=record.padding if whose is None else None,
+        padding=record.padding if graph_file is None else None,
         input_size=_input_size(record),
         keep_activation=of_graph and record.activation is None and not _OF_LOGITS.isdisjoint(ends),
         outputs=record.ended_at if of_graph else (),
         origin=record.zoo
-        if record.origin is not None and record.origin.by == "user" and whose is None
+        if record.origin is not None and record.origin.by == "user" and graph_file is None
         else None,
         dtype=record.dtype,
         quantize=record.quantize,
@@ -60,6 +63,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
 
 
 def verify(record: Record, folder: str) -> str:
+    """Write `porter verify` with the files of the record."""
     reference = _reference(record)
     return VERIFY.line(
         folder=folder, weights=record.source.to_give, layers=True, reference=reference, recipes=record.recipes
@@ -67,20 +71,20 @@ def verify(record: Record, folder: str) -> str:
 
 
 def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
-    """`porter eval` as it was run; if it was not run, with the source beside the port."""
+    """Write `porter eval` as it was run; if it was not run, with the source beside the port."""
     beside = result is None or result.source is not None
     return EVALUATE.line(
         folders=[folder],
         source=beside,
         weights=record.source.to_give if beside else None,
         recipes=record.recipes,  # a recipe has the published figure, too
-        **(_how(result) if result else {}),
-        **_photos(result, own_protocol(record)),
+        **(_run_options(result) if result else {}),
+        **_photo_options(result, own_protocol(record)),
     )
 
 
-def _how(result: Evaluation) -> dict[str, object]:
-    """How an evaluation was run, as options of the command."""
+def _run_options(result: Evaluation) -> dict[str, object]:
+    """Return how an evaluation was run, as options of the command."""
     words = result.run.split(", ")
     run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
     return {
@@ -90,7 +94,7 @@ def _how(result: Evaluation) -> dict[str, object]:
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:
-    """`porter study padding` as it was run; if it was not run, over photos at PATH."""
+    """Write `porter study padding` as it was run; if it was not run, over photos at PATH."""
     ten = result is not None and any(case.ten_crop_top5_error is not None for case in result.cases)
     return STUDY.line(
         variant=record.variant,
@@ -102,13 +106,14 @@ def study(record: Record, folder: str, result: Study | None) -> str:
         port=folder,
         between=result.between if result else (),
         crops=10 if ten else 1,
-        **_photos(result, record.preprocess),
+        **_photo_options(result, record.preprocess),
     )
 
 
-def _photos(result: Evaluation | Study | None, usual: object) -> dict[str, Any]:
-    """The photos that were measured, how many of them under which labels, and their protocol where it is not
-    the `usual` one.
+def _photo_options(result: Evaluation | Study | None, usual: object) -> dict[str, Any]:
+    """Return which photos were measured, as options of the command: the data set, how many of it under which
+    labels, and the protocol where it is not the `usual` one. Without a result, only a placeholder for the
+    data set.
     """
     if result is None:
         return {"data": "PATH"}
@@ -121,7 +126,7 @@ def _photos(result: Evaluation | Study | None, usual: object) -> dict[str, Any]:
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:
-    """Every command that this port allows, in the order to type them."""
+    """Return every command that this port allows, in the order to type them."""
     record = contents.record
     lines = [convert(record, folder), verify(record, folder)]
     if contents.evaluation is not None or own_protocol(record) is not None:
@@ -132,7 +137,9 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
 
 
 def _input_size(record: Record) -> str | None:
-    """The size that has to be typed; a file that carries its graph may state none."""
+    """Return the size that has to be typed, None where it is the usual one; a file that carries its graph may
+    state none.
+    """
     size = record.input.size
     if record.zoo is None or size not in (None, record.input.native_size):
         return size_text(size or ANY)
@@ -141,6 +148,7 @@ def _input_size(record: Record) -> str | None:
 
 
 def _reference(record: Record) -> str | None:
+    """Return the user's own reference as it is typed: a file, or FILE.py:CALLABLE."""
     given = record.reference
     if given is None:
         return None

@@ -32,7 +32,7 @@ _MOST_PADS = 40
 
 
 def write_card(folder: Path, name: str | None = None) -> Path:
-    """Writes the card beside a port's files, or replaces the one there.
+    """Write the card beside a port's files, or replace the one there.
 
     Args:
         name: of the folder, if it is not its own yet.
@@ -46,13 +46,13 @@ def write_card(folder: Path, name: str | None = None) -> Path:
 
 
 def model_card(contents: Contents, name: str) -> str:
-    """The whole card, the same for the same contents. `name` is the folder's, in commands."""
+    """Write the whole card, the same for the same contents. `name` is the folder's, in commands."""
     record = contents.record
     shown = [pad for pad in record.pads if pad.kind != "native"]
     parts: dict[str, Any] = {
         "front": front_matter(contents),
         "record": record,
-        "framework": _framework(record),
+        "framework": _hub_library(record),
         "conclusion": conclude(contents),
         "warnings": warn(contents),
         "facts": facts(record),
@@ -63,18 +63,18 @@ def model_card(contents: Contents, name: str) -> str:
         "native_pads": len(record.pads) - len(shown),
         "commands": command_lines.reproduce(contents, name),
         "size": size_text(record.input.native_size),
-        "timm": _is_timms(record),
+        "timm": _is_timm_class(record),
         "porter": __version__,
     }
     return _environment().get_template("model_card.md").render(parts)
 
 
 def front_matter(contents: Contents) -> dict[str, Any]:
-    """What the Hub reads, with nothing that is not known."""
+    """Return what the Hub reads, with nothing that is not known."""
     record = contents.record
     licence = re.sub(r"\s+", "-", (record.licence or "").lower())
     licences = {"license": licence} if licence else {}
-    if licence and not _is_known(licence):
+    if licence and not _hub_knows(licence):
         licences = {"license": "other", "license_name": licence}
     classifies = record.output == "logits" and record.classes > 0 and record.input.channels == 3
     tag = {"pipeline_tag": "image-classification"} if classifies else {}
@@ -84,50 +84,50 @@ def front_matter(contents: Contents) -> dict[str, Any]:
     named = [record.architecture, record.zoo]
     return {
         **licences,
-        "library_name": "timm" if _is_timms(record) else _framework(record),
+        "library_name": "timm" if _is_timm_class(record) else _hub_library(record),
         **tag,
-        "tags": ["porter", _framework(record), *(name for name in named if name is not None)],
+        "tags": ["porter", _hub_library(record), *(name for name in named if name is not None)],
         **trained_on,
     }
 
 
-def _is_known(licence: str) -> bool:
-    """Whether the Hub has a licence by this name."""
-    return (
-        re.fullmatch(
-            r"apache-2\.0|mit|bsd(-[23]-clause)?|cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.0|openrail", licence
-        )
-        is not None
-    )
+def _hub_knows(licence: str) -> bool:
+    """Return whether the Hub has a licence by this name."""
+    known = r"apache-2\.0|mit|bsd(-[23]-clause)?|cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.0|openrail"
+    return re.fullmatch(known, licence) is not None
 
 
-def _framework(record: Record) -> str:
+def _hub_library(record: Record) -> str:
     return _FRAMEWORKS.get(record.framework, record.framework)
 
 
-def _is_timms(record: Record) -> bool:
+def _is_timm_class(record: Record) -> bool:
     return (record.stock_class or "").startswith("timm.")
 
 
 def _environment() -> Environment:
-    made = Environment(
+    """Make the environment of the template, which escapes everything but what `code` and `json` made."""
+    environment = Environment(
         loader=PackageLoader("porter.reporting"),
         autoescape=False,  # HTML's escapes are not Markdown's: `finalize` escapes
-        finalize=lambda value: value if isinstance(value, Markup) else _text(value),
+        finalize=lambda value: value if isinstance(value, Markup) else _escape_markdown(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"code": _code, "json": lambda value: Markup(json.dumps(value, ensure_ascii=False))}
-    return made
+    environment.filters |= {
+        "code": _escape_code,
+        "json": lambda value: Markup(json.dumps(value, ensure_ascii=False)),
+    }
+    return environment
 
 
-def _text(value: object) -> str:
-    """A text in one line in which nothing is Markdown or HTML."""
+def _escape_markdown(value: object) -> str:
+    """Return a text in one line in which nothing is Markdown or HTML."""
     return _MARKDOWN.sub(r"\\\1", escaped(str(value)))
 
 
-def _code(value: object) -> Markup:
-    """A text in one line that ends neither code nor a cell of a table."""
+def _escape_code(value: object) -> Markup:
+    """Return a text in one line that ends neither code nor a cell of a table."""
     return Markup(escaped(str(value)).replace("`", "'").replace("|", "¦"))

@@ -25,12 +25,12 @@ from porter.reporting import command_lines
 from porter.reporting.blocks import blocks_of
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
-from porter.reporting.plots.node_distances import plot_nodes, written
+from porter.reporting.plots.node_distances import distance_text, plot_nodes
 from porter.reporting.plots.study import plot_study
 from porter.reporting.records import Contents
 from porter.reporting.sample_photos import label_name, logit_name, show
 from porter.reporting.sentences import conclude, facts, steps, warn
-from porter.reporting.two_ports import beside
+from porter.reporting.two_ports import compare_contents
 
 WIDE, NARROW = 700, 340
 """Widths of drawings in px: the column, and the column on a phone."""
@@ -52,17 +52,17 @@ LISTED = 20
 
 
 def page(contents: Contents) -> str:
-    """The whole page, the same for the same contents."""
-    return _environment(contents.record).get_template("page.html").render(_parts(contents))
+    """Write the whole page, the same for the same contents."""
+    return _environment(contents.record).get_template("page.html").render(_template_values(contents))
 
 
 def page_of_two(one: Contents, other: Contents) -> str:
-    """The page of two ports side by side."""
-    return _environment(one.record).get_template("beside.html").render(beside(one, other))
+    """Write the page of two ports side by side."""
+    return _environment(one.record).get_template("beside.html").render(compare_contents(one, other))
 
 
 def sections(contents: Contents) -> dict[str, bool]:
-    """The sections that a report can have, to whether these contents have them."""
+    """Say for each section that a report can have whether these contents have it."""
     details = contents.details
     return {
         "errors": contents.comparison is not None,
@@ -75,8 +75,8 @@ def sections(contents: Contents) -> dict[str, bool]:
     }
 
 
-def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
-    """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
+def missing_sections(contents: Contents, folder: str) -> list[tuple[str, str]]:
+    """Name the sections that are missing, each with the command that makes it for the port `folder`."""
     record = contents.record
     makers = {"errors": ("The error of every node", command_lines.convert(record, folder, again=True))}
     if own_protocol(record) is not None:
@@ -88,12 +88,13 @@ def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
         }
     if own_protocol(record) is not None and record.variant is not None and record.zoo is not None:
         makers["study"] = ("The padding study", command_lines.study(record, folder, None))
-    there = sections(contents)
-    return [maker for section, maker in makers.items() if not there[section]]
+    present = sections(contents)
+    return [maker for section, maker in makers.items() if not present[section]]
 
 
 def _environment(record: Record) -> Environment:
-    made = Environment(
+    """Make the environment of the templates, which escapes everything from a record."""
+    environment = Environment(
         loader=PackageLoader("porter.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -102,20 +103,20 @@ def _environment(record: Record) -> Environment:
     )
     style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
     digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
-    made.globals |= {"style": style, "style_digest": digest, "headings": HEADINGS}
-    made.filters |= {
-        "distance": written,
+    environment.globals |= {"style": style, "style_digest": digest, "headings": HEADINGS}
+    environment.filters |= {
+        "distance": distance_text,
         "some": some,
-        "percent": partial(_figure, digits=2),
-        "nats": partial(_figure, digits=4),
+        "percent": partial(_format_figure, digits=2),
+        "nats": partial(_format_figure, digits=4),
         "label_name": partial(label_name, record=record),
         "logit_name": partial(logit_name, record=record),
     }
-    return made
+    return environment
 
 
-def _parts(contents: Contents) -> dict[str, Any]:
-    """What the template of the page shows."""
+def _template_values(contents: Contents) -> dict[str, Any]:
+    """Return what the template of the page shows, by its names."""
     record, comparison, details, evaluation = (
         contents.record,
         contents.comparison,
@@ -124,7 +125,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
     )
     pairs = details.pairs or ()
     name = contents.folder.resolve().name
-    there = sections(contents)
+    present = sections(contents)
     return {
         "record": record,
         "conclusion": conclude(contents),
@@ -133,11 +134,11 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "ignored": dict(Counter(record.tensors.ignored.values())),
         "comparison": comparison,
         "node_plots": comparison
-        and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
-        "contents": {section: heading for section, heading in HEADINGS.items() if there.get(section, True)},
-        "pads": _alike(pad for pad in record.pads if not _trivial(pad)),
+        and _draw_twice(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
+        "contents": {section: heading for section, heading in HEADINGS.items() if present.get(section, True)},
+        "pads": _group_pads(pad for pad in record.pads if not _pads_nothing(pad)),
         "blocks": blocks_of(record),
-        "trivial_pads": [pad.site for pad in record.pads if _trivial(pad)],
+        "trivial_pads": [pad.site for pad in record.pads if _pads_nothing(pad)],
         "pairs": len(finite_pairs(pairs)),
         "largest_distance": largest_distance(pairs),
         "logit_plot": plot_logits(pairs) if pairs else None,
@@ -145,29 +146,29 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "runs": contents.runs,
         "published": evaluation and _published(evaluation),
         "accuracies": evaluation and _rows(evaluation),
-        "accuracy_plots": evaluation and _both(lambda width: plot_accuracy(_rows(evaluation), width)),
+        "accuracy_plots": evaluation and _draw_twice(lambda width: plot_accuracy(_rows(evaluation), width)),
         "study": contents.study,
-        "study_plots": contents.study and _both(partial(plot_study, contents.study)),
+        "study_plots": contents.study and _draw_twice(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
         "steps": steps(record),
         "commands": command_lines.reproduce(contents, name),
-        "missing": missing(contents, name),
+        "missing": missing_sections(contents, name),
         "listed": LISTED,
     }
 
 
-def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
-    """A drawing for a wide screen, and one for a phone; the style sheet shows the one that fits."""
+def _draw_twice(draw: Callable[[int], Markup]) -> dict[str, Markup]:
+    """Draw for a wide screen and for a phone; the style sheet shows the one that fits."""
     return {"wide": draw(WIDE), "narrow": draw(NARROW)}
 
 
-def _trivial(pad: PadDecision) -> bool:
-    """Whether a site pads nothing in either framework, which needs no explanation."""
+def _pads_nothing(pad: PadDecision) -> bool:
+    """Return whether a site pads nothing in either framework, which needs no explanation."""
     return pad.kind == "native" and pad.source == pad.realised == "valid"
 
 
-def _alike(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
-    """The first of the pads that are alike, with the sites of all of them."""
+def _group_pads(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
+    """Return the pads that differ in more than their sites, each with all sites that pad so."""
     sites: dict[PadDecision, list[str]] = {}
     for pad in pads:
         sites.setdefault(pad.model_copy(update={"site": ""}), []).append(pad.site)
@@ -175,16 +176,14 @@ def _alike(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
 
 
 def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
-    """The rows of the accuracy plot: source, port and published figure."""
+    """Return the rows of the accuracy plot: source, port and published figure."""
     rows = [_row("port", evaluation)]
     if evaluation.source is not None:
         rows.insert(0, _row("source", evaluation.source.accuracy))
     published = _published(evaluation)
-    return (
-        [*rows, AccuracyRow("published", published["top1"], None, published.get("top5"))]
-        if "top1" in published
-        else rows
-    )
+    if "top1" in published:
+        rows.append(AccuracyRow("published", published["top1"], None, published.get("top5")))
+    return rows
 
 
 def _row(name: str, found: Accuracy) -> AccuracyRow:
@@ -192,7 +191,7 @@ def _row(name: str, found: Accuracy) -> AccuracyRow:
 
 
 def _published(evaluation: Evaluation) -> dict[str, float]:
-    """The published accuracies that are numbers, by `top1` and `top5`."""
+    """Return the published accuracies that are numbers, by `top1` and `top5`."""
     values = {name: (evaluation.published or {}).get(name) for name in ("top1", "top5")}
     return {
         name: float(value)
@@ -201,5 +200,5 @@ def _published(evaluation: Evaluation) -> dict[str, float]:
     }
 
 
-def _figure(value: float | None, digits: int) -> str:
+def _format_figure(value: float | None, digits: int) -> str:
     return "–" if value is None or not isfinite(value) else f"{value:.{digits}f}"

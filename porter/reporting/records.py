@@ -38,7 +38,7 @@ class Contents:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Reads a port's records. porter.port.read_port compares the port's files with their digests, so the
+    """Read a port's records. porter.port.read_port compares the port's files with their digests, so the
     figures are theirs.
 
     Raises:
@@ -49,27 +49,27 @@ def read_contents(folder: Path) -> Contents:
     return Contents(
         folder=folder,
         record=port.record,
-        comparison=_part(port, "parity", VerdictRecord),
-        evaluation=_part(port, "evaluation", Evaluation),
-        runs=_part(port, "evaluations", tuple[RunLine, ...]) or (),
-        study=_part(port, "study", Study),
+        comparison=_read_part(port, "parity", VerdictRecord),
+        evaluation=_read_part(port, "evaluation", Evaluation),
+        runs=_read_part(port, "evaluations", tuple[RunLine, ...]) or (),
+        study=_read_part(port, "study", Study),
         details=_read_details(folder / DETAILS),
     )
 
 
-def _part(port: StoredPort, name: str, schema: type[T]) -> T | None:
-    """A part of port.json, checked; None if the port has none."""
+def _read_part(port: StoredPort, name: str, schema: type[T]) -> T | None:
+    """Check and return a part of port.json; None if the port has none."""
     value = getattr(port.record, name)
     if value is None:
         return None
     try:
         return TypeAdapter(schema).validate_python(value)
     except ValidationError as error:
-        raise _damaged(error, port.folder / RECORD, name) from None
+        raise _damage_error(error, port.folder / RECORD, name) from None
 
 
 def _read_details(path: Path) -> Details:
-    """The details beside port.json, which older ports lack."""
+    """Read the details beside port.json, which older ports lack."""
     if not path.is_file():
         return Details()
     expect_plain(path)
@@ -81,10 +81,10 @@ def _read_details(path: Path) -> Details:
     try:
         return TypeAdapter(Details).validate_json(path.read_bytes())
     except ValidationError as error:
-        raise _damaged(error, path) from None
+        raise _damage_error(error, path) from None
 
 
-def _damaged(error: ValidationError, path: Path, *above: str) -> FileError:
+def _damage_error(error: ValidationError, path: Path, *above: str) -> FileError:
     first = error.errors()[0]
     place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
     return FileError(f"{first['msg']} at {place}", where=path, next="run the command that wrote it again")

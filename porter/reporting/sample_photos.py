@@ -46,23 +46,23 @@ class ShownPhoto:
 
 
 def show(photo: SamplePhoto, record: Record) -> ShownPhoto:
-    """A photo with the classes of source and port side by side."""
-    source = photo.source or ()
+    """Prepare a photo for the page, with the classes of source and port side by side."""
+    was_run = photo.source is not None
     ranks = tuple(
-        Rank(one, other, photo.source is not None and (one and one.index) != (other and other.index))
-        for one, other in zip_longest(source, photo.port)
+        Rank(source, port, was_run and (source and source.index) != (port and port.index))
+        for source, port in zip_longest(photo.source or (), photo.port)
     )
     labels = ", ".join(label_name(label, record) for label in photo.labels)
-    return ShownPhoto(photo.name, labels, thumbnail(photo.thumbnail), ranks, photo.source is not None)
+    return ShownPhoto(photo.name, labels, thumbnail(photo.thumbnail), ranks, was_run)
 
 
 def label_name(index: int, record: Record) -> str:
-    """The class of a photo's label, which is counted without a background row."""
+    """Name the class of a photo's label, which is counted without a background row."""
     return logit_name(index + record.background, record) if index >= 0 else _name(index, None)
 
 
 def logit_name(index: int, record: Record) -> str:
-    """The class of one of the port's logits."""
+    """Name the class of one of the port's logits."""
     return _name(index, record.label_of(index) if index >= 0 else None)
 
 
@@ -71,8 +71,9 @@ def _name(index: int, label: Label | None) -> str:
 
 
 def thumbnail(text: str | None) -> Thumbnail | None:
-    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded again, so
-    that only base64 reaches the page, and only its header is decoded.
+    """Return the JPEG in a record; None where it is no JPEG of at most 128 pixels a side.
+
+    It is encoded again, so that only base64 reaches the page, and only its header is decoded.
     """
     from PIL import Image
 

@@ -8,12 +8,12 @@ from typing import Literal
 from porter.base.errors import UsageError, some
 from porter.data.preprocess import Preprocess
 from porter.data.statements import ROUNDED
-from porter.evaluation.protocol import fitted
+from porter.evaluation.protocol import fit_protocol
 from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.recipe.published import is_non_commercial
-from porter.reporting.plots.node_distances import written
+from porter.reporting.plots.node_distances import distance_text
 from porter.reporting.records import Contents
 from porter.verification.results import VerdictRecord
 
@@ -39,18 +39,16 @@ class Conclusion:
 
 
 def conclude(contents: Contents) -> Conclusion:
-    """The verdict that follows from the comparison in port.json."""
+    """Conclude from the comparison in port.json what the verdict is."""
     record, verdict = contents.record, contents.comparison
     if verdict is None:
         return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
-    figures = _figures(verdict)
+    figures = _figures_of_proof(verdict)
     if not verdict.holds:
-        place = (
-            verdict.first_bad.path
-            if verdict.first_bad
-            else next((node.path for node in verdict.nodes if not node.ok), None)
-        )
-        first = "" if place is None else f" {place} is the first node that differs."
+        path = next((node.path for node in verdict.nodes if not node.ok), None)
+        if verdict.first_bad:
+            path = verdict.first_bad.path
+        first = "" if path is None else f" {path} is the first node that differs."
         return Conclusion(
             "differs",
             "Differs",
@@ -70,22 +68,21 @@ def conclude(contents: Contents) -> Conclusion:
             "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"
         )
     first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
-    also = verdict.given is not None and verdict.given.reference != verdict.reference
-    functions = (
-        f"{verdict.reference} and as {verdict.given.reference}"
-        if verdict.given and also
-        else verdict.reference
-    )
+    functions = verdict.reference
+    if verdict.given is not None and verdict.given.reference != verdict.reference:
+        functions = f"{verdict.reference} and as {verdict.given.reference}"
     return Conclusion(
         "proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}"
     )
 
 
-def _figures(verdict: VerdictRecord) -> str:
-    """The figures of a proof in one sentence."""
+def _figures_of_proof(verdict: VerdictRecord) -> str:
+    """Write the figures of a proof in one sentence."""
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
     top = f", argmax {verdict.argmax}" if verdict.argmax else ""
-    worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
+    worst = (
+        f"the worst {verdict.worst.path} at a relative L2 distance of {distance_text(verdict.worst.rel_l2)}"
+    )
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
     run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
     layers = "" if verdict.cut is None else f" At cut points: {verdict.cut}."
@@ -93,12 +90,12 @@ def _figures(verdict: VerdictRecord) -> str:
     return (
         f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}{run}: "
         f"{len(verdict.nodes)} nodes, {nodes}; "
-        f"the logits at {written(verdict.logits.rel_l2)}{top}.{layers}{witnesses}"
+        f"the logits at {distance_text(verdict.logits.rel_l2)}{top}.{layers}{witnesses}"
     )
 
 
 def warn(contents: Contents) -> list[str]:
-    """Sentences that a reader has to know before using the port."""
+    """Return sentences that a reader has to know before using the port."""
     record, verdict = contents.record, contents.comparison
     sentences = []
     if verdict is not None and verdict.given is not None:
@@ -107,8 +104,8 @@ def warn(contents: Contents) -> list[str]:
         sentences += [f"{reason[0].upper()}{reason[1:]}." for reason in verdict.not_run]
         sentences += [
             f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
-            f"{written(result.logits.rel_l2)}, and the source’s own rounding is "
-            f"{written(result.source_rounding)}."
+            f"{distance_text(result.logits.rel_l2)}, and the source’s own rounding is "
+            f"{distance_text(result.source_rounding)}."
             for dtype, result in verdict.dtypes.items()
             if result.rounds_from is not None
         ]
@@ -125,11 +122,11 @@ def warn(contents: Contents) -> list[str]:
             "The pads are those that the weights were trained with, not those that the zoo ships."
         )
     if verdict is not None and verdict.shipped is not None:
-        moved = verdict.shipped
+        shipped = verdict.shipped
         sentences.append(
-            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} "
-            "(relative L2), "
-            f"and change the argmax on {moved.argmax_differ} of {moved.images} inputs."
+            f"The pads of training move the logits of {shipped.reference} by "
+            f"{distance_text(shipped.rel_l2)} (relative L2), "
+            f"and change the argmax on {shipped.argmax_differ} of {shipped.images} inputs."
         )
     zeros = _zeros_before_pools(record) if record.framework == "torch" else []
     if zeros:
@@ -151,7 +148,9 @@ def warn(contents: Contents) -> list[str]:
 
 
 def _zeros_before_pools(record: Record) -> list[str]:
-    """The max pools before which the port has a layer of zeros that take part in the maximum."""
+    """Return the paths of the max pools before which the port has a layer of zeros that take part in the
+    maximum.
+    """
     padded = {pad.site for pad in record.pads if pad.kind == "pad layer"}
     nodes = from_record(record.graph).nodes
     return [
@@ -162,7 +161,7 @@ def _zeros_before_pools(record: Record) -> list[str]:
 
 
 def facts(record: Record) -> list[Fact]:
-    """The facts about the source and the port."""
+    """List the facts about the source and the port."""
     rows, columns = record.input.native_size
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = (
@@ -192,8 +191,8 @@ def facts(record: Record) -> list[Fact]:
         *(Fact("Assumed", line) for line in record.assumed),
         *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
         Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
-        Fact("Output", _output(record)),
-        Fact("Classes", _classes(record)),
+        Fact("Output", _output_words(record)),
+        Fact("Classes", _classes_words(record)),
         Fact("Tensors", ", ".join(f"{len(names)} {what}" for what, names in counted.items() if names)),
         Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
@@ -221,14 +220,14 @@ def facts(record: Record) -> list[Fact]:
     ]
 
 
-def _output(record: Record) -> str:
+def _output_words(record: Record) -> str:
     if not record.classes:
         return "N×features" if record.variant else "what the file gives: features, maps or several of them"
     shape = f"N×{record.classes} {record.output}"
     return shape if record.activation is None else f"{shape}; the source’s {record.activation} is taken off"
 
 
-def _classes(record: Record) -> str:
+def _classes_words(record: Record) -> str:
     if not record.classes:
         return "none"
     of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
@@ -236,19 +235,19 @@ def _classes(record: Record) -> str:
 
 
 def steps(record: Record) -> list[str]:
-    """The steps from a photo to the port's input, as predict and eval follow them; as they are stated where
-    those refuse the port's size. None where nothing states them.
+    """List the steps from a photo to the port's input, as predict and eval follow them; as they are stated
+    where those refuse the port's size. [] where nothing states them.
     """
     if record.preprocess is None:
         return []
     try:
-        return preprocessing(fitted(record.preprocess, record.input, ""))
+        return preprocessing(fit_protocol(record.preprocess, record.input, ""))
     except UsageError:
         return preprocessing(record.preprocess)
 
 
 def preprocessing(protocol: Preprocess) -> list[str]:
-    """The steps from a photo to the model's input, in order."""
+    """List the steps from a photo to the model's input, in order."""
     how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
     steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
     share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"
@@ -272,13 +271,13 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     if protocol.divide != 1:
         steps.append(f"Divide by {protocol.divide:g}.")
     if protocol.mean != (0.0, 0.0, 0.0):
-        steps.append(f"Subtract {_triple(protocol.mean)}.")
+        steps.append(f"Subtract {_channel_values(protocol.mean)}.")
     if protocol.std != (1.0, 1.0, 1.0):
-        steps.append(f"Divide by {_triple(protocol.std)}.")
+        steps.append(f"Divide by {_channel_values(protocol.std)}.")
     return steps
 
 
-def _triple(values: tuple[float, float, float]) -> str:
+def _channel_values(values: tuple[float, float, float]) -> str:
     if len(set(values)) == 1:
         return f"{values[0]:g}"
     return f"{values[0]:g}, {values[1]:g} and {values[2]:g}, channel by channel"

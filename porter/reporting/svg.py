@@ -35,23 +35,22 @@ class AxisScale:
 
 
 def element(tag: str, *children: Element, text: str | None = None, **attributes: str | float) -> Element:
-    """An SVG element. Attributes are written as Python names: `text_anchor` for text-anchor, `class_` for
-    class.
+    """Make an SVG element. Attributes are written as Python names: `text_anchor` for text-anchor, `class_`
+    for class.
     """
-    made = ElementTree.Element(
-        tag, {name.rstrip("_").replace("_", "-"): _written(value) for name, value in attributes.items()}
-    )
-    made.text = text
-    made.extend(children)
-    return made
+    texts = {name.rstrip("_").replace("_", "-"): _attribute_text(value) for name, value in attributes.items()}
+    node = ElementTree.Element(tag, texts)
+    node.text = text
+    node.extend(children)
+    return node
 
 
 def drawing(
     width: float, height: float, title: str, description: str, *children: Element, class_: str = ""
 ) -> Markup:
-    """A whole drawing, which a screen reader reads as one image with a name and a description."""
+    """Make a whole drawing, which a screen reader reads as one image with a name and a description."""
     named = (element("title", text=title), element("desc", text=description))
-    view = f"0 0 {_written(width)} {_written(height)}"
+    view = f"0 0 {_attribute_text(width)} {_attribute_text(height)}"
     root = element(
         "svg",
         *named,
@@ -74,14 +73,16 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
 
 
 def dots(places: list[tuple[float, float]], class_: str) -> Element:
-    """Many dots as one path of strokes without length, which round line caps make round. Circles take ten
-    times the bytes.
+    """Make many dots as one path of strokes without length, which round line caps make round. Circles take
+    ten times the bytes.
     """
-    return element("path", d="".join(f"M{_written(x)} {_written(y)}h0" for x, y in places), class_=class_)
+    return element(
+        "path", d="".join(f"M{_attribute_text(x)} {_attribute_text(y)}h0" for x, y in places), class_=class_
+    )
 
 
-def fitted(text: str, width: float) -> str:
-    """Text with its middle cut out, about `width` px wide."""
+def shorten_to(text: str, width: float) -> str:
+    """Return a text with its middle cut out, about `width` px wide."""
     room = max(3, int(width / CHARACTER))
     if len(text) <= room:
         return text
@@ -90,7 +91,7 @@ def fitted(text: str, width: float) -> str:
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Gives at most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high`
+    """Return at most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high`
     from inside.
     """
     span = high - low
@@ -102,7 +103,8 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
     return [number * step for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
-def _written(value: str | float) -> str:
+def _attribute_text(value: str | float) -> str:
+    """Write an attribute; a coordinate has at most two decimals."""
     if isinstance(value, str):
         return value
     if not isfinite(value):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.reporting.plots.node_distances import written
+from porter.reporting.plots.node_distances import distance_text
 from porter.reporting.records import Contents
 from porter.reporting.sentences import conclude, facts
 
@@ -22,8 +22,8 @@ class Pair:
     other: str
 
 
-def beside(one: Contents, other: Contents) -> dict[str, Any]:
-    """What the page of two ports shows. Rows in which they differ are marked there."""
+def compare_contents(one: Contents, other: Contents) -> dict[str, Any]:
+    """Return what the page of two ports shows. Rows in which they differ are marked there."""
     both = (one, other)
     return {
         "subject": " and ".join(dict.fromkeys(each.record.name for each in both)),
@@ -42,21 +42,20 @@ def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Pair]:
 
 
 def _relation(one: Contents, other: Contents) -> str:
-    """A sentence that says how two ports belong together."""
+    """Say in a sentence how two ports belong together."""
     if one.record.source.sha256 != other.record.source.sha256:
         return "The two were made from different files."
-    if {conclude(each).standing for each in (one, other)} == {
-        "proved"
-    } and one.record.padding == other.record.padding:
+    both_proved = all(conclude(each).standing == "proved" for each in (one, other))
+    if both_proved and one.record.padding == other.record.padding:
         return "Both were made from the same file and are proved, so that they compute the same function."
     return "Both were made from the same file."
 
 
 def _errors(contents: Contents) -> dict[str, str]:
-    """How far each number type's logits are from the source's."""
+    """Say how far each number type's logits are from the source's."""
     dtypes: Iterable[tuple[str, Any]] = contents.comparison.dtypes.items() if contents.comparison else ()
     return {
-        dtype: f"{written(parity.logits.rel_l2)} of at most {written(parity.limit)}"
+        dtype: f"{distance_text(parity.logits.rel_l2)} of at most {distance_text(parity.limit)}"
         for dtype, parity in dtypes
     }
 
@@ -66,6 +65,7 @@ def _pads(contents: Contents) -> dict[str, str]:
 
 
 def _accuracies(contents: Contents) -> dict[str, str]:
+    """Return the figures of a port's evaluation, in words; {} where it was not evaluated."""
     measured = contents.evaluation
     if measured is None:
         return {}

@@ -10,7 +10,7 @@ from porter.base.commands import ReportOptions, takes
 from porter.base.errors import FileError, UsageError
 from porter.base.options import OUT
 from porter.files import behind_links, is_plain, write_whole
-from porter.reporting.page import missing, page, page_of_two, sections
+from porter.reporting.page import missing_sections, page, page_of_two, sections
 from porter.reporting.records import read_contents
 
 NAME = "report.html"
@@ -32,13 +32,13 @@ class Report:
     missing: dict[str, str]
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter report --json` prints."""
+        """Return the record that `porter report --json` prints."""
         return {"report": str(self.path), "sections": self.sections, "missing": self.missing}
 
 
 @takes(ReportOptions)
 def report(asked: ReportOptions) -> Report:
-    """Writes a port's records as one HTML page that needs neither a network nor a script.
+    """Write a port's records as one HTML page that needs neither a network nor a script.
 
     Args:
         out: the page; None for report.html in the port's folder, for two ports FOLDER-and-OTHER.html here. It
@@ -53,21 +53,19 @@ def report(asked: ReportOptions) -> Report:
     folder, out, other = Path(asked.folder), asked.out, asked.other
     contents = read_contents(folder)
     second = None if other is None else read_contents(Path(other))
-    path = Path(
-        out
-        or (
-            folder / NAME
-            if second is None
-            else f"{folder.resolve().name}-and-{second.folder.resolve().name}.html"
-        )
-    )
+    path = folder / NAME
+    if second is not None:
+        path = Path(f"{folder.resolve().name}-and-{second.folder.resolve().name}.html")
+    path = Path(out or path)
     target = path if out is None else behind_links(path)  # a link in the port is a stranger's
-    _refuse(target)
+    _expect_replaceable(target)
     write_whole(target, page(contents) if second is None else page_of_two(contents, second))
-    return Report(path, sections(contents), dict(missing(contents, str(folder))) if second is None else {})
+    missing = dict(missing_sections(contents, str(folder))) if second is None else {}
+    return Report(path, sections(contents), missing)
 
 
-def _refuse(target: Path) -> None:
+def _expect_replaceable(target: Path) -> None:
+    """Expect that a report may be written to `target`: nothing stands there, or an older report."""
     if target.is_dir():
         raise UsageError(
             "expected a file to write the report to, got a folder",

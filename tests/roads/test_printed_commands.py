@@ -405,7 +405,7 @@ CASES = [
         lambda world: {"folder": world.variant(), "images": [world.photos / "n01440764"]},
     ),
     case(
-        "evaluation.padding_study.between.networks",
+        "evaluation.padding_study.between.networks_of_zoos",
         STUDY,
         lambda world: {
             "variant": "resnet18",

@@ -30,7 +30,7 @@ MOST_PHOTOS = 100_000
 
 
 def error(ranks: Ranks, top: int) -> float:
-    """The share of photos whose class is not among the first `top`, in percent."""
+    """Return the share of photos whose class is not among the first `top`, in percent."""
     return 100 * float((ranks >= top).mean())
 
 
@@ -55,15 +55,15 @@ class CaseRanking:
     needed: Mapping[int, int | None] = field(default_factory=dict)
 
     def decisive(self, positions: Collection[int]) -> int | None:
-        """About how many photos would make all these plausible cases significantly worse; None if that cannot
-        be said of one.
+        """Return about how many photos would make all these plausible cases significantly worse; None if that
+        cannot be said of one.
         """
         known = [number for position in positions if (number := self.needed.get(position)) is not None]
         return max(known) if known and len(known) == len(positions) else None
 
 
 def judge(cases: Sequence[Losses]) -> CaseRanking:
-    """Compares every case with the best.
+    """Compare every case with the best.
 
     A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly
     best case is among `plausible` in 95 of 100 studies, whichever case looks best: another case would have to
@@ -71,8 +71,10 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
     because it joins only significant changes (rounds.helpful).
     """
     best = best_of(cases)
-    p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
-    limit = level(len(cases))
+    p = tuple(
+        1.0 if position == best else p_no_worse(case, cases[best]) for position, case in enumerate(cases)
+    )
+    limit = significance_limit(len(cases))
     plausible = tuple(position for position in range(len(cases)) if p[position] >= limit)
     needed = {
         position: photos_to_decide(cases[position], cases[best], limit)
@@ -83,32 +85,32 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
 
 
 def undecided(cases: int) -> CaseRanking:
-    """The comparison of so many cases of which nothing can be said."""
+    """Return the comparison of so many cases of which nothing can be said."""
     return CaseRanking(0, (1.0,) * cases, tuple(range(cases)))
 
 
-def level(cases: int) -> float:
-    """The limit below which p makes one of `cases` cases worse than the best."""
+def significance_limit(cases: int) -> float:
+    """Return the limit below which p makes one of `cases` cases worse than the best."""
     return LEVEL / max(1, cases - 1)
 
 
 def best_of(cases: Sequence[Losses]) -> int:
-    """The position of the case with the least mean; the first of equal ones."""
+    """Return the position of the case with the least mean; the first of equal ones."""
     means = [mean(case) for case in cases]
     return means.index(min(means))
 
 
 def mean(losses: Losses) -> float:
-    """The mean over the photos that have a loss; inf if there are none."""
+    """Return the mean over the photos that have a loss; inf if there are none."""
     finite = losses[~np.isnan(losses)]
     return float(finite.mean()) if len(finite) else np.inf
 
 
-def no_worse(case: Losses, best: Losses) -> float:
-    """The one-sided p-value of the paired t-test: the probability that the mean of `case` is at least so far
-    above that of `best` if it is truly no larger. 1 if fewer than two photos have both losses.
+def p_no_worse(case: Losses, best: Losses) -> float:
+    """Return the one-sided p-value of the paired t-test: the probability that the mean of `case` is at least
+    so far above that of `best` if it is truly no larger. 1 if fewer than two photos have both losses.
     """
-    differences = _paired(case, best)
+    differences = _differences(case, best)
     if np.isposinf(differences).any():
         return 0.0
     photos = len(differences)
@@ -120,15 +122,15 @@ def no_worse(case: Losses, best: Losses) -> float:
 
 
 def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
-    """About how many photos would make `case` worse than `best` at the level `limit`, rounded up to two
-    figures; None if more than MOST_PHOTOS, or if the differences tell nothing.
+    """Return about how many photos would make `case` worse than `best` at the level `limit`, rounded up to
+    two figures; None if more than MOST_PHOTOS, or if the differences tell nothing.
 
     It takes the mean m and the standard deviation s of the paired differences for the true ones. With n
     photos, the test's t is then about normal around m / s * sqrt(n) with a spread of 1. It exceeds the
     limit's quantile z in POWER of all such studies for n = ((z + z of POWER) * s / m)^2. m is only measured,
     and a best case that was chosen by these photos looks better than it is: so this is an order of magnitude.
     """
-    differences = _paired(case, best)
+    differences = _differences(case, best)
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     average = float(differences.mean())
@@ -143,13 +145,15 @@ def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
     return step * ceil(needed / step)
 
 
-def _paired(case: Losses, best: Losses) -> Losses:
-    told = np.isfinite(best) & ~np.isnan(case)
-    return np.asarray(case[told] - best[told])
+def _differences(case: Losses, best: Losses) -> Losses:
+    """Return how much larger the losses of a case are, for the photos that have both."""
+    have_both = np.isfinite(best) & ~np.isnan(case)
+    return np.asarray(case[have_both] - best[have_both])
 
 
 def t_tail(t: float, freedom: int) -> float:
-    """The probability that Student's t with `freedom` degrees of freedom exceeds `t`, which is positive.
+    """Return the probability that Student's t with `freedom` degrees of freedom exceeds `t`, which is
+    positive.
 
     It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2
     and b = 1/2, by its continued fraction (DLMF 8.17.22), on the side where the fraction converges fast.
@@ -157,12 +161,12 @@ def t_tail(t: float, freedom: int) -> float:
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x)) * sqrt(t * t / (freedom + t * t))
     if x < (a + 1) / (a + b + 2):
-        return 0.5 * front / (a * _fraction(x, a, b))
-    return 0.5 - 0.5 * front / (b * _fraction(1 - x, b, a))
+        return 0.5 * front / (a * _continued_fraction(x, a, b))
+    return 0.5 - 0.5 * front / (b * _continued_fraction(1 - x, b, a))
 
 
-def _fraction(x: float, a: float, b: float) -> float:
-    """1 + d1 / (1 + d2 / (1 + ...)), from the far end."""
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    """Compute 1 + d1 / (1 + d2 / (1 + ...)) with the d of DLMF 8.17.22, from the far end."""
     value = 1.0
     for m in range(_TERMS, 0, -1):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))

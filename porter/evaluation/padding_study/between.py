@@ -49,14 +49,15 @@ class ZooNetwork:
 class Decided:
     """The networks with their outcomes, in their order; `ranking` is by the loss that decides.
 
+
     Attributes:
-        apart: what the two networks compute otherwise.
+        differences_of_networks: what the two networks compute otherwise.
         failed: by position, the photos that could not be scored.
     """
 
     networks: tuple[ZooNetwork, ...]
     outcomes: tuple[Outcome, ...]
-    apart: tuple[Difference, ...]
+    differences_of_networks: tuple[Difference, ...]
     failed: Mapping[int, Failure]
 
     @property
@@ -68,11 +69,11 @@ class Decided:
         return judge([outcome.entropy for outcome in self.outcomes])
 
     def trained(self, ranking: CaseRanking, measure: str) -> StudyAnswer:
-        """The zoo of the best case; certain if every case of the other zoo is significantly worse."""
+        """Name the zoo of the best case; certain if every case of the other zoo is significantly worse."""
         best, zoos = self.networks[ranking.best], dict.fromkeys(each.zoo for each in self.networks)
-        left = {self.networks[position].zoo for position in ranking.plausible}
+        plausible_zoos = {self.networks[position].zoo for position in ranking.plausible}
         others = [position for position, each in enumerate(self.networks) if each.zoo != best.zoo]
-        also = tuple(zoo for zoo in zoos if zoo in left and zoo != best.zoo)
+        also = tuple(zoo for zoo in zoos if zoo in plausible_zoos and zoo != best.zoo)
         limit = f"{LEVEL} / {len(self.networks) - 1}"
         if also:
             why = (
@@ -94,7 +95,7 @@ class Decided:
 
 
 def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
-    """Two zoos, as `ZOO,ZOO` or as a pair.
+    """Parse two zoos, as `ZOO,ZOO` or as a pair.
 
     Raises:
         UsageError: they are not two.
@@ -105,20 +106,20 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     return zoos[0], zoos[1]
 
 
-def networks(
+def networks_of_zoos(
     opened: Opened, members: Sequence[Member], crops: Crops
 ) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
-    """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute
-    otherwise. A protocol that the user or the weights' folder states is the only one.
+    """Make each zoo's network with the weights, fed by each zoo's protocol, and list what the networks
+    compute otherwise. A protocol that the user or the weights' folder states is the only one.
 
     Raises:
         UsageError: the two zoos compute the same, or a protocol feeds no squares.
         MappingError: a zoo's network takes other tensors.
     """
-    one, other = (_graph(opened, member) for member in members)
-    apart = differences(one, other, TRAINING)
+    first, second = (_graph(opened, member) for member in members)
+    found = differences(first, second, TRAINING)
     zoos = [member.zoo.name for member in members]
-    if not apart:
+    if not found:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
         raise UsageError(
             message, where=BETWEEN, next=f"{RECIPE_SHOW.advise(name=members[0].variant)} lists the zoos"
@@ -128,10 +129,10 @@ def networks(
         protocol = _protocol(opened, member, crops)
         protocols.setdefault(protocol, []).append(member.zoo.name)
     sides = (
-        "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart)
-        for side in ("one", "other")
+        "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in found)
+        for side in ("one", "other")  # the fields of a Difference: the first graph's, the second's
     )
-    networks_of_zoos = [
+    by_zoo_and_protocol = [
         ZooNetwork(
             zoo
             if zoo in whose or len(protocols) == 1
@@ -141,20 +142,21 @@ def networks(
             protocol,
             side if len(protocols) == 1 else f"{side}; {in_words(protocol, crops)}",
         )
-        for zoo, graph, side in zip(zoos, (one, other), sides, strict=True)
+        for zoo, graph, side in zip(zoos, (first, second), sides, strict=True)
         for protocol, whose in protocols.items()
     ]
-    return tuple(sorted(networks_of_zoos, key=lambda each: each.name != each.zoo)), apart
+    # Those that are fed as their own zoo prepares photos come first.
+    return tuple(sorted(by_zoo_and_protocol, key=lambda each: each.name != each.zoo)), found
 
 
 def decide(
     opened: Opened,
     found: Sequence[ZooNetwork],
-    apart: tuple[Difference, ...],
+    differences_of_networks: tuple[Difference, ...],
     photos: PhotoSet,
     how: Options,
 ) -> Decided:
-    """Runs every network over the photos, those of one protocol together.
+    """Run every network over the photos, those of one protocol together.
 
     Raises:
         PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt:
@@ -171,18 +173,20 @@ def decide(
                 raise PaddingError(why, where=trial.name)
         outcomes |= zip((each.name for each in fed), bench.run(trials), strict=True)
         failed |= bench.failed
-    return Decided(tuple(found), tuple(outcomes[each.name] for each in found), apart, failed)
+    return Decided(
+        tuple(found), tuple(outcomes[each.name] for each in found), differences_of_networks, failed
+    )
 
 
 def _graph(opened: Opened, member: Member) -> Graph:
-    """The network of a zoo, with the head of the weights, and with the options that are set for them."""
+    """Make the network of a zoo with the head of the weights, and with the options that are set for them."""
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
     graph = with_classes(expand(with_options(member, opened.chosen)), opened.facts.classes)
-    mine = tensor_shapes(opened.graph)
-    theirs = tensor_shapes(graph)
-    if mine != theirs:
-        path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
+    own = tensor_shapes(opened.graph)
+    needed = tensor_shapes(graph)
+    if own != needed:
+        path = next(path for path in dict.fromkeys((*own, *needed)) if own.get(path) != needed.get(path))
         message = f"{member.name} needs tensors here that differ from those of the weights"
         raise MappingError(
             message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}"
@@ -191,7 +195,7 @@ def _graph(opened: Opened, member: Member) -> Graph:
 
 
 def _protocol(opened: Opened, member: Member, crops: Crops) -> Preprocess:
-    """How a zoo prepares its photos, unless the user or the weights' folder states it."""
+    """Return how a zoo prepares its photos, unless the user or the weights' folder states it."""
     facts = opened.facts
     if facts.protocol_by not in ("user", "file"):
         own = in_proportion(member.zoo.preprocess, opened.sizes.built, member.native_size())

@@ -55,7 +55,7 @@ class Trial:
 
 
 def site_at(graph: Graph, path: str) -> Site:
-    """The padding site of a node.
+    """Return the padding site of a node.
 
     Raises:
         GraphError: the node is none.
@@ -67,20 +67,22 @@ def site_at(graph: Graph, path: str) -> Site:
 
 
 def strided_sites(graph: Graph) -> tuple[str, ...]:
-    """Paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal pads
-    differ.
+    """Return the paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal
+    pads differ.
     """
     sites = [(node.path, site) for node in graph.nodes if (site := site_of(node.op))]
     return tuple(path for path, site in sites if max(site.window.stride) > 1 and max(site.window.kernel) > 1)
 
 
 def asymmetric(site: Site) -> Convention:
-    """TensorFlow's SAME; a max pool pads with -inf, and an average divides as before."""
+    """Return TensorFlow's SAME for a site; a max pool pads with -inf, and an average divides as before."""
     return Convention("same", fill=_neutral(site), average=site.convention.average)
 
 
 def symmetric(site: Site) -> Convention:
-    """(k-1)//2 cells on every side and windows rounded down, like TensorNets' explicit pads."""
+    """Return (k-1)//2 cells on every side of a site and windows rounded down, like TensorNets' explicit
+    pads.
+    """
     rows, columns = ((site.window.extent(axis) - 1) // 2 for axis in (0, 1))
     pads = (rows, rows, columns, columns)
     return Convention.stated(pads, _neutral(site), site.convention.average)
@@ -91,8 +93,8 @@ def _neutral(site: Site) -> float:
 
 
 def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial, ...]:
-    """The shipped pads, both conventions at all strided sites, and the recipe's training pads (`trained`), if
-    there are any.
+    """Return the trials of the shipped pads, of both conventions at all strided sites, and of the recipe's
+    training pads (`trained`), if there are any.
     """
     strided = {path: site_at(graph, path) for path in strided_sites(graph)}
     trials = [
@@ -104,23 +106,23 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 
 
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
-    """The changes of each strided site, one at a time: both conventions; at a max pool that the zoo fills
-    with zeros, both and the base's convention, each with -inf and with zeros.
+    """Yield the changes of each strided site, one at a time: both conventions; at a max pool that the zoo
+    fills with zeros, both and the base's convention, each with -inf and with zeros.
     """
-    padded = with_conventions(graph, base.conventions)
+    graph_of_base = with_conventions(graph, base.conventions)
     for path in strided_sites(graph):
         site = site_at(graph, path)
         conventions = [asymmetric(site), symmetric(site)]
         if site.kind == "max_pool" and site.convention.fill == 0:
-            conventions += [site_at(padded, path).convention]
+            conventions += [site_at(graph_of_base, path).convention]
             conventions = [
                 replace(convention, fill=fill) for convention in conventions for fill in (LOWEST, 0.0)
             ]
         yield from (Change(path, convention) for convention in conventions)
 
 
-def changed(base: Trial, changes: Sequence[Change]) -> Trial:
-    """`base` with other conventions at some sites."""
+def with_changes(base: Trial, changes: Sequence[Change]) -> Trial:
+    """Return `base` with other conventions at some sites."""
     name = f"{base.names[0]}, but {'; '.join(map(str, changes))}"
     return Trial(
         (name,), {**base.conventions, **{change.path: change.convention for change in changes}}, len(changes)
@@ -128,7 +130,7 @@ def changed(base: Trial, changes: Sequence[Change]) -> Trial:
 
 
 def same_windows(one: Graph, other: Graph, size: KnownSize) -> bool:
-    """Whether two paddings of a graph compute the same for an input of `size` (rows, columns)."""
+    """Return whether two paddings of a graph compute the same for an input of `size` (rows, columns)."""
     return shapes(one, size) == shapes(other, size) and not any(site_differences(one, other, size))
 
 
@@ -146,27 +148,30 @@ class Setting:
     size: KnownSize
     capabilities: Capabilities
 
-    def padded(self, trial: Trial) -> Graph:
+    def padded_graph(self, trial: Trial) -> Graph:
+        """Return the trial's network, or the zoo's own, with the trial's conventions."""
         return with_conventions(trial.graph or self.graph, trial.conventions)
 
     def misfit(self, trial: Trial) -> str | None:
-        """Why a trial computes nothing: maps differ in size where they are added or joined, or a window has
-        no cell. None if it computes something.
+        """Say why a trial computes nothing: maps differ in size where they are added or joined, or a window
+        has no cell. None if it computes something.
         """
         try:
-            make_plan(self.padded(trial), self.size, self.capabilities)
+            make_plan(self.padded_graph(trial), self.size, self.capabilities)
         except (GraphError, PaddingError) as error:
             # What to type next is for conversions.
             return ": ".join(part for part in (error.where, error.message) if part)
         return None
 
     def equal_trial(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
-        """The first of `among` that computes the same as `trial`."""
-        graph = self.padded(trial)
-        return next((other for other in among if same_windows(self.padded(other), graph, self.size)), None)
+        """Return the first of `among` that computes the same as `trial`; None if none does."""
+        graph = self.padded_graph(trial)
+        return next(
+            (other for other in among if same_windows(self.padded_graph(other), graph, self.size)), None
+        )
 
     def differences(self, trial: Trial) -> dict[str, str]:
-        """The conventions by path that differ from the zoo's own, in words."""
+        """Return by path the conventions that differ from the zoo's own, in words."""
         items = trial.conventions.items()
         return {
             path: str(convention)
@@ -175,8 +180,8 @@ class Setting:
         }
 
     def in_words(self, trial: Trial) -> str:
-        """The conventions of the strided sites, each once."""
-        graph = self.padded(trial)
+        """List the conventions of the strided sites, each once."""
+        graph = self.padded_graph(trial)
         return "; ".join(dict.fromkeys(str(site_at(graph, path).convention) for path in strided_sites(graph)))
 
 
@@ -196,7 +201,7 @@ class Selection:
 def select_trials(
     setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: TwinRule
 ) -> Selection:
-    """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a
+    """Add the candidates that compute something new. By `twins`, a candidate that computes the same as a
     trial gives it another name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
     """
     kept, skipped = list(trials), {}

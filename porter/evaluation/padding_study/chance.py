@@ -7,24 +7,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, lgamma, log
 
-from porter.evaluation.padding_study.best_case import error, level, mean
+from porter.evaluation.padding_study.best_case import error, mean, significance_limit
 from porter.evaluation.padding_study.rounds import Outcome
 
 _NEAR = 0.9
 """A mean log-loss or entropy above this share of that of chance says nothing. ImageNet's networks have 1 to 2
 nats of 6.9, and MobileNetV2 with the pads of another zoo at all sites 1.4.
 """
-_SAME, _SURE, _ALIKE = 0.05, 0.01, 0.25
-"""Answers that tell less than this share of what they could tell of photos hardly depend on them; those of
-random ResNets whose entropy is below the second share of that of chance, for any photo, tell up to the third.
-Measured on 32 photos: random weights of 20 networks 0 to 0.04, and 0.2 where they are so sure.
+_TELLS, _SURE, _TELLS_IF_SURE = 0.05, 0.01, 0.25
+"""Answers that tell less than the first share of what they could tell of photos hardly depend on them; those
+of random ResNets whose entropy is below the second share of that of chance, for any photo, tell up to the
+third. Measured on 32 photos: random weights of 20 networks 0 to 0.04, and 0.2 where they are so sure.
 """
 
 
 def at_chance(
     outcomes: Sequence[Outcome], classes: int, right: float = 1.0, activation: str | None = None
 ) -> str | None:
-    """Why nothing can be judged: none of the cases says anything. None where one does.
+    """Say why nothing can be judged: none of the cases says anything. None where one does.
 
     With labels, a case says something if significantly more answers are right than chance gives, or the mean
     log-loss is far below that of chance. Without, if the answers have less than the entropy of chance, and
@@ -40,11 +40,13 @@ def at_chance(
         return _without_labels(outcomes, loss)
     least = min(mean(outcome.judged) for outcome in outcomes)
     share = min(right / classes, 1.0)
-    if least < _NEAR * loss or any(
-        at_least(int((each.single == 0).sum()), len(each.single), share) < level(len(outcomes) + 1)
-        for each in outcomes
-    ):
+    if least < _NEAR * loss:
         return None
+    limit = significance_limit(len(outcomes) + 1)
+    for each in outcomes:
+        hits = int((each.single == 0).sum())
+        if probability_of_at_least(hits, len(each.single), share) < limit:
+            return None
     errors = min(error(outcome.single, 1) for outcome in outcomes)
     return (
         f"the least top-1 error is {errors:.3f} % and the least log-loss {least:.4f}, and answers by chance "
@@ -53,33 +55,35 @@ def at_chance(
 
 
 def _without_labels(outcomes: Sequence[Outcome], loss: float) -> str | None:
-    """Why answers are as good as chance, judged by their entropy; None if they are not."""
+    """Say why answers are as good as chance, judged by their entropy; None if they are not."""
     least = min(mean(outcome.entropy) for outcome in outcomes)
     if least > _NEAR * loss:
         return f"the least entropy is {least:.4f}, and answers by chance have {loss:.4f}"
     most = min(loss, log(max(len(outcomes[0].entropy), 1)))
     if not most or any(_tells(each, loss, most) for each in outcomes):
         return None
-    told = max(outcome.mean_answer - mean(outcome.entropy) for outcome in outcomes)
-    return f"the answers are nearly the same for all photos: they tell {told:.4f} of {most:.4f} nats of them"
+    nats = max(outcome.mean_answer - mean(outcome.entropy) for outcome in outcomes)
+    return f"the answers are nearly the same for all photos: they tell {nats:.4f} of {most:.4f} nats of them"
 
 
 def _tells(outcome: Outcome, loss: float, most: float) -> bool:
+    """Return whether the answers depend on the photo; `most` is what they could tell of it, in nats."""
     entropy = mean(outcome.entropy)
     share = (outcome.mean_answer - entropy) / most
-    return share >= (_ALIKE if entropy < _SURE * loss else _SAME)
+    return share >= (_TELLS_IF_SURE if entropy < _SURE * loss else _TELLS)
 
 
-def at_least(hits: int, photos: int, share: float) -> float:
-    """The probability of at least so many hits in so many photos, each of which is one with this
-    probability.
+def probability_of_at_least(hits: int, photos: int, share: float) -> float:
+    """Return the probability of at least so many hits in so many photos, each of which is one with
+    probability `share`.
     """
     if hits <= 0 or share >= 1:
         return 1.0
-    rows = range(hits, photos + 1)
-    ways = (lgamma(photos + 1) - lgamma(row + 1) - lgamma(photos - row + 1) for row in rows)
+    counts = range(hits, photos + 1)
+    # The logarithm of the number of ways to choose so many photos.
+    log_ways = (lgamma(photos + 1) - lgamma(count + 1) - lgamma(photos - count + 1) for count in counts)
     chances = (
-        exp(way + row * log(share) + (photos - row) * log(1 - share))
-        for row, way in zip(rows, ways, strict=True)
+        exp(ways + count * log(share) + (photos - count) * log(1 - share))
+        for count, ways in zip(counts, log_ways, strict=True)
     )
     return min(1.0, sum(chances))

@@ -14,7 +14,7 @@ from porter.evaluation.results import StudyAnswer
 
 
 def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
-    """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for
+    """Name the simplest case that may be as good as the best: the shipped pads are simpler than a rule for
     all sites, and a rule is simpler than changes of single sites; of equally simple cases, the one that was
     run first.
 
@@ -48,53 +48,61 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
             f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} "
             f"for '{nearest[1]}'"
         )
-    return StudyAnswer(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
+    return StudyAnswer(name, not also and rounds.complete, tuple(also), why, summarise(rounds, judged))
 
 
-def in_short(rounds: Rounds, judged: CaseRanking) -> str:
-    """The sentence that a person needs: which rule holds for all sites, which does not, and what more photos
-    would decide.
-    """
+def summarise(rounds: Rounds, judged: CaseRanking) -> str:
+    """Say in a sentence which rule holds for all sites, which does not, and what more photos would decide."""
     trials, base = rounds.trials, rounds.trials[rounds.base]
-    left = [trials[position] for position in judged.plausible]
+    plausible = [trials[position] for position in judged.plausible]
     if len(trials) == 1:
-        return f"Trained with {_rule(base)}: there is no other case"
-    rules = [trial for trial in left if not trial.changes]
+        return f"Trained with {_name_rule(base)}: there is no other case"
+    rules = [trial for trial in plausible if not trial.changes]
     if any(trial is not base for trial in rules):
         number = judged.decisive(judged.needed)
-        known = " or ".join(map(_rule, rules)) if len(rules) == 2 else f"one of {len(rules)} rules"
-        return f"Trained with {known}: {_too_few(judged.photos, {} if number is None else {'it': number})}"
-    seen = {
-        path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions
+        known = " or ".join(map(_name_rule, rules)) if len(rules) == 2 else f"one of {len(rules)} rules"
+        return (
+            f"Trained with {known}: {_say_too_few(judged.photos, {} if number is None else {'it': number})}"
+        )
+    by_path = {
+        path: [trial.conventions.get(path) for trial in plausible]
+        for trial in plausible
+        for path in trial.conventions
     }
-    open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
-    agreed = [
-        f"{found[0]} at {path}"
-        for path, found in seen.items()
-        if path not in open_sites and found[0] != base.conventions.get(path)
+    open_sites = [
+        path
+        for path, conventions in by_path.items()
+        if any(convention != conventions[0] for convention in conventions)
     ]
-    known = ", but ".join((_rule(base), *([" and ".join(agreed)] if agreed else [])))
+    agreed = [
+        f"{conventions[0]} at {path}"
+        for path, conventions in by_path.items()
+        if path not in open_sites and conventions[0] != base.conventions.get(path)
+    ]
+    known = ", but ".join((_name_rule(base), *([" and ".join(agreed)] if agreed else [])))
     certain = "certain" if rounds.complete else "so far"
     if not open_sites:
         return f"Trained with {known} ({certain})"
-    few = _too_few(judged.photos, _decisive(trials, judged, open_sites))
-    return f"Trained with {known} ({certain} but for {_listed(open_sites)}): {few}"
+    few = _say_too_few(judged.photos, _photos_to_decide_sites(trials, judged, open_sites))
+    return f"Trained with {known} ({certain} but for {_join_sites(open_sites)}): {few}"
 
 
-def _rule(trial: Trial) -> str:
-    """The pads of a case without changes of single sites: `symmetric pads, as shipped`."""
+def _name_rule(trial: Trial) -> str:
+    """Name the pads of a case without changes of single sites: `symmetric pads, as shipped`."""
     whose = [name for name in trial.names if name in (SHIPPED, TRAINED)]
     rule = next((f"{name} pads" for name in trial.names if name not in whose), "the pads")
     return ", ".join((rule, *whose)) if rule != "the pads" else f"the pads {' and '.join(whose)}"
 
 
-def _listed(sites: Sequence[str]) -> str:
+def _join_sites(sites: Sequence[str]) -> str:
     return " and ".join((", ".join(sites[:-1]), sites[-1])) if len(sites) > 1 else sites[0]
 
 
-def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]) -> dict[str, int]:
-    """About how many photos decide each site: as many as exclude all cases that pad otherwise there than the
-    best. One number for all sites, called `it` or `them`, if it is the same.
+def _photos_to_decide_sites(
+    trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]
+) -> dict[str, int]:
+    """Return by site about how many photos decide it: as many as exclude all cases that pad otherwise there
+    than the best. One number for all sites, called `it` or `them`, if it is the same.
     """
     best = trials[judged.best].conventions
     numbers = {
@@ -110,13 +118,13 @@ def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]
     return {"them" if len(sites) > 1 else "it": known[sites[0]]}
 
 
-def _too_few(photos: int, decisive: Mapping[str, int]) -> str:
+def _say_too_few(photos: int, decisive: Mapping[str, int]) -> str:
     decided = [f"about {number:,} decide {what}" for what, number in decisive.items()]
     return ", ".join([f"{photos:,} photos are too few", *decided])
 
 
 def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:
-    """The answer of a study that cannot judge its cases.
+    """Return the answer of a study that cannot judge its cases.
 
     Args:
         answer: that names all of them.
@@ -127,16 +135,14 @@ def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:
 
 
 def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[str, ...]:
-    """A warning if no case may be the best both by log-loss and by entropy."""
+    """Return a warning if no case may be the best both by log-loss and by entropy."""
     if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
         return ()
     return (f"the entropy of the answers gives another result: {in_words(by_entropy)}",)
 
 
 def in_words(trained: StudyAnswer) -> str:
-    """All cases that may be the right one, or how many they are."""
-    return (
-        f"one of {len(trained.also) + 1} cases"
-        if len(trained.also) > 1
-        else " or ".join((trained.name, *trained.also))
-    )
+    """Name all cases that may be the right one, or say how many they are."""
+    if len(trained.also) > 1:
+        return f"one of {len(trained.also) + 1} cases"
+    return " or ".join((trained.name, *trained.also))

@@ -10,16 +10,16 @@ from math import inf
 
 from porter.base.errors import PaddingError
 from porter.evaluation.losses import Losses
-from porter.evaluation.padding_study.best_case import Ranks, best_of, level, mean, no_worse
+from porter.evaluation.padding_study.best_case import Ranks, best_of, mean, p_no_worse, significance_limit
 from porter.evaluation.padding_study.cases import (
     Change,
     Setting,
     Trial,
     TwinRule,
-    changed,
     first_round,
     select_trials,
     single_changes,
+    with_changes,
 )
 from porter.padding import Convention
 
@@ -70,14 +70,14 @@ class Rounds:
     base: int = 0
 
     def best(self) -> int:
-        """The position of the trial with the least loss."""
+        """Return the position of the trial with the least loss."""
         return best_of([outcome.judged for outcome in self.outcomes])
 
 
 def run_rounds(
     setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: RunTrials
 ) -> Rounds:
-    """All rounds.
+    """Run all rounds: all strided sites together, then one at a time, then the helpful changes together.
 
     Args:
         trained: the recipe's conventions of training; empty if it states none.
@@ -91,26 +91,30 @@ def run_rounds(
     why = setting.misfit(shipped)
     if why is not None:
         raise PaddingError(why)
-    rounds = _tried(Rounds(), setting, [shipped, *others], "name", run)
+    rounds = _run_new(Rounds(), setting, [shipped, *others], "name", run)
     rounds = replace(rounds, base=rounds.best())
     base = rounds.trials[rounds.base]
     try:
         changes = list(asked or single_changes(setting.graph, base))
-        rounds = _tried(
-            rounds, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run
+        rounds = _run_new(
+            rounds,
+            setting,
+            [with_changes(base, [change]) for change in changes],
+            "tell" if asked else "drop",
+            run,
         )
-        together = helpful(rounds, base, changes)
+        together = helpful_changes(rounds, base, changes)
         if len(together) > 1:
-            rounds = _tried(rounds, setting, [changed(base, together)], "drop", run)
+            rounds = _run_new(rounds, setting, [with_changes(base, together)], "drop", run)
     except KeyboardInterrupt:
         return replace(rounds, complete=False)
     return rounds
 
 
-def _tried(
+def _run_new(
     rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: TwinRule, run: RunTrials
 ) -> Rounds:
-    """The rounds with those candidates added and run that compute something new."""
+    """Add and run those candidates that compute something new."""
     selected = select_trials(setting, rounds.trials, candidates, twins)
     fresh = selected.trials[len(rounds.trials) :]
     outcomes = run(fresh) if fresh else ()
@@ -118,20 +122,20 @@ def _tried(
     return replace(rounds, trials=selected.trials, outcomes=(*rounds.outcomes, *outcomes), skipped=skipped)
 
 
-def helpful(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
-    """The single changes that are significantly better than `base`, the best of each site.
+def helpful_changes(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
+    """Return the single changes that are significantly better than `base`, the best of each site.
 
     Changes that look better by chance look better still together: with them, the last round would drop the
     truly best case more often than LEVEL says.
     """
     before = rounds.outcomes[rounds.trials.index(base)].judged
-    limit = level(len(rounds.trials))
+    limit = significance_limit(len(rounds.trials))
     best: dict[str, tuple[float, Change]] = {}
     for change in changes:
-        trial = changed(base, [change])
+        trial = with_changes(base, [change])
         if trial in rounds.trials:
             losses = rounds.outcomes[rounds.trials.index(trial)].judged
-            reached = mean(losses)
-            if no_worse(before, losses) < limit and reached < best.get(change.path, (inf,))[0]:
-                best[change.path] = (reached, change)
+            loss = mean(losses)
+            if p_no_worse(before, losses) < limit and loss < best.get(change.path, (inf,))[0]:
+                best[change.path] = (loss, change)
     return [change for _, change in best.values()]

@@ -32,14 +32,14 @@ pass.
 
 
 def running_framework(own: str) -> Destination:
-    """Torch, whose models share their weights if they differ only in pads; the source's `own` if torch is not
-    installed.
+    """Return torch, whose models share their weights if they differ only in pads; the source's `own`
+    framework if torch is not installed.
     """
     torch = get_destination("torch")
     return torch if find_spec(torch.PACKAGE) else get_destination(own)
 
 
-class Seen:
+class AnswerLosses:
     """Collects the losses of one model by the photo's position: of its centre and of the mirror image's,
     averaged; and the sum of its answers.
 
@@ -55,9 +55,11 @@ class Seen:
         self.log_loss: Losses | None = None if labels is None else np.full(photos, np.nan)
 
     def add(self, positions: Sequence[int], logits: Array) -> None:
-        """Adds logits N x crops x classes, of two crops or of ten."""
+        """Add logits N x crops x classes, of two crops or of ten."""
         crops = logits.shape[1]
-        for position, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
+        # The mirror image of the centre crop is the first of the second half.
+        centre_and_mirror = logits[:, [0, crops // 2]].astype(np.float64)
+        for position, pair in zip(positions, centre_and_mirror, strict=True):
             finite = bool(np.isfinite(pair).all())
             self.entropy[position] = entropies(pair, self._activation).mean() if finite else np.inf
             if finite:
@@ -96,13 +98,13 @@ class Bench:
 
     @classmethod
     def of(cls, opened: Opened, protocol: Preprocess, photos: PhotoSet, options: Options) -> Bench:
-        """Makes the runs in a framework that runs here, for the squares that the protocol feeds."""
+        """Make a bench in a framework that runs here, for the squares that the protocol feeds."""
         destination = running_framework(opened.framework)
         setting = Setting(opened.graph, (protocol.square, protocol.square), destination.CAPABILITIES)
         return cls(opened, setting, destination, protocol, photos, options)
 
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """The outcome of each trial over all photos.
+        """Run each trial over all photos, and return their outcomes.
 
         Raises:
             KeyboardInterrupt: Ctrl-C ended a pass.
@@ -115,16 +117,16 @@ class Bench:
         return [outcome for part in passes for outcome in self._pass(part)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """Runs models of all trials over the photos, each photo prepared once."""
+        """Run models of all trials over the photos, each photo prepared once."""
         options, photos, logits = self.options, self.photos.photos, logits_of(self.opened.facts)
         labels = (
             None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
         )
-        seen = {trial.name: Seen(len(photos), labels, logits.activation) for trial in trials}
+        losses = {trial.name: AnswerLosses(len(photos), labels, logits.activation) for trial in trials}
 
-        def watch(positions: Sequence[int], given: NamedArrays) -> None:
-            for name, values in given.items():
-                seen[name].add(positions, values)
+        def watch(positions: Sequence[int], by_trial: NamedArrays) -> None:
+            for name, values in by_trial.items():
+                losses[name].add(positions, values)
 
         models = {
             trial.name: self.destination.ENGINE.classifier(
@@ -136,11 +138,13 @@ class Bench:
         scored = score(photos, self.protocol, models, feed, dict.fromkeys(models, logits), Watching(watch))
         if not scored.complete:
             raise KeyboardInterrupt
-        return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
+        return [self._outcome(scored, trial.name, losses[trial.name]) for trial in trials]
 
     def _model(self, trial: Trial) -> Any:
-        """The model of a trial: the first one's weights with other pads where the engine can share them."""
-        plan = make_plan(self.setting.padded(trial), self.setting.size, self.destination.CAPABILITIES)
+        """Return the model of a trial: the first one's weights with other pads where the engine can share
+        them, otherwise one that is built.
+        """
+        plan = make_plan(self.setting.padded_graph(trial), self.setting.size, self.destination.CAPABILITIES)
         only_pads = self._built is not None and trial.graph is None  # otherwise, more may differ
         sharing = self.destination.ENGINE.with_other_pads(self._built, plan) if only_pads else None
         if sharing is not None:
@@ -150,14 +154,14 @@ class Bench:
         )
         return self._built
 
-    def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:
-        """The outcome of a trial, from its scores."""
+    def _outcome(self, scored: Scored, name: str, losses: AnswerLosses) -> Outcome:
+        """Make the outcome of a trial from its scores, and note the photos that failed."""
         scores = scored.models[name]
         self.failed |= {**scores.failed, **scored.failed}
         ten = self._ranks(scores.ranks) if self.options.crops == 10 else None
-        return Outcome(self._ranks(scores.centre), ten, seen.entropy, seen.log_loss, seen.mean_answer)
+        return Outcome(self._ranks(scores.centre), ten, losses.entropy, losses.log_loss, losses.mean_answer)
 
-    def _ranks(self, places: Ranks) -> Ranks:
-        """The ranks of all photos of the data set: those that failed count as never right."""
+    def _ranks(self, scored: Ranks) -> Ranks:
+        """Return the ranks of all photos of the data set; those that failed count as never right."""
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)
-        return np.concatenate([np.where(places < 0, UNSCORED, places).astype(np.int32), never])
+        return np.concatenate([np.where(scored < 0, UNSCORED, scored).astype(np.int32), never])

@@ -23,7 +23,7 @@ _REFERENCES = set("&*")
 
 
 def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
-    """The changes that `--site` asks for.
+    """Parse the changes that `--site` asks for.
 
     A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top,
     bottom, left, right], or a mapping such as {pad: 1, fill: 0}. Keys that it leaves out have the defaults of
@@ -36,7 +36,7 @@ def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
 
 
 def _parse(setting: str, graph: Graph) -> Iterable[Change]:
-    """The changes that one `--site` asks for."""
+    """Parse the changes that one `--site` asks for."""
     where = f"{SITE(setting[:80])}"
     path, equals, text = setting.partition("=")
     sites = [node.path for node in graph.nodes if site_of(node.op)]
@@ -49,13 +49,13 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
         raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites))
     site = site_at(graph, path)
     try:
-        return [Change(path, _convention(value, site)) for value in _values(text)]
+        return [Change(path, _convention(value, site)) for value in _parse_list(text)]
     except RecipeError as error:
         raise UsageError(error.message, where=where, next=error.next) from None
 
 
-def _values(text: str) -> list[Any]:
-    """The items of a list in YAML's flow style, which is how recipes are written."""
+def _parse_list(text: str) -> list[Any]:
+    """Parse the items of a list in YAML's flow style, which is how recipes are written."""
     try:
         values = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
     except (yaml.YAMLError, RecursionError):
@@ -68,8 +68,8 @@ def _values(text: str) -> list[Any]:
 
 
 def _convention(value: Any, site: Site) -> Convention:
-    """The convention that a text states; an average pool counts its pads as the site does unless it states
-    that too.
+    """Return the convention that a text states; an average pool counts its pads as the site does unless the
+    text states that too.
     """
     states_average = isinstance(value, dict) and "average" in value
     value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)

@@ -21,7 +21,7 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.best_case import error, judge, mean, undecided
-from porter.evaluation.padding_study.between import decide, networks, parse_between
+from porter.evaluation.padding_study.between import decide, networks_of_zoos, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.chance import at_chance
 from porter.evaluation.padding_study.named_case import at_chance_level, disagreement, name_case
@@ -42,8 +42,8 @@ from porter.source.wishes import Wishes
 
 @takes(StudyOptions)
 def study(asked: StudyOptions) -> Study:
-    """Measures the same weights under each candidate padding, and names the one that they were trained with;
-    or as each of two zoos' networks.
+    """Measure the same weights under each candidate padding, and name the one that they were trained with; or
+    as each of two zoos' networks.
 
     First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric
     ((k-1)//2 cells on every side), and the recipe's training pads. Then it changes one site at a time in the
@@ -83,7 +83,7 @@ def study(asked: StudyOptions) -> Study:
         options=choose_options(members[0].recipe, asked.options or {}),
         origin=asked.origin,
     )
-    opened = _open(members, path_of(asked.weights), wishes)
+    opened = _open_weights(members, path_of(asked.weights), wishes)
     opened = replace(opened, facts=how.stated.put_into(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
@@ -92,17 +92,17 @@ def study(asked: StudyOptions) -> Study:
         Path(asked.data), classes=classes, labels=how.labels, limit=how.limit, split=how.split
     )
     if zoos:
-        findings = _between_zoos(opened, of_zoos, photos, how)
+        findings = _study_zoos(opened, of_zoos, photos, how)
     else:
-        findings = _of_pads(opened, sites, Bench.of(opened, protocol, photos, how))
-    made = replace(_study(opened, photos, how, findings, protocol), between=zoos)
-    return made if into is None or not made.complete else _written(into, made)
+        findings = _study_pads(opened, sites, Bench.of(opened, protocol, photos, how))
+    made = replace(_make_study(opened, photos, how, findings, protocol), between=zoos)
+    return made if into is None or not made.complete else _record_study(into, made)
 
 
-def _study(
+def _make_study(
     opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess
 ) -> Study:
-    """The result of a study."""
+    """Make the result of a study from what it found."""
     assert opened.member is not None
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
     return Study(
@@ -136,7 +136,7 @@ def _study(
 
 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
-    """Expects a zoo whose names the weights have, and nothing that the study would not use."""
+    """Expect a zoo whose names the weights have, and nothing that the study would not use."""
     if source is None and not zoos:
         raise UsageError(
             "nothing says which zoo's tensor names the weights have",
@@ -172,8 +172,8 @@ class _Findings:
     chance: str | None = None
 
 
-def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
-    """The weights, under the names of the first of several zoos that they have.
+def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
+    """Open the weights under the names of the first of several zoos that they have.
 
     Raises:
         PorterError: they have no zoo's; the error is that of the first.
@@ -190,8 +190,8 @@ def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Op
     raise problems[0]
 
 
-def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
-    """Finds which pads of one zoo the weights were trained with."""
+def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
+    """Find which pads of one zoo the weights were trained with."""
     assert opened.member is not None
     setting = bench.setting
     rounds = run_rounds(
@@ -210,7 +210,7 @@ def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
         by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
         if labelled and chance is None
         else None,
-        sites=_tried(setting, rounds.trials),
+        sites=_tried_conventions(setting, rounds.trials),
         protocol=in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
         skipped=rounds.skipped,
@@ -220,16 +220,18 @@ def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
 
 
 def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) -> str | None:
-    """See porter.evaluation.padding_study.chance.at_chance."""
+    """Say why nothing can be judged (porter.evaluation.padding_study.chance.at_chance), from the facts of the
+    source and its photos.
+    """
     facts, labelled = opened.facts, photos.unlabelled is None and photos.photos
     right = mean(np.array([float(len(photo.labels)) for photo in photos.photos])) if labelled else 1.0
     return at_chance(outcomes, facts.classes - facts.background, right, logits_of(facts).activation)
 
 
-def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
-    """Finds which of several zoos the weights are of."""
-    fed, apart = networks(opened, members, how.crops)
-    decided = decide(opened, fed, apart, photos, how)
+def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
+    """Find which of several zoos the weights are of."""
+    networks, differences = networks_of_zoos(opened, members, how.crops)
+    decided = decide(opened, networks, differences, photos, how)
     labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)
     ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
     trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
@@ -243,7 +245,7 @@ def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, h
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled and chance is None else None,
         sites={
             path: (str(each.one), str(each.other))
-            for each in decided.apart
+            for each in decided.differences_of_networks
             if each.what == "pads"
             for path in each.paths
         },
@@ -253,9 +255,9 @@ def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, h
     )
 
 
-def _written(port: StoredPort, found: Study) -> Study:
-    """Puts the study into the port's record. If the folder cannot be written, a warning beside the figures
-    says so.
+def _record_study(port: StoredPort, found: Study) -> Study:
+    """Write the study into the port's record, and return it. If the folder cannot be written, a warning
+    beside the figures says so.
     """
     try:
         update_record(port.folder, "study", found.record())
@@ -265,7 +267,7 @@ def _written(port: StoredPort, found: Study) -> Study:
 
 
 def _protocol(opened: Opened, crops: Crops) -> Preprocess:
-    """The protocol of a source, which feeds squares."""
+    """Return the protocol of a source, which feeds squares."""
     where = opened.file.file
     if opened.facts.padding == "trained":
         message = "this port already has training pads, and the study starts from the shipped pads"
@@ -274,7 +276,7 @@ def _protocol(opened: Opened, crops: Crops) -> Preprocess:
 
 
 def _expect_port_of(port: StoredPort, opened: Opened, zoos: tuple[str, ...]) -> StoredPort:
-    """Refuses a port of other weights before anything is measured, because the study goes into its record.
+    """Expect a port of these weights before anything is measured, because the study goes into its record.
 
     Args:
         zoos: those that the study decides between; a port of each of them is one of these weights.
@@ -295,7 +297,7 @@ def _expect_port_of(port: StoredPort, opened: Opened, zoos: tuple[str, ...]) -> 
 
 
 def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome, p: float) -> Case:
-    """A case of the result, with its errors in per cent."""
+    """Make a case of the result, with its errors in per cent."""
     labelled = outcome.log_loss is not None
     return Case(
         name=name,
@@ -304,20 +306,20 @@ def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome
         top1_error=error(outcome.single, 1) if labelled else None,
         top5_error=error(outcome.single, 5) if labelled else None,
         ten_crop_top5_error=error(outcome.ten, 5) if labelled and outcome.ten is not None else None,
-        log_loss=None if outcome.log_loss is None else _finite(mean(outcome.log_loss)),
-        entropy=_finite(mean(outcome.entropy)),
+        log_loss=None if outcome.log_loss is None else _finite_or_none(mean(outcome.log_loss)),
+        entropy=_finite_or_none(mean(outcome.entropy)),
         p=p,
     )
 
 
-def _finite(value: float) -> float | None:
-    """Replaces an infinite value by None, because JSON has none."""
+def _finite_or_none(value: float) -> float | None:
+    """Replace an infinite value by None, because JSON has none."""
     return value if isfinite(value) else None
 
 
-def _tried(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ...]]:
-    """The conventions that each site had in some case, in words, the shipped one first."""
-    graphs = [setting.padded(trial) for trial in trials]
+def _tried_conventions(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ...]]:
+    """Return the conventions that each site had in some case, in words, the shipped one first."""
+    graphs = [setting.padded_graph(trial) for trial in trials]
     paths = dict.fromkeys(path for trial in trials for path in trial.conventions)
     return {
         path: tuple(dict.fromkeys(str(site_at(graph, path).convention) for graph in graphs)) for path in paths

@@ -29,13 +29,11 @@ class AccuracyRow:
 
 
 def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
-    """One row for each: a dot with its interval, or a diamond for a figure without an interval."""
+    """Draw one row for each: a dot with its interval, or a diamond for a figure without an interval."""
     height = TOP + ROW * len(rows) + BOTTOM
     shown = [row for row in rows if isfinite(row.top1)]
-    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)] or [
-        0.0,
-        100.0,
-    ]
+    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)]
+    values = values or [0.0, 100.0]
     margin = max(0.5, (max(values) - min(values)) * 0.1)
     low = max(0.0, min(values) - margin)
     high = min(100.0, max(values) + margin)
@@ -50,12 +48,12 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     parts.append(label((LEFT + width - RIGHT) / 2, height - 6, "top-1 accuracy, %", "middle"))
     for index, row in enumerate(shown):
         parts += _row(row, across, TOP + ROW * (index + 0.5), width)
-    described = "; ".join(f"{row.name} {row.top1:.2f}{_between(row)}" for row in shown)
+    described = "; ".join(f"{row.name} {row.top1:.2f}{_interval_words(row)}" for row in shown)
     return drawing(width, height, "Top-1 accuracy in percent", f"{described}.", *parts)
 
 
 def _row(row: AccuracyRow, across: AxisScale, y: float, width: int) -> list[Element]:
-    """A row of the plot: a point with its interval, or a diamond where none is known."""
+    """Draw a row of the plot: a point with its interval, or a diamond where none is known."""
     x = across(row.top1)
     parts = [
         label(LEFT - 12, y + 4, row.name, "end"),
@@ -73,5 +71,5 @@ def _row(row: AccuracyRow, across: AxisScale, y: float, width: int) -> list[Elem
     ]
 
 
-def _between(row: AccuracyRow) -> str:
+def _interval_words(row: AccuracyRow) -> str:
     return "" if row.interval is None else f", 95 % interval {row.interval[0]:.2f} to {row.interval[1]:.2f}"

@@ -8,7 +8,7 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup
 
-from porter.reporting.svg import CHARACTER, AxisScale, Element, drawing, element, fitted, label, line
+from porter.reporting.svg import CHARACTER, AxisScale, Element, drawing, element, label, line, shorten_to
 from porter.verification.results import NodeDistance
 
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 46, 10, 34, 42
@@ -19,63 +19,64 @@ MAX_DECADES = 8
 
 
 def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -> Markup:
-    """Relative L2 distance of each node on a log scale, with the limit. The worst node is named, and nodes
-    beyond the limit are crosses.
+    """Draw the relative L2 distance of each node on a log scale, with the limit. The worst node is named, and
+    nodes beyond the limit are crosses.
 
     Nodes that are equal bit for bit are in a row marked 0, nodes that are not finite in a row marked ∞.
     """
     across = AxisScale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
-    values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
+    values = [value for node in nodes for value in (node.rel_l2, node.limit) if _has_logarithm(value)]
     decades = [log10(value) for value in values] or [-16.0, -10.0]
     high = ceil(max(decades))
     low = min(floor(min(decades)), high - 1)
     bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
-    top = TOP + (BAND if any(not _finite(node.rel_l2) for node in nodes) else 0)
+    top = TOP + (BAND if any(not _is_distance(node.rel_l2) for node in nodes) else 0)
     down = AxisScale(low, high, bottom, top)
     places = [(across(index), _height(node.rel_l2, down, top, bottom)) for index, node in enumerate(nodes)]
     parts = [
         label(LEFT, 11, "relative L2 distance from the source"),
-        *_grid(low, high, down, width),
-        *([_special(bottom + BAND / 2, "0", width)] if bottom < HEIGHT - BOTTOM else []),
-        *([_special(top - BAND / 2, "∞", width)] if top > TOP else []),
-        *_groups(nodes, across, width),
-        *_limit(nodes, across, down, width),
-        *(_mark(node, x, y) for node, (x, y) in zip(nodes, places, strict=True)),
-        *(_named(worst, *places[nodes.index(worst)], width) if worst.rel_l2 != 0 else ()),
+        *_draw_decades(low, high, down, width),
+        *([_draw_band(bottom + BAND / 2, "0", width)] if bottom < HEIGHT - BOTTOM else []),
+        *([_draw_band(top - BAND / 2, "∞", width)] if top > TOP else []),
+        *_draw_stages(nodes, across, width),
+        *_draw_limit(nodes, across, down, width),
+        *(_draw_node(node, x, y) for node, (x, y) in zip(nodes, places, strict=True)),
+        *(_name_worst(worst, *places[nodes.index(worst)], width) if worst.rel_l2 != 0 else ()),
     ]
     beyond = sum(not node.ok for node in nodes)
     zeros = sum(node.rel_l2 == 0 for node in nodes)
     description = (
         f"{len(nodes)} nodes from the input to the output. The worst is {worst.path} at "
-        f"{written(worst.rel_l2)}; "
+        f"{distance_text(worst.rel_l2)}; "
         f"{zeros} are exactly equal; {beyond} are beyond the limit."
     )
     return drawing(width, HEIGHT, "Relative L2 distance of each node from the source", description, *parts)
 
 
-def written(value: float) -> str:
-    """A distance as the command line prints it."""
+def distance_text(value: float) -> str:
+    """Write a distance as the command line prints it."""
     if not isfinite(value):
         return "not finite"
     return "0" if value == 0 else f"{value:.1e}"
 
 
-def _finite(value: float) -> bool:
+def _is_distance(value: float) -> bool:
     return isfinite(value) and value >= 0
 
 
-def _on_log(value: float) -> bool:
+def _has_logarithm(value: float) -> bool:
     return isfinite(value) and value > 0
 
 
 def _height(value: float, down: AxisScale, top: float, bottom: float) -> float:
-    if not _finite(value):
+    """Return the y of a distance: in a band where it has no logarithm."""
+    if not _is_distance(value):
         return top - BAND / 2
     return bottom + BAND / 2 if value == 0 else down(log10(value))
 
 
-def _grid(low: int, high: int, down: AxisScale, width: int) -> list[Element]:
-    """The lines of the decades and their labels."""
+def _draw_decades(low: int, high: int, down: AxisScale, width: int) -> list[Element]:
+    """Draw the lines of the decades and their labels."""
     step = max(1, ceil((high - low) / MAX_DECADES))
     parts = []
     for decade in range(low, high + 1, step):
@@ -84,12 +85,12 @@ def _grid(low: int, high: int, down: AxisScale, width: int) -> list[Element]:
     return parts
 
 
-def _special(y: float, text: str, width: int) -> Element:
+def _draw_band(y: float, text: str, width: int) -> Element:
     return element("g", line(LEFT, y, width - RIGHT, y, "grid dotted"), label(LEFT - 6, y + 4, text, "end"))
 
 
-def _groups(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> list[Element]:
-    """The graph's stages below the axis, by the first part of each path. Names that would touch the name
+def _draw_stages(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> list[Element]:
+    """Draw the graph's stages below the axis, by the first part of each path. Names that would touch the name
     before are left out.
     """
     elements: list[Element] = []
@@ -100,7 +101,7 @@ def _groups(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> lis
             elements.append(
                 line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis")
             )
-        shown = fitted(name, 96)
+        shown = shorten_to(name, 96)
         half = len(shown) * CHARACTER / 2
         centre = min(max((across(index) + across(index + count - 1)) / 2, LEFT + half), width - RIGHT - half)
         if centre - half >= free_from:
@@ -110,31 +111,33 @@ def _groups(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> lis
     return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *elements]
 
 
-def _limit(nodes: Sequence[NodeDistance], across: AxisScale, down: AxisScale, width: int) -> list[Element]:
-    """The limit as a line of steps, because in float32 every node has its own."""
-    known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if _on_log(node.limit)]
+def _draw_limit(
+    nodes: Sequence[NodeDistance], across: AxisScale, down: AxisScale, width: int
+) -> list[Element]:
+    """Draw the limit as a line of steps, because in float32 every node has its own."""
+    known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if _has_logarithm(node.limit)]
     if not known:
         return []
     steps = [f"M{LEFT} {down(known[0][1]):.2f}"]
     for index, decade in known:
         steps.append(f"H{across(index - 0.5):.2f}V{down(decade):.2f}")
     path = element("path", d="".join([*steps, f"H{width - RIGHT}"]), class_="limit")
-    limits = {node.limit for node in nodes if _on_log(node.limit)}
-    text = f"limit {written(limits.pop())}" if len(limits) == 1 else "limit of each node"
+    limits = {node.limit for node in nodes if _has_logarithm(node.limit)}
+    text = f"limit {distance_text(limits.pop())}" if len(limits) == 1 else "limit of each node"
     return [path, label(width - RIGHT, down(known[-1][1]) - 6, text, "end", "label limit-label")]
 
 
-def _mark(node: NodeDistance, x: float, y: float) -> Element:
-    """The mark of a node: a cross above the limit, a circle at a distance of 0, otherwise a dot."""
-    title = element("title", text=f"{node.path}: {written(node.rel_l2)}")
+def _draw_node(node: NodeDistance, x: float, y: float) -> Element:
+    """Draw the mark of a node: a cross above the limit, a circle at a distance of 0, otherwise a dot."""
+    title = element("title", text=f"{node.path}: {distance_text(node.rel_l2)}")
     if not node.ok:
         return element("path", title, d=f"M{x - 4:.2f} {y - 4:.2f}l8 8m0 -8l-8 8", class_="cross")
     return element("circle", title, cx=x, cy=y, r=2.4, class_="zero" if node.rel_l2 == 0 else "dot")
 
 
-def _named(worst: NodeDistance, x: float, y: float, width: int) -> list[Element]:
-    """A ring round the worst node, and its name."""
-    text = f"{fitted(worst.path, width - LEFT - RIGHT - 90)} {written(worst.rel_l2)}"
+def _name_worst(worst: NodeDistance, x: float, y: float, width: int) -> list[Element]:
+    """Draw a ring round the worst node, and its name."""
+    text = f"{shorten_to(worst.path, width - LEFT - RIGHT - 90)} {distance_text(worst.rel_l2)}"
     half = len(text) * CHARACTER / 2
     centre = min(max(x, LEFT + half), width - RIGHT - half)
     return [

@@ -7,13 +7,13 @@ from math import isfinite
 from markupsafe import Markup
 
 from porter.evaluation.results import Case, Study
-from porter.reporting.svg import AxisScale, Element, drawing, element, fitted, label
+from porter.reporting.svg import AxisScale, Element, drawing, element, label, shorten_to
 
 NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
 
 def plot_study(study: Study, width: int) -> Markup:
-    """Bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the
+    """Draw bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the
     entropy if the photos have no classes. The cases that are left are marked.
     """
     rows = [(case, _figures(case)) for case in study.cases]
@@ -22,14 +22,14 @@ def plot_study(study: Study, width: int) -> Markup:
     parts: list[Element] = []
     y = float(TOP)
     for number, (case, figures) in enumerate(rows, 1):
-        said = study.said_of(case)
-        trained = bool(said)
-        mark = f"  ◂ {said}" if said else ""
+        note = study.note_beside(case)
+        trained = bool(note)
+        mark = f"  ◂ {note}" if note else ""
         parts.append(
             label(
                 0,
                 y + 13,
-                fitted(f"{number}. {case.name}", width - 110) + mark,
+                shorten_to(f"{number}. {case.name}", width - 110) + mark,
                 class_="label strong" if trained else "label",
             )
         )
@@ -58,7 +58,7 @@ def plot_study(study: Study, width: int) -> Markup:
 
 
 def _figures(case: Case) -> list[tuple[str, float]]:
-    """The figures of a case that the plot shows."""
+    """Return the figures of a case that the plot shows, by name."""
     if case.top1_error is None:
         named = [("entropy", case.entropy)]
     else:

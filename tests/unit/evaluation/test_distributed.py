@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import UsageError
-from porter.evaluation.distributed import Process, joined, this_process
+from porter.evaluation.distributed import Process, join_run, this_process
 from tests.support.checkout import ROOT
 
 PROGRAM = """
 import os, sys
 from porter.base.errors import PorterError, UsageError
-from porter.evaluation.distributed import joined, this_process
+from porter.evaluation.distributed import join_run, this_process
 
 process = this_process()
 for what, port in zip(sys.argv[1::2], sys.argv[2::2]):
     os.environ["MASTER_PORT"] = port
     try:
-        with joined(process, timeout_s=20) as gather:
+        with join_run(process, timeout_s=20) as gather:
             if process.rank == 1 and what == "refuses":
                 raise UsageError("no such thing")
             if process.rank == 1 and what == "dies":
@@ -61,7 +61,7 @@ def run_two(program: list[str], cwd: Path) -> list[tuple[int, str]]:
 
 def test_one_process_without_torchrun() -> None:
     assert this_process({}) == Process() and Process().leads and Process().device("cuda") == "cuda"
-    with joined(Process()) as gather:
+    with join_run(Process()) as gather:
         assert gather("mine") == ["mine"]
 
 

@@ -307,7 +307,7 @@ def test_a_fast_run_in_fp32_is_its_own_figure_beside(mine: Made, monkeypatch: py
         return original(entrant, device, way)
 
     monkeypatch.setattr(measuring, "classifier_of", counted)
-    monkeypatch.setattr(measuring, "tried_runs", lambda *args: (speed.Tried(FP32, 1.0),))
+    monkeypatch.setattr(measuring, "try_runs", lambda *args: (speed.Tried(FP32, 1.0),))
     found = run(mine, fast=True)
     assert made == [FP32] and found.fp32 is not None and found.fp32.top1 == found.top1
 

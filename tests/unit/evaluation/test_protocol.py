@@ -10,7 +10,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.data.statements import fed, in_words
-from porter.evaluation.protocol import expect_square, own_protocol, protocol_of, rescaled
+from porter.evaluation.protocol import expect_square, notes_on_proportion, own_protocol, protocol_of
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
 CROPPED = Preprocess(
@@ -66,9 +66,9 @@ def test_the_size_before_the_crop_is_rounded_as_the_zoo_rounds_it(interpolation:
 def test_a_protocol_that_somebody_states_is_not_rescaled_in_silence() -> None:
     for by, said in (("user", True), ("file", True), ("recipe", False), ("published", False)):
         given = port(size=(160, 160), protocol_by=by)
-        found = rescaled(given.record, protocol_of(given, 1))
-        assert bool(found) is said and not rescaled(given.record, CROPPED)
-    (line,) = rescaled(port(protocol_by="user").record, CROPPED.at(160))
+        found = notes_on_proportion(given.record, protocol_of(given, 1))
+        assert bool(found) is said and not notes_on_proportion(given.record, CROPPED)
+    (line,) = notes_on_proportion(port(protocol_by="user").record, CROPPED.at(160))
     assert line.startswith(
         "the protocol feeds 224x224, and this port takes only 160x160: it is taken in proportion, "
         "shorter side 183"

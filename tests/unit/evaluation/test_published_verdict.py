@@ -13,8 +13,8 @@ from porter.evaluation.measuring import Options
 from porter.evaluation.published_verdict import (
     judge,
     notes_on_weights,
+    obstacle_of_protocol,
     obstacles,
-    other_protocol,
     published_figure,
 )
 from porter.evaluation.results import Accuracy
@@ -88,11 +88,15 @@ def against(**changed: Any) -> list[str]:
 
 def test_the_published_protocol_over_the_whole_set_is_comparable() -> None:
     assert against() == []
-    assert [other_protocol(record(protocol_by=by)) for by in ("published", "recipe", None)] == [[], [], []]
+    assert [obstacle_of_protocol(record(protocol_by=by)) for by in ("published", "recipe", None)] == [
+        [],
+        [],
+        [],
+    ]
 
 
 def test_a_protocol_that_is_not_the_zoos_is_an_obstacle() -> None:
-    assert [other_protocol(record(protocol_by=by)) for by in ("user", "file")] == [
+    assert [obstacle_of_protocol(record(protocol_by=by)) for by in ("user", "file")] == [
         ["the preprocessing is your own, and not the zoo's"],
         ["the preprocessing is the file's, and not the zoo's"],
     ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.evaluation.ranking import averaged, label_ranks, probabilities, top_classes
+from porter.evaluation.ranking import average_crops, label_ranks, probabilities, top_classes
 
 
 @pytest.mark.parametrize("levels", [3, 1_000_000])
@@ -37,14 +37,14 @@ def test_nothing_to_rank() -> None:
 def test_one_crop_is_ranked_by_its_logits() -> None:
     # Probabilities in float64 cannot tell these apart: the first is 1 for both.
     logits = np.array([[[800.0, 0.0, -1.0]]], np.float32)
-    assert averaged(logits, None).tolist() == [[800.0, 0.0, -1.0]]
+    assert average_crops(logits, None).tolist() == [[800.0, 0.0, -1.0]]
 
 
 def test_ten_crops_average_probabilities_not_logits() -> None:
     logits = np.zeros((1, 10, 2), np.float32)
     logits[0, 0], logits[0, 1:] = (30.0, 0.0), (0.0, 2.0)  # one crop is certain, nine lean the other way
     assert logits.mean(axis=1).argmax() == 0
-    mean = averaged(logits, None)
+    mean = average_crops(logits, None)
     assert mean.argmax() == 1
     assert mean[0, 1] == pytest.approx(0.9 / (1 + np.exp(-2.0)))
 

@@ -13,7 +13,7 @@ from porter.base.dtypes import Run
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.evaluation import speed
-from porter.evaluation.speed import images_a_second, made_pixels, tried_runs
+from porter.evaluation.speed import images_a_second, made_pixels, try_runs
 from tests.support.arrays import Array
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6, divide=255.0)
@@ -57,7 +57,7 @@ def test_the_fastest_run_with_finite_logits_is_chosen_and_compiled() -> None:
         slower = 1 if run.channels_last else 2
         return taking(slower * SECONDS[run.precision], np.inf if run.precision == "fp16" else 1.0)
 
-    tried = tried_runs(make, made_pixels(PROTOCOL, 1, 4), "cuda")
+    tried = try_runs(make, made_pixels(PROTOCOL, 1, 4), "cuda")
     assert tried[0].run == Run("bf16") and made[-1] == Run("bf16", compiled=True) and len(made) == 9
     assert [each.run for each in tried if each.refused is not None] == [
         Run("fp16"),
@@ -70,7 +70,7 @@ def test_the_fastest_run_with_finite_logits_is_chosen_and_compiled() -> None:
 
 def test_a_model_that_runs_in_no_way_is_an_error() -> None:
     with pytest.raises(UsageError, match="does not run: its logits are not finite"):
-        tried_runs(lambda run: taking(0, np.nan), made_pixels(PROTOCOL, 1, 2), "cpu")
+        try_runs(lambda run: taking(0, np.nan), made_pixels(PROTOCOL, 1, 2), "cpu")
 
 
 def test_made_photos_have_the_form_of_the_pipelines() -> None:

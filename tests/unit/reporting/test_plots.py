@@ -18,7 +18,7 @@ from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
 from porter.reporting.plots.node_distances import plot_nodes
 from porter.reporting.plots.study import plot_study
-from porter.reporting.svg import AxisScale, drawing, element, fitted, round_ticks
+from porter.reporting.svg import AxisScale, drawing, element, round_ticks, shorten_to
 from porter.verification.results import NodeDistance
 from tests.support.reporting.ports import study
 
@@ -225,4 +225,4 @@ def test_a_coordinate_that_is_not_finite_is_a_fault() -> None:
 
 def test_text_is_escaped_and_cut_in_its_middle() -> None:
     assert "<b>" not in drawing(10, 10, "<b>", "a & b")
-    assert fitted("stage1/unit1/conv2", 78) == "stag…conv2" and fitted("stem", 72) == "stem"
+    assert shorten_to("stage1/unit1/conv2", 78) == "stag…conv2" and shorten_to("stem", 72) == "stem"

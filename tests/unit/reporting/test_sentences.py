@@ -16,7 +16,7 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import fed, in_words
 from porter.recipe.published import is_non_commercial
 from porter.reporting.command_lines import convert, evaluate, reproduce, study as study_again
-from porter.reporting.page import missing
+from porter.reporting.page import missing_sections
 from porter.reporting.records import Contents, read_contents
 from porter.reporting.sentences import conclude, facts, preprocessing, warn
 from tests.support.reporting.ports import evaluation, full_port, parity, study, write_port
@@ -229,7 +229,7 @@ def test_the_commands_ask_for_weights_that_are_not_the_published_ones(
 def test_what_eval_refuses_is_not_suggested(changes: dict[str, Any], tmp_path: Path) -> None:
     contents = contents_of(tmp_path / "port", **changes)
     assert [shlex.split(line)[1] for line in reproduce(contents, "port")] == ["convert", "verify", "report"]
-    assert [what for what, _ in missing(contents, "port")] == ["The error of every node"]
+    assert [what for what, _ in missing_sections(contents, "port")] == ["The error of every node"]
 
 
 def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import porter
 from porter.reporting.records import read_contents
-from porter.reporting.two_ports import Pair, beside
+from porter.reporting.two_ports import Pair, compare_contents
 from tests.support.fixtures import Cli
 from tests.support.reporting.html import parse
 from tests.support.reporting.ports import evaluation, full_port, parity, write_port
@@ -26,7 +26,7 @@ def test_rows_say_where_two_ports_differ(tmp_path: Path) -> None:
     other = full_port(
         tmp_path / "other", dtype="float64", pads=[PAD], evaluation=evaluation(top1=70.0, loss=1.5).summary()
     )
-    shown = beside(read_contents(one), read_contents(other))
+    shown = compare_contents(read_contents(one), read_contents(other))
     assert shown["names"] == ["one", "other"] and shown["relation"].startswith(
         "Both were made from the same file and are proved"
     )
@@ -48,7 +48,7 @@ def test_what_is_not_the_same_function_is_not_said_to_be(tmp_path: Path) -> None
         "differs": {"parity": parity(1.0, ok=False)},
     }
     for name, changes in others.items():
-        relation = beside(one, read_contents(full_port(tmp_path / name, **changes)))["relation"]
+        relation = compare_contents(one, read_contents(full_port(tmp_path / name, **changes)))["relation"]
         assert "same function" not in relation and ("different files" in relation) == (name == "another file")
 
 

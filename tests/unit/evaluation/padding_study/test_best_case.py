@@ -13,7 +13,7 @@ from porter.evaluation.padding_study.best_case import (
     error,
     judge,
     mean,
-    no_worse,
+    p_no_worse,
     photos_to_decide,
     t_tail,
 )
@@ -66,7 +66,7 @@ def test_the_tail_falls_without_a_jump_where_its_two_forms_meet() -> None:
 def test_a_planted_difference_is_found_and_photos_are_paired() -> None:
     best, little, much = planted(400, [0.0, 0.08, 0.3])
     differences = little - best
-    assert no_worse(little, best) == pytest.approx(
+    assert p_no_worse(little, best) == pytest.approx(
         t_tail(differences.mean() / (differences.std(ddof=1) / 20), 399)
     )
     found = judge([much, best, little])
@@ -77,7 +77,7 @@ def test_a_planted_difference_is_found_and_photos_are_paired() -> None:
         and found.p[0] < found.p[2] < LEVEL / 2
     )
     shuffled = np.random.default_rng(1).permutation(little)  # the same losses, no longer of the same photos
-    assert no_worse(shuffled, best) > LEVEL
+    assert p_no_worse(shuffled, best) > LEVEL
 
 
 def test_what_cannot_be_told_apart_stays() -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_told_apart_stays() -> None:
 
 def test_more_cases_ask_for_a_smaller_p() -> None:
     case, best = planted(60, [0.1, 0.0])
-    p = no_worse(case, best)
+    p = p_no_worse(case, best)
     enough = int(LEVEL / p)
     assert enough > 1 and p < LEVEL / enough
     assert len(judge([best, *[case] * enough]).plausible) == 1
@@ -105,7 +105,7 @@ def test_the_number_of_photos_that_decides_does_in_four_of_five_studies() -> Non
     decided = 0
     for seed in range(400):
         less, more = planted(needed, [0.0, 0.06], seed=seed + 1)
-        decided += no_worse(more, less) < limit
+        decided += p_no_worse(more, less) < limit
     assert 0.72 < decided / 400 < 0.88
     assert (
         photos_to_decide(best, best, limit) is None and photos_to_decide(best, case, limit) is None
@@ -126,7 +126,7 @@ def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_fini
     assert judge([broken, best]).plausible == (1,)
     assert best_of([broken, broken]) == 0 and mean(np.full(3, np.nan)) == np.inf
     assert judge([broken, broken]).plausible == (0, 1)
-    assert no_worse(best + 0.25, best) == pytest.approx(0, abs=1e-12)  # every photo is worse by as much
+    assert p_no_worse(best + 0.25, best) == pytest.approx(0, abs=1e-12)  # every photo is worse by as much
 
 
 def test_the_best_case_is_lost_no_more_often_than_promised() -> None:

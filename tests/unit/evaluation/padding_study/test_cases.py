@@ -12,7 +12,6 @@ from porter.evaluation.padding_study.cases import (
     Setting,
     Trial,
     asymmetric,
-    changed,
     first_round,
     same_windows,
     select_trials,
@@ -20,6 +19,7 @@ from porter.evaluation.padding_study.cases import (
     site_at,
     strided_sites,
     symmetric,
+    with_changes,
 )
 from porter.frameworks import get_destination
 from porter.graph.pads import with_conventions
@@ -99,9 +99,9 @@ def test_each_site_has_what_it_is_not_and_no_case_comes_twice() -> None:
     where = setting("resnet50v2", "keras")
     first = select_trials(where, (), first_round(where.graph, {}), "name").trials
     changes = list(single_changes(where.graph, first[0]))
-    found = select_trials(where, first, [changed(first[0], [change]) for change in changes], "drop").trials[
-        len(first) :
-    ]
+    found = select_trials(
+        where, first, [with_changes(first[0], [change]) for change in changes], "drop"
+    ).trials[len(first) :]
     assert [trial.name.removeprefix("as shipped, but ") for trial in found] == [
         "stem/conv same",
         "stem/pool same, -inf",
@@ -118,7 +118,7 @@ def test_pool_behind_a_relu_is_not_tried_with_both_fills() -> None:
     where = setting("resnet50", "keras")
     shipped = Trial(("as shipped",), {})
     pool = [
-        changed(shipped, [change])
+        with_changes(shipped, [change])
         for change in single_changes(where.graph, shipped)
         if change.path == "stem/pool"
     ]
@@ -128,7 +128,7 @@ def test_pool_behind_a_relu_is_not_tried_with_both_fills() -> None:
 def test_maps_that_no_longer_fit_are_told() -> None:
     where = setting("resnet18", "torchvision")
     shipped = Trial(("as shipped",), {})
-    narrow = changed(shipped, [Change("stage2/unit1/conv1", Convention())])
+    narrow = with_changes(shipped, [Change("stage2/unit1/conv1", Convention())])
     found = select_trials(where, [shipped], [narrow], "tell")
     assert found.trials == (shipped,)
     assert found.skipped == {narrow.name: "stage2/unit1/add: cannot add shapes 128x28x28, 128x27x27"}
@@ -137,7 +137,7 @@ def test_maps_that_no_longer_fit_are_told() -> None:
 def test_twins_lend_their_names_are_told_or_dropped() -> None:
     where = setting("mobilenet_v2", "torchvision")
     shipped = Trial(("as shipped",), {})
-    twin = changed(shipped, [Change("stem/conv", ONE)])
+    twin = with_changes(shipped, [Change("stem/conv", ONE)])
     assert select_trials(where, [shipped], [twin], "name").trials == (Trial(("as shipped", twin.name), {}),)
     assert select_trials(where, [shipped], [twin], "tell").skipped == {
         twin.name: "at this size it has the windows of 'as shipped'"

@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 import pytest
 
-from porter.evaluation.padding_study.chance import at_chance, at_least
+from porter.evaluation.padding_study.chance import at_chance, probability_of_at_least
 from porter.evaluation.padding_study.rounds import Outcome
 
 PHOTOS, CLASSES = 60, 1000
@@ -58,5 +58,7 @@ def test_chance_is_that_of_the_head() -> None:
 
 
 def test_the_probability_of_hits() -> None:
-    assert at_least(0, 5, 0.3) == 1 and at_least(1, 5, 1.0) == 1
-    assert at_least(1, 5, 0.3) == pytest.approx(1 - 0.7**5) and at_least(5, 5, 0.3) == pytest.approx(0.3**5)
+    assert probability_of_at_least(0, 5, 0.3) == 1 and probability_of_at_least(1, 5, 1.0) == 1
+    assert probability_of_at_least(1, 5, 0.3) == pytest.approx(1 - 0.7**5) and probability_of_at_least(
+        5, 5, 0.3
+    ) == pytest.approx(0.3**5)

@@ -8,7 +8,7 @@ import pytest
 
 from porter.evaluation.padding_study.best_case import CaseRanking
 from porter.evaluation.padding_study.cases import Trial
-from porter.evaluation.padding_study.named_case import disagreement, in_short, in_words, name_case
+from porter.evaluation.padding_study.named_case import disagreement, in_words, name_case, summarise
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import StudyAnswer
 from porter.padding import Convention
@@ -111,7 +111,7 @@ def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete
         replace(ROUNDS.trials[3], conventions={**everywhere, "stem": one}),
     )
     assert (
-        in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed))
+        summarise(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed))
         == f"Trained with {said}"
     )
 

@@ -11,8 +11,8 @@ import pytest
 
 from porter.base.errors import PaddingError
 from porter.evaluation.padding_study.best_case import LEVEL, judge, mean
-from porter.evaluation.padding_study.cases import Change, Setting, Trial, changed, site_at, strided_sites
-from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful, run_rounds
+from porter.evaluation.padding_study.cases import Change, Setting, Trial, site_at, strided_sites, with_changes
+from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful_changes, run_rounds
 from porter.frameworks import get_destination
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe
@@ -53,7 +53,7 @@ class Photos:
         self.rounds.append([trial.name for trial in trials])
         if len(self.rounds) == self.interrupted_in:
             raise KeyboardInterrupt
-        return [self._outcome(self.setting.padded(trial)) for trial in trials]
+        return [self._outcome(self.setting.padded_graph(trial)) for trial in trials]
 
     def _outcome(self, graph) -> Outcome:
         wrong = sum((site_at(graph, path).convention.rule == "same") != (path in self.same) for path in SITES)
@@ -121,11 +121,11 @@ def test_the_last_round_drops_the_best_case_no_more_often_than_promised() -> Non
     """
     random, studies, lost = np.random.default_rng(5), 400, 0
     base, changes = Trial(("as shipped",), {}), [Change(f"site{number}", SAME) for number in range(10)]
-    trials = (base, *(changed(base, [change]) for change in changes))
+    trials = (base, *(with_changes(base, [change]) for change in changes))
     for _ in range(studies):
         losses = [np.zeros(200), *random.normal(size=(10, 200))]
         found = Rounds(trials, tuple(Outcome(np.zeros(200, np.int32), None, case, None) for case in losses))
-        together = [losses[1 + changes.index(change)] for change in helpful(found, base, changes)]
+        together = [losses[1 + changes.index(change)] for change in helpful_changes(found, base, changes)]
         lost += 0 not in judge([*losses, *([sum(together)] if len(together) > 1 else [])]).plausible
     assert 0 < lost <= studies * LEVEL
 

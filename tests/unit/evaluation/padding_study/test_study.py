@@ -170,7 +170,7 @@ def test_weights_that_were_not_trained_are_not_judged(place: Place, tmp_path: Pa
         assert found.chance is not None and found.by_entropy is None
         assert (found.trained.name, found.trained.certain) == ("as shipped", False)
         assert {found.trained.name, *found.trained.also} == {case.name for case in found.cases}
-        assert {case.p for case in found.cases} == {1.0} and not any(map(found.said_of, found.cases))
+        assert {case.p for case in found.cases} == {1.0} and not any(map(found.note_beside, found.cases))
         text = "\n".join(printed(found))
         assert f"Not judged: the answers say nothing of the photos, as {WHOSE}.\n  {found.chance}" in text
         assert "certain" not in text and "may be it" not in text
