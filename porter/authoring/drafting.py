@@ -78,7 +78,7 @@ class NewRecipe:
         return sum(1 for _ in to_do(self.draft.text))
 
     def record(self) -> dict[str, Any]:
-        """The draft as JSON."""
+        """Return the draft as JSON."""
         return {
             "recipe": str(self.path),
             "variant": self.variant,
@@ -94,7 +94,7 @@ class NewRecipe:
 
 
 def _expect_names(variant: str, zoo: str, path: Path) -> None:
-    """Refuses names that no recipe may have, and those of other recipes than the one at `path`."""
+    """Expect names that a recipe may have, and that no recipe but the one at `path` has."""
     for name, where in ((variant, "NAME"), (zoo, str(ZOO))):
         try:
             TypeAdapter(Word).validate_python(name)
@@ -119,7 +119,8 @@ def new_recipe(
     zoo: str = OWN,
     size: Size | None = None,
 ) -> NewRecipe:
-    """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function.
+    """Draft a recipe from the graph of a file, and write it if it loads and expands to the same function.
+
     Without such a file it is drafted from weights: their layers one after the other, with `# TODO` at what
     they do not say.
 
@@ -157,31 +158,13 @@ def new_recipe(
         )
         next = f"port the file itself: {CONVERT.advise(subject=given, to=FRAMEWORK)}"
         raise UsageError(message, where=given, next=next)
-    try:
-        translated, native = translation(
-            replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size)
-        )
-    except MappingError:  # a convolution reads one cell
-        translated, native = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
-    written = checkpoint.dialect or engine_name(checkpoint)
-    framework = written if written in DEFAULT_ZOOS else "torch"
-    facts = DraftFacts(
-        variant,
-        zoo,
-        framework,
-        native,
-        classes_of(translated.graph, native, translated.activation),
-        translated.activation,
-    )
-    names = {
-        path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in translated.names.items()
-    }
-    names |= _bare_names(translated, checkpoint.graph, get_dialect(framework))
-    draft = draft_recipe(in_decimals(translated.graph), names, facts)
+    names_of = checkpoint.dialect or engine_name(checkpoint)
+    framework = names_of if names_of in DEFAULT_ZOOS else "torch"
+    draft = _draft_from_graph(checkpoint, checkpoint.graph, framework, variant, zoo, size)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
-        member = _tried(draft, Path(folder) / path.name, variant, zoo)
+        member = _load_draft(draft, Path(folder) / path.name, variant, zoo)
         try:
             tensors = None if weights is None else open_source(find(weights), member=member).lists
         except MappingError as error:
@@ -195,27 +178,43 @@ def new_recipe(
     return NewRecipe(path, variant, zoo, draft, line, tensors)
 
 
-def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
-    """The names of trained scales that no layer holds, by path: with `MARK` before the tensor's own."""
+def _draft_from_graph(
+    checkpoint: Checkpoint, file: FileGraph, framework: str, variant: str, zoo: str, size: Size | None
+) -> Draft:
+    """Draft a recipe from the graph `file` that a checkpoint carries."""
+    try:
+        translated, native = translation(replace(checkpoint, graph=without_cells(file)), Wishes(size=size))
+    except MappingError:  # a convolution reads one cell
+        translated, native = translation(checkpoint, Wishes(size=size))
+    classes = classes_of(translated.graph, native, translated.activation)
+    facts = DraftFacts(variant, zoo, framework, native, classes, translated.activation)
+    dialect = get_dialect(framework)
+    names = {path: name.replace("/", dialect.SEPARATOR) for path, name in translated.names.items()}
+    names |= _bare_names(translated, file, dialect)
+    return draft_recipe(with_short_decimals(translated.graph), names, facts)
+
+
+def _bare_names(translated: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
+    """Return the names of trained scales that no layer holds, by path: with `MARK` before the tensor's
+    own.
+    """
     names = {}
-    for path, roles in tensor_shapes(found.graph).items():
-        node = found.graph.by_path[path]
-        if isinstance(node.op, ChannelScale) and len(roles) == 1 and found.names[path] in file.by_name:
-            layer = file.by_name[found.names[path]]
-            tensor = next((stored.name for stored in layer.tensors.values()), "")
-            module, separator, own = tensor.rpartition(dialect.SEPARATOR)
-            known = {
-                name
-                for spelled in dialect.tensor_names(found.graph, node, layer.name).values()
-                for name in spelled
-            }
-            if tensor not in known and own.isidentifier():
-                names[path] = f"{module}{separator}{MARK}{own}"
+    for path, roles in tensor_shapes(translated.graph).items():
+        node, name = translated.graph.by_path[path], translated.names[path]
+        if not isinstance(node.op, ChannelScale) or len(roles) != 1 or name not in file.by_name:
+            continue
+        layer = file.by_name[name]
+        tensor = next((stored.name for stored in layer.tensors.values()), "")
+        module, separator, own = tensor.rpartition(dialect.SEPARATOR)
+        spelled = dialect.tensor_names(translated.graph, node, layer.name).values()
+        names_of_layer = {spelling for spellings in spelled for spelling in spellings}
+        if tensor not in names_of_layer and own.isidentifier():
+            names[path] = f"{module}{separator}{MARK}{own}"
     return names
 
 
 def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) -> NewRecipe:
-    """The draft of a recipe from a file that has weights and no graph."""
+    """Draft and write a recipe from a file that has weights and no graph."""
     listed = list_layers(checkpoint)
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
@@ -224,7 +223,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
             where=checkpoint.path,
             next=keeping(checkpoint) or f"{INSPECT.advise(file=checkpoint.path, tensors=True)} lists them",
         )
-    said = [
+    lines = [
         (
             f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their "
             "names, shapes and order."
@@ -239,7 +238,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         ),
     ]
     if not listed.ordered:
-        said.append(
+        lines.append(
             "TODO: the order of the layers, because the file does not keep it: they stand in the order "
             "of their names"
         )
@@ -247,14 +246,14 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         if match.score >= NEAR:
             member = as_stated(match.candidate).member
             line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
-            said.append(
+            lines.append(
                 f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}"
             )
-    draft = draft_from_weights(listed, variant, zoo, said)
+    draft = draft_from_weights(listed, variant, zoo, lines)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
         try:
-            member = _tried(draft, Path(folder) / path.name, variant, zoo)
+            member = _load_draft(draft, Path(folder) / path.name, variant, zoo)
             tensors = open_candidate(Candidate.of(member, checkpoint)).lists
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message.replace(folder, str(path.parent))
@@ -267,8 +266,10 @@ def _check_command(path: Path, weights: Path) -> str:
     return RECIPE_CHECK.line(file=path, weights=weights)
 
 
-def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
-    """The draft as a recipe that loads, expands to the drafted graph and names its nodes."""
+def _load_draft(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
+    """Write the draft to the file `trial`, load it, and expect that it expands to the drafted graph and names
+    its nodes.
+    """
     trial.write_text(draft.text, encoding="utf-8")
     member = load_recipe(trial).member(variant, zoo)
     expanded = expand(member)
@@ -277,31 +278,30 @@ def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
     return member
 
 
-def in_decimals(graph: Graph) -> Graph:
-    """The graph with the shortest decimals of epsilons and slopes that a file keeps in float32: torch's 1e-5
-    is 9.99999974e-6 in ONNX.
+def with_short_decimals(graph: Graph) -> Graph:
+    """Return the graph with the shortest decimals of epsilons and slopes that a file keeps in float32:
+    torch's 1e-5 is 9.99999974e-6 in ONNX.
     """
 
     def shortest(op: Op) -> Op:
-        attributes_of_op = {each.name: getattr(op, each.name) for each in fields(op)}
+        """Return an op with the shortest decimals of those numbers from 0 to 1 that float32 has."""
+        attributes = {each.name: getattr(op, each.name) for each in fields(op)}
         small = {
-            name: value
-            for name, value in attributes_of_op.items()
-            if isinstance(value, float) and 0 < value < 1
+            name: value for name, value in attributes.items() if isinstance(value, float) and 0 < value < 1
         }
-        single = {
+        in_float32 = {
             name: float(str(np.float32(value)))
             for name, value in small.items()
             if float(np.float32(value)) == value
         }
-        return replace(op, **single)
+        return replace(op, **in_float32)
 
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
 
 def same_function(one: Graph, other: Graph) -> bool:
-    """Whether two graphs have the same nodes, in any order, and pads that give the same values at every
-    size.
+    """Return whether two graphs have the same nodes, in any order, and pads that give the same values at
+    every size.
     """
 
     def nodes(graph: Graph) -> dict[str, tuple[Op, tuple[str, ...]]]:

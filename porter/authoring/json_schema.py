@@ -35,8 +35,8 @@ from porter.recipe.unrolling import MAX_REPEAT
 
 
 def schema_text() -> str:
-    """The schema as `porter recipe schema` prints it: a line for each definition, so that a change of one is
-    a change of a line.
+    """Write the schema as `porter recipe schema` prints it: a line for each definition, so that a change of
+    one is a change of a line.
     """
     schema = json_schema()
     defined = ",\n".join(
@@ -48,60 +48,60 @@ def schema_text() -> str:
 
 
 def json_schema() -> Schema:
-    """The schema of all kinds of files: a zoo's file has the key `zoo`, a recipe that adds to another one the
-    key `extends`.
+    """Make the schema of all kinds of files: a zoo's file has the key `zoo`, a recipe that adds to another
+    one the key `extends`.
     """
-    sections = {_name(kind): _section(kind) for kind in SECTIONS}
-    steps = {"step": _step(), "operation": either(*({"required": [name]} for name in ATTRIBUTES))}
+    sections = {_definition_name(kind): _section_schema(kind) for kind in SECTIONS}
+    steps = {"step": _step_schema(), "operation": either(*({"required": [name]} for name in ATTRIBUTES))}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "if": {"required": ["zoo"]},
-        "then": ref(_name(ZooDocument)),
+        "then": ref(_definition_name(ZooDocument)),
         "else": {
             "if": {"required": ["extends"]},
-            "then": ref(_name(Extension)),
-            "else": {"allOf": [ref(_name(Document)), _WITHOUT_BLOCKS]},
+            "then": ref(_definition_name(Extension)),
+            "else": {"allOf": [ref(_definition_name(Document)), _WITHOUT_BLOCKS]},
         },
         "$defs": {
             **sections,
             **_VALUES,
             **steps,
             **_OR_EXPRESSIONS,
-            **{f"step_{name}": _operation(name) for name in ATTRIBUTES},
+            **{f"step_{name}": _operation_schema(name) for name in ATTRIBUTES},
         },
     }
 
 
-def _name(kind: type[Any]) -> str:
+def _definition_name(kind: type[Any]) -> str:
     return kind.__name__.removesuffix("Section").lower()
 
 
-def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
+def _object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
     return {"type": "object", "properties": dict(properties), "additionalProperties": False, **more}
 
 
-def _section(kind: type[Any]) -> Schema:
-    """A section as pydantic reads it, with what its keys hold."""
+def _section_schema(kind: type[Any]) -> Schema:
+    """Make the schema of a section: as pydantic reads it, with what its keys hold."""
     read = TypeAdapter(kind).json_schema()
     declared = getattr(kind, "model_fields", {})
-    held = {
-        key: one.schema
+    held_by_key = {
+        key: metadata.schema
         for key, annotation in declared.items()
-        for one in annotation.metadata
-        if isinstance(one, Holds)
+        for metadata in annotation.metadata
+        if isinstance(metadata, Holds)
     }
     properties = {
-        key: {"description": KEYS[key], **held.get(key, _plain(value))}
+        key: {"description": KEYS[key], **held_by_key.get(key, _without_titles(value))}
         for key, value in read["properties"].items()
     }
     required = {"required": read["required"]} if "required" in read else {}
-    return _object(properties, description=_said(kind), **required)
+    return _object_schema(properties, description=_first_paragraph(kind), **required)
 
 
-def _plain(value: Schema) -> Schema:
-    """What pydantic says of a value, without titles and without a null that nobody writes."""
-    choices = [_plain(choice) for choice in value.get("anyOf", ()) if choice != {"type": "null"}]
+def _without_titles(value: Schema) -> Schema:
+    """Return what pydantic says of a value, without titles and without a null that nobody writes."""
+    choices = [_without_titles(choice) for choice in value.get("anyOf", ()) if choice != {"type": "null"}]
     if choices:
         return choices[0] if len(choices) == 1 else either(*choices)
     if "prefixItems" in value:
@@ -110,8 +110,8 @@ def _plain(value: Schema) -> Schema:
     return {key: item for key, item in value.items() if key not in ("title", "default")}
 
 
-def _said(kind: type[Any]) -> str:
-    """The first paragraph of a docstring, on one line."""
+def _first_paragraph(kind: type[Any]) -> str:
+    """Return the first paragraph of a class's docstring, on one line."""
     return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
 
 
@@ -145,7 +145,7 @@ _VALUES: Mapping[str, Schema] = {
         "description": "a convention: how windows that reach past the input are padded",
         **either(
             _AMOUNT,
-            _object(
+            _object_schema(
                 {
                     "pad": _AMOUNT,
                     "fill": either({"type": "number"}, _EXPRESSION),
@@ -166,7 +166,7 @@ _VALUES: Mapping[str, Schema] = {
 
 
 def _or_expressions(value: Schema) -> Schema:
-    """A value's schema, where an expression may stand for the value and for each item of a list."""
+    """Return a value's schema, where an expression may stand for the value and for each item of a list."""
     choices = [_items_or_expressions(choice) for choice in value.get("anyOf", [value])]
     return either(*choices, _EXPRESSION)
 
@@ -184,38 +184,44 @@ _OR_EXPRESSIONS: Mapping[str, Schema] = {
 
 
 def operation_words(name: str) -> str:
-    """What an operation computes."""
-    return _OWN_WORDS.get(name) or _said(OPS[name])
+    """Say what an operation computes."""
+    return _OWN_WORDS.get(name) or _first_paragraph(OPS[name])
 
 
 _OWN_WORDS: Mapping[str, str] = {"depthwise_conv": "A convolution with filters of its own for each channel."}
 
 
-def _operation(name: str) -> Schema:
-    """A step with this operation."""
-    here, known = f"#/$defs/step_{name}/properties", ATTRIBUTES[name]
-    attributes = {key: _attribute(attribute) for key, attribute in known.items()}
+def _operation_schema(name: str) -> Schema:
+    """Make the schema of a step with this operation."""
+    known = ATTRIBUTES[name]
+    attributes = {key: _attribute_schema(attribute) for key, attribute in known.items()}
     needed = [key for key, attribute in known.items() if attribute.default is REQUIRED]
-    again = {key: {"$ref": f"{here}/{key}"} for key in known}
-    ends = {end: {"description": KEYS[end], **_object(again)} for end in ("first", "last")}
+    # `first` and `last` of a repeated step have the step's own attributes.
+    references = {key: {"$ref": f"#/$defs/step_{name}/properties/{key}"} for key in known}
+    ends = {end: {"description": KEYS[end], **_object_schema(references)} for end in ("first", "last")}
     branches = (
         {"branches": {"description": KEYS["branches"], **list_of(list_of(ref("step")))}}
         if name == "concat"
         else {}
     )
     norm = {NORM: {"description": KEYS[NORM], **ref("path")}} if name in NORMED else {}
-    step = _object({name: ref("path"), **attributes, **_COMMON, **ends, **branches, **norm})
-    return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}} if needed else step
+    step = _object_schema({name: ref("path"), **attributes, **_COMMON, **ends, **branches, **norm})
+    if not needed:
+        return step
+    return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}}
 
 
-def _attribute(attribute: Attribute) -> Schema:
-    said = f"{attribute.says}: {attribute.kind.words}" if attribute.says else attribute.kind.words
+def _attribute_schema(attribute: Attribute) -> Schema:
+    """Make the schema of an operation's attribute: the values of its kind, and the default if it has one."""
+    description = f"{attribute.says}: {attribute.kind.words}" if attribute.says else attribute.kind.words
     default = {} if attribute.default is REQUIRED else {"default": attribute.default}
-    return {"description": said, **default, "allOf": [ref(attribute.kind.name)]}
+    return {"description": description, **default, "allOf": [ref(attribute.kind.name)]}
 
 
-def _step() -> Schema:
-    """A step with an operation, or with a block of the recipe, whose names a schema cannot know."""
+def _step_schema() -> Schema:
+    """Make the schema of a step with an operation, or with a block of the recipe, whose names a schema cannot
+    know.
+    """
     names = {name: {"description": operation_words(name)} for name in ATTRIBUTES}
     return {
         "type": "object",

@@ -8,8 +8,8 @@ TO_DO = "# TODO"
 
 
 def to_do(text: str) -> Iterator[tuple[int, int, str]]:
-    """Line and column of each, both from 1, and what it says."""
+    """Yield line and column of each comment, both from 1, and what it says."""
     for number, line in enumerate(text.splitlines(), 1):
-        before, mark, said = line.partition(TO_DO)
+        before, mark, question = line.partition(TO_DO)
         if mark:
-            yield number, len(before) + 1, said.strip(" :")
+            yield number, len(before) + 1, question.strip(" :")

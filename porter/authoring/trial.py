@@ -43,7 +43,7 @@ class WeightsTrial:
     error: PorterError | None = None
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter recipe check --json` prints."""
+        """Return the record that `porter recipe check --json` prints."""
         opened = self.opened
         member = opened.member if opened else None
         return {
@@ -57,7 +57,7 @@ class WeightsTrial:
 
 
 def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
-    """Fits a file to the variant and zoo of a recipe that fits best, and compares porter's build of it in the
+    """Fit a file to the variant and zoo of a recipe that fits best, and compare porter's build of it in the
     zoo's own framework with the file's own graph or the zoo's implementation.
 
     Raises:
@@ -66,7 +66,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     checkpoint = read(file_at(weights))
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
-        return WeightsTrial(error=_unlike(recipe, checkpoint))
+        return WeightsTrial(error=_no_name_fits_error(recipe, checkpoint))
     try:
         opened = open_candidate(as_stated(matches[0].candidate))
     except MappingError as error:
@@ -85,12 +85,16 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     return WeightsTrial(
         opened,
         verdict,
-        error=CheckFailed(verdict.failure(), where=_written_at(opened.member, verdict), next=advice),
+        error=CheckFailed(
+            verdict.failure(), where=_location_of_difference(opened.member, verdict), next=advice
+        ),
     )
 
 
-def _written_at(member: Member | None, verdict: Verdict) -> str | None:
-    """Where the padding of the first node that differs is written, otherwise its step."""
+def _location_of_difference(member: Member | None, verdict: Verdict) -> str | None:
+    """Return where the padding of the first node that differs is written, otherwise its step; None where no
+    node is known to differ.
+    """
     differing = verdict.proof.first_bad
     if member is None or differing is None:
         return None
@@ -100,8 +104,8 @@ def _written_at(member: Member | None, verdict: Verdict) -> str | None:
     return member.recipe.source.where(rules[0].location if rules else steps[path])
 
 
-def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
-    """The error of a file that has no name of the recipe, with names of both."""
+def _no_name_fits_error(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
+    """Make the error of a file that has no name of the recipe, with names of both."""
     where, names = str(checkpoint.path), sorted(checkpoint.tensors)
     for member in recipe.members():
         if checkpoint.dialect in (None, member.zoo.framework):

@@ -42,7 +42,7 @@ class Checked:
     sites: int = 0
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter recipe check --json` prints."""
+        """Return the record that `porter recipe check --json` prints."""
         return {
             "errors": [error.record() for error in self.errors],
             "warnings": [warning.record() for warning in self.warnings],
@@ -56,7 +56,7 @@ class Checked:
 
 
 def check_recipe(path: Path) -> Checked:
-    """Checks a recipe's file and the zoos' files that it needs; imports no framework and reads no weights.
+    """Check a recipe's file and the zoos' files that it needs; import no framework and read no weights.
 
     An error in a part hides those of what is made from the part: in the graph, those of all variants; in a
     zoo, those of the zoo.
@@ -71,7 +71,7 @@ def check_recipe(path: Path) -> Checked:
         _expect_known(recipe, uses_in_graph(recipe))
     if faults.errors:
         return Checked(recipe, faults.errors)
-    members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
+    members = [member for name in recipe.zoos for member in _check_zoo(recipe, recipe.zoos[name], faults)]
     return Checked(
         recipe,
         faults.errors,
@@ -83,8 +83,8 @@ def check_recipe(path: Path) -> Checked:
     )
 
 
-def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
-    """The variants of a zoo that are right."""
+def _check_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
+    """Check a zoo, and return its variants that are right."""
     members: list[ExpandedVariant] = []
     with faults.kept():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
@@ -92,32 +92,32 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
         for variant in recipe.variants:
             if zoo.has(variant):
                 with own.kept():
-                    members.append(_member(recipe.member(variant, zoo.name)))
+                    members.append(_check_variant(recipe.member(variant, zoo.name)))
         own.expect_none()
     return members
 
 
-def _member(known: Member) -> ExpandedVariant:
-    """A variant of a zoo: its graph is expanded, and all that the zoo says of it is tried."""
-    recipe, variant, zoo = known
-    graph, steps = expand_steps(known)
+def _check_variant(member: Member) -> ExpandedVariant:
+    """Expand a variant of a zoo, try all that the zoo says of it, and return it."""
+    recipe, variant, zoo = member
+    graph, steps = expand_steps(member)
     faults = Faults()
     if zoo.padding_as_trained:
-        faults.tried(expand, known, as_trained=True)
+        faults.tried(expand, member, as_trained=True)
     faults.tried(expect_head, recipe, graph)
-    names = faults.tried(layer_names, known, graph)
+    names = faults.tried(layer_names, member, graph)
     if zoo.taps:
-        faults.tried(tap_names, known, graph, names)
+        faults.tried(tap_names, member, graph, names)
     for label in zoo.generations:
         with faults.kept():
-            older = known.at(label)
-            layer_names(known, graph if older.zoo is zoo else expand(older), label)
+            older = member.at(label)
+            layer_names(member, graph if older.zoo is zoo else expand(older), label)
     faults.expect_none()
     return ExpandedVariant(variant, zoo, graph, steps, names)
 
 
 def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
-    """Expects that expressions use only variables that they can see."""
+    """Expect that expressions use only variables that they can see."""
     faults = Faults()
     for use in uses:
         for name in use.unknown():

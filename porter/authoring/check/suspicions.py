@@ -29,114 +29,117 @@ class ExpandedVariant:
 
 
 def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """What looks like a mistake, one for each place, as errors that nobody raises.
+    """Yield what looks like a mistake, one for each place, as errors that nobody raises.
 
     Args:
         members: every variant in every zoo.
     """
-    yield from _to_do(recipe)
+    yield from _undecided_places(recipe)
     yield from filter(None, [taken_name(recipe.path)])
     yield from _undecided_pads(recipe, members)
-    yield from _unused(recipe)
-    yield from _doubled(recipe, recipe.graph)
+    yield from _unused_names(recipe)
+    yield from _repeated_paths(recipe, recipe.graph)
     for block in recipe.blocks.values():
-        yield from _doubled(recipe, block.steps)
-    yield from _never(recipe)
-    yield from _nameless(recipe, members)
+        yield from _repeated_paths(recipe, block.steps)
+    yield from _steps_without_repeats(recipe)
+    yield from _empty_names(recipe, members)
     for name in recipe.zoos:
         yield from _hidden_rules(recipe, [member for member in members if member.zoo.name == name])
 
 
-def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
-    """The places that a draft left for its author to decide."""
-    for line, column, said in to_do(recipe.path.read_text(encoding="utf-8")):
+def _undecided_places(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yield the places that a draft left for its author to decide."""
+    for line, column, question in to_do(recipe.path.read_text(encoding="utf-8")):
         yield RecipeError(
-            f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}"
+            f"to decide: {question}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}"
         )
 
 
 def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """Strided windows whose pads neither the step nor the zoo says."""
+    """Yield strided windows whose pads neither the step nor the zoo says."""
     undecided: dict[Location, dict[str, str]] = {}
     for member in members:
         for node in member.graph.nodes:
             site, step = site_of(node.op), member.steps[node.path]
             if site is None or max(site.window.stride) == 1 or max(site.window.kernel) == 1:
                 continue
-            said = recipe.source.mark((*step, "pad"), key=True) is not None
-            if not said and not any(rule.matches(node.path, site.kind) for rule in member.zoo.padding):
+            step_says = recipe.source.mark((*step, "pad"), key=True) is not None
+            zoo_says = any(rule.matches(node.path, site.kind) for rule in member.zoo.padding)
+            if not step_says and not zoo_says:
                 undecided.setdefault(step, {}).setdefault(member.zoo.name, node.path)
     for step, zoos in undecided.items():
         path = next(iter(zoos.values()))
         names = ", ".join(f"'{name}'" for name in zoos)
         message = f"'{path}' has a stride, and neither its step nor zoo {names} says a pad: 'valid' is taken"
-        yield _at(recipe, step, message, f"write 'pad' here, or '{path}' in the zoo's padding", key=False)
+        yield _suspicion(
+            recipe, step, message, f"write 'pad' here, or '{path}' in the zoo's padding", key=False
+        )
 
 
-def _unused(recipe: Recipe) -> Iterator[RecipeError]:
-    """Options, constants and parameters that nothing reads."""
+def _unused_names(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yield options, constants, parameters and blocks that nothing reads."""
     in_graph = list(uses_in_graph(recipe))
     shared = [*in_graph, *(use for zoo in recipe.zoos.values() for use in uses_in_zoo(recipe, zoo))]
     used = frozenset[str]().union(*(use.names for use in shared))
     for name in recipe.options:
         if name not in used and name not in STANDARD_OPTIONS:
-            yield _at(recipe, ("options", name), f"option '{name}' is not used")
+            yield _suspicion(recipe, ("options", name), f"option '{name}' is not used")
     for name in recipe.constants:
         if name not in used:
-            yield _at(recipe, ("constants", name), f"constant '{name}' is not used")
+            yield _suspicion(recipe, ("constants", name), f"constant '{name}' is not used")
     unused: set[str] = set()
     for variant, parameters in recipe.variants.items():
         for name in parameters:
             if name not in used and name not in unused:
                 unused.add(name)
-                yield _at(recipe, ("variants", variant, name), f"variable '{name}' is not used")
-    reached = _reached(recipe)
+                yield _suspicion(recipe, ("variants", variant, name), f"variable '{name}' is not used")
+    used_blocks = _used_blocks(recipe)
     for block in recipe.blocks.values():
-        if block.name not in reached:
-            yield _at(recipe, block.location, f"block '{block.name}' is not used")
+        if block.name not in used_blocks:
+            yield _suspicion(recipe, block.location, f"block '{block.name}' is not used")
         own = frozenset[str]().union(*(use.names for use in in_graph if use.block == block.name))
         for name in block.parameters:
             if name not in own:
-                yield _at(
+                yield _suspicion(
                     recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used"
                 )
 
 
-def _reached(recipe: Recipe) -> set[str]:
-    """The blocks that the graph uses, directly or in another block."""
-    reached: set[str] = set()
+def _used_blocks(recipe: Recipe) -> set[str]:
+    """Return the names of the blocks that the graph uses, directly or in another block."""
+    used: set[str] = set()
     waiting = list(nested(recipe.graph))
     while waiting:
         kind = waiting.pop().kind
-        if kind in recipe.blocks and kind not in reached:
-            reached.add(kind)
+        if kind in recipe.blocks and kind not in used:
+            used.add(kind)
             waiting += nested(recipe.blocks[kind].steps)
-    return reached
+    return used
 
 
-def _doubled(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[RecipeError]:
-    """Steps of one path and one condition: no variant can have both."""
+def _repeated_paths(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[RecipeError]:
+    """Yield steps of one path and one condition, which no variant can have both."""
     first: dict[tuple[str, str], RecipeStep] = {}
     for step in steps:
         before = first.setdefault((step.path, str(step.when)), step)
         if before is not step and not step.numbered and step.repeat is None:
             where = recipe.source.where((*before.location, before.kind))
-            yield _at(
+            yield _suspicion(
                 recipe,
                 (*step.location, step.kind),
                 f"'{step.path}' is the path of the step at {where} too",
                 key=False,
             )
         for branch in step.branches:
-            yield from _doubled(recipe, branch)
+            yield from _repeated_paths(recipe, branch)
 
 
-def _never(recipe: Recipe) -> Iterator[RecipeError]:
-    """Steps that are repeated 0 times wherever they are used."""
+def _steps_without_repeats(recipe: Recipe) -> Iterator[RecipeError]:
+    """Yield steps that are repeated 0 times wherever they are used."""
     for step in nested((*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))):
         if type(step.repeat) is int and step.repeat == 0:
             advice = "remove the step, or write how often it repeats"
-            yield _at(
+            yield _suspicion(
                 recipe,
                 (*step.location, "repeat"),
                 f"'{step.path}' is repeated 0 times: no variant has it",
@@ -145,32 +148,35 @@ def _never(recipe: Recipe) -> Iterator[RecipeError]:
             )
 
 
-def _nameless(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """Lines that give a layer the name ''."""
+def _empty_names(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
+    """Yield lines that give a layer the name ''."""
     nameless = {
         layer.location: path for member in members for path, layer in member.names.items() if not layer.name
     }
     for location, path in nameless.items():
-        yield _at(
+        yield _suspicion(
             recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False
         )
 
 
 def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """A zoo's own rules that apply nowhere, because rules before them match all their nodes."""
+    """Yield a zoo's own rules that apply nowhere, because rules before them match all their nodes."""
     if not members:
         return
     zoo = recipe.zoos[members[0].zoo.name]
     nodes = {(node.path, site_of(node.op)) for member in members for node in member.graph.nodes}
     sites = {(path, site.kind) for path, site in nodes if site}
     applying = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
-    pads = {rules[0] for rules in applying if rules}
-    named = {layer.location[:-1] for member in members for layer in member.names.values()}
+    applied_pads = {rules[0] for rules in applying if rules}
+    applied_names = {layer.location[:-1] for member in members for layer in member.names.values()}
+    # Each with another reason why it may apply nowhere.
     hidden: list[tuple[PadRule | NameRule, str]] = [
-        (rule, "") for rule in zoo.padding if rule.location not in pads
+        (rule, "") for rule in zoo.padding if rule.location not in applied_pads
     ]
     hidden += [
-        (rule, ", or it computes with a word there") for rule in zoo.names if rule.location not in named
+        (rule, ", or it computes with a word there")
+        for rule in zoo.names
+        if rule.location not in applied_names
     ]
     for rule, otherwise in hidden:
         location = rule.location
@@ -178,10 +184,10 @@ def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterato
             message = (
                 f"'{rule.pattern}' applies to no node: lines before it match all that it matches{otherwise}"
             )
-            yield _at(recipe, location, message, "move it up, or remove it")
+            yield _suspicion(recipe, location, message, "move it up, or remove it")
 
 
-def _at(
+def _suspicion(
     recipe: Recipe, location: Location, message: str, next: str | None = None, *, key: bool = True
 ) -> RecipeError:
     return RecipeError(message, where=recipe.source.where(location, key=key), next=next)

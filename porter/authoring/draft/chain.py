@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from porter.authoring.draft.network_layers import Listed, WeightsLayer
+from porter.authoring.draft.network_layers import ListedLayers, WeightsLayer
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops
@@ -19,7 +19,7 @@ from porter.padding import Convention, Window
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """The settings of the batch norms that each framework makes if nothing else is said."""
-_NAMED = re.compile(r"(?i)batch_?norm|norm|bn")
+_NORM_WORD = re.compile(r"(?i)batch_?norm|norm|bn")
 _SIDE = 64
 """Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at
 224.
@@ -40,8 +40,8 @@ class Chain:
     side: int
 
 
-def chain(listed: Listed) -> Chain:
-    """The graph of a file's layers, of which there is at least one, with activations between them."""
+def chain_layers(listed: ListedLayers) -> Chain:
+    """Make a graph of a file's layers, of which there is at least one, with activations between them."""
     chaining = _Chaining(listed)
     for layer in listed.layers:
         chaining.add(layer, is_last=layer is listed.layers[-1])
@@ -53,21 +53,26 @@ class _Chaining:
 
     Attributes:
         path, channels, is_map: of the value that the next layer reads.
-        bare: whether an activation may follow this value.
+        awaits_activation: whether an activation may follow this value: a layer with weights gives it.
         side: rows and columns that a Flatten needs; 0 without one.
     """
 
-    def __init__(self, listed: Listed) -> None:
+    def __init__(self, listed: ListedLayers) -> None:
         self.listed = listed
         self.nodes: dict[str, Node] = {}
         self.names: dict[str, str] = {}
-        self.path, self.channels, self.is_map, self.bare = INPUT, listed.layers[0].reads, True, False
+        self.path, self.channels, self.is_map, self.awaits_activation = (
+            INPUT,
+            listed.layers[0].reads,
+            True,
+            False,
+        )
         self.side = 0
 
     def add(self, layer: WeightsLayer, is_last: bool) -> None:
-        """Adds the nodes of a layer, and those that must stand between it and the layer before."""
+        """Add the nodes of a layer, and those that must stand between it and the layer before."""
         if layer.is_norm:
-            self._read(layer, layer.gives)
+            self._fit_channels(layer, layer.gives)
             epsilon = EPSILONS[self.listed.framework]
             scale = "gamma" in layer.roles
             center = "beta" in layer.roles
@@ -75,32 +80,32 @@ class _Chaining:
             self._append(
                 layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center)
             )
-            self.bare = True
+            self.awaits_activation = True
             return
         if layer.kind == "prelu":
             self._append(layer.name, ops.PRelu())
             return
-        self._activate()
+        self._add_activation()
         if layer.kind == "dense":
-            self._dense(layer)
+            self._add_dense(layer)
         elif is_last and self._is_head(layer):
             self._append("pool", ops.GlobalAvgPool(keep=True))
-            self._conv(layer)
+            self._add_conv(layer)
             self._append("flatten", ops.Flatten(), is_map=False)
         else:
-            self._conv(layer)
-        self.bare = not is_last and not layer.linear
+            self._add_conv(layer)
+        self.awaits_activation = not is_last and not layer.linear
 
     def finish(self) -> Chain:
-        """Adds the nodes behind the last layer, which give the output."""
+        """Add the nodes behind the last layer, which give the output, and return the chain."""
         if self.is_map:
-            self._activate()
+            self._add_activation()
             self._append("pool", ops.GlobalAvgPool(), is_map=False)
         graph = Graph(tuple(self.nodes.values()), self.listed.layers[0].reads, self.path)
         return Chain(graph, self.names, self.side or _SIDE)
 
-    def _dense(self, layer: WeightsLayer) -> None:
-        """Adds a dense layer, behind a flatten or a pool that gives it as many features as it reads."""
+    def _add_dense(self, layer: WeightsLayer) -> None:
+        """Add a dense layer, behind a flatten or a pool that gives it as many features as it reads."""
         if self.is_map:
             cells, rest = divmod(layer.reads, self.channels)
             side = math.isqrt(cells)
@@ -110,67 +115,67 @@ class _Chaining:
                 self._append("flatten", flatten, layer.reads, is_map=False)
             else:
                 self._append("pool", ops.GlobalAvgPool(), is_map=False)
-        self._read(layer, layer.reads)
+        self._fit_channels(layer, layer.reads)
         self._append(layer.name, ops.Dense(layer.gives, layer.bias), layer.gives)
 
-    def _conv(self, layer: WeightsLayer) -> None:
-        """Adds a convolution, whose groups follow from the channels that it reads."""
+    def _add_conv(self, layer: WeightsLayer) -> None:
+        """Add a convolution, whose groups follow from the channels that it reads."""
         if not self.is_map:
             self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1
         if layer.depthwise and self.nodes:
-            if layer.gives % self.channels or (
-                self.listed.framework == "tf" and layer.reads not in (1, self.channels)
-            ):
-                self._read(layer, layer.gives if layer.reads == 1 else layer.reads)
+            gives_others = layer.gives % self.channels
+            reads_others = self.listed.framework == "tf" and layer.reads not in (1, self.channels)
+            if gives_others or reads_others:
+                self._fit_channels(layer, layer.gives if layer.reads == 1 else layer.reads)
             groups = self.channels
         else:
-            self._read(layer, layer.reads)
-        conv = ops.Conv(
-            layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias
-        )
+            self._fit_channels(layer, layer.reads)
+        pads = _usual_pads(self.listed, layer.kernel)
+        conv = ops.Conv(layer.gives, Window(layer.kernel), pads, groups, layer.bias)
         self._append(layer.name, conv, layer.gives)
 
     def _is_head(self, layer: WeightsLayer) -> bool:
-        """Whether a last convolution is a dense layer, as in TF-slim; torch's models pool after theirs."""
+        """Return whether a last convolution is a dense layer, as in TF-slim; torch's models pool after
+        theirs.
+        """
         return self.listed.framework == "tf" and self.is_map and layer.kernel == (1, 1) and layer.bias
 
-    def _read(self, layer: WeightsLayer, channels: int) -> None:
-        """Gives the value so many channels, as `layer` reads them."""
+    def _fit_channels(self, layer: WeightsLayer, channels: int) -> None:
+        """Cut or fill the current value, so that it has the channels that `layer` reads."""
         if self.channels > channels:
             self._append(f"{layer.name}_join", ops.SliceChannels(0, channels), channels)
         elif self.channels < channels:
             self._append(f"{layer.name}_join", ops.PadChannels(0, channels - self.channels), channels)
 
-    def _activate(self) -> None:
-        """A relu after a bare value: `relu1` after bn1, `conv1_relu` after conv1."""
-        if self.bare:
-            name = self.names[self.path]
-            around, sign, last = name.rpartition(self.listed.separator)
-            self._append(
-                f"{around}{sign}{_NAMED.sub('relu', last, count=1)}"
-                if _NAMED.search(last)
-                else f"{name}_relu",
-                ops.Relu(),
-            )
+    def _add_activation(self) -> None:
+        """Add a relu to a value that awaits one: `relu1` after bn1, `conv1_relu` after conv1."""
+        if not self.awaits_activation:
+            return
+        name = self.names[self.path]
+        module, sign, last = name.rpartition(self.listed.separator)
+        if _NORM_WORD.search(last):
+            name = f"{module}{sign}{_NORM_WORD.sub('relu', last, count=1)}"
+        else:
+            name = f"{name}_relu"
+        self._append(name, ops.Relu())
 
     def _append(self, name: str, op: Op, channels: int | None = None, is_map: bool | None = None) -> None:
-        """Adds a node that reads the current value, and makes its value the current one; as before what is
-        not given.
+        """Add a node that reads the current value, and make its value the current one; what is not given of
+        it stays as before.
         """
-        path = unused_name(
-            path_word(re.sub(r"[./]", "_", name.removeprefix(self.listed.container))), {INPUT, *self.nodes}
-        )
+        word = re.sub(r"[./]", "_", name.removeprefix(self.listed.container))
+        path = unused_name(path_word(word), {INPUT, *self.nodes})
         self.nodes[path] = Node(path, op, (self.path,))
         self.names[path] = unused_name(name, self.names.values())
-        self.path, self.bare = path, False
+        self.path, self.awaits_activation = path, False
         self.channels = self.channels if channels is None else channels
         self.is_map = self.is_map if is_map is None else is_map
 
 
-def _usual_pads(listed: Listed, kernel: tuple[int, int]) -> Convention:
-    """`same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's size, and
-    an even one fits.
+def _usual_pads(listed: ListedLayers, kernel: tuple[int, int]) -> Convention:
+    """Return `same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's
+    size, and an even one fits.
     """
     if kernel == (1, 1):
         return Convention()

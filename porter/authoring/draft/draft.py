@@ -60,7 +60,7 @@ def draft_recipe(
     made_up: Collection[str] = (),
     container: str = "",
 ) -> Draft:
-    """A recipe that expands to `graph`, under paths that show its blocks.
+    """Draft a recipe that expands to `graph`, under paths that show its blocks.
 
     Args:
         names: what the file's layers are called, by path; `MARK` stands before the name of a bare parameter
@@ -74,9 +74,8 @@ def draft_recipe(
     """
     _refuse_unsayable(graph, names)
     graph, convolution = with_dense_head(graph)
-    found_blocks = find_blocks(
-        graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
-    )
+    words = {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
+    found_blocks = find_blocks(graph, words)
     named = {path: names[before] for path, before in found_blocks.paths.items()}
     stated = {path: name for path, name in named.items() if name not in made_up}
     options: dict[str, Value] = {
@@ -113,7 +112,7 @@ def draft_recipe(
 
 
 def _refuse_unsayable(graph: Graph, names: Mapping[str, str]) -> None:
-    """Refuses a graph of several outputs, and a layer's name that a recipe would read as an expression."""
+    """Refuse a graph of several outputs, and a layer's name that a recipe would read as an expression."""
     if graph.further:
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
         raise UsageError(problem, next=f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)} needs no recipe")
@@ -126,7 +125,9 @@ def _refuse_unsayable(graph: Graph, names: Mapping[str, str]) -> None:
 
 
 def _first_section(facts: DraftFacts, options: Mapping[str, Value], channels: int) -> dict[str, Any]:
-    """The recipe's lines before its graph. `options` are all; those as every recipe has them are not said."""
+    """Return the recipe's lines before its graph. `options` are all; those that every recipe has are not
+    written.
+    """
     own = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
     rows, columns = facts.size
     return {
@@ -138,28 +139,30 @@ def _first_section(facts: DraftFacts, options: Mapping[str, Value], channels: in
 
 
 def _names_section(graph: Graph, named: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
-    """The table of names: of layers that have tensors, and of `stated` ones at padding sites."""
-    sites = (node.path for node in graph.nodes if site_of(node.op) and node.path in stated)
-    lines = draft_names(
-        named, {*tensor_shapes(graph), *sites}, [node.path for node in graph.nodes if node.path in stated]
-    )
-    return {pattern: _with_tensor(name) for pattern, name in lines.items()}
+    """Return the table of names of a zoo, by path or pattern: of layers that have tensors, and of `stated`
+    ones at padding sites.
+    """
+    stated_nodes = [node for node in graph.nodes if node.path in stated]
+    sites = {node.path for node in stated_nodes if site_of(node.op)}
+    needed = tensor_shapes(graph).keys() | sites
+    lines = draft_names(named, needed, [node.path for node in stated_nodes])
+    return {pattern: _table_entry(name) for pattern, name in lines.items()}
 
 
 def _zoo_section(facts: DraftFacts, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The zoo that the file is of, with its table of names."""
+    """Return the section of the zoo that the file is of, with its table of names."""
     zoo = {"framework": facts.framework, "names": table}
     return {**zoo, "activation": facts.activation} if facts.activation else zoo
 
 
-def _with_tensor(name: str) -> str | dict[str, str]:
-    """A name as a table of names says it."""
+def _table_entry(name: str) -> str | dict[str, str]:
+    """Return a name as a table of names has it: with its tensor apart, where `MARK` stands before one."""
     module, mark, tensor = name.partition(MARK)
     return {"name": module.rstrip("./"), "tensor": tensor} if mark else name
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:
-    """The settings that most batch norms have, as options of the recipe."""
+    """Return the settings that most batch norms have, as options of the recipe; {} without norms."""
     norms = [node.op for node in graph.nodes if isinstance(node.op, BatchNorm)]
     return {
         f"bn_{name}": Counter(getattr(norm, name) for norm in norms).most_common(1)[0][0]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from porter.authoring.draft.chain import chain
+from porter.authoring.draft.chain import chain_layers
 from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
-from porter.authoring.draft.network_layers import Listed
+from porter.authoring.draft.network_layers import ListedLayers
 from porter.authoring.draft.yaml_text import scalar
 from porter.authoring.todo import TO_DO
 from porter.base.errors import UsageError, some
@@ -19,7 +19,7 @@ from porter.graph import GlobalAvgPool
 
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")
 _JOIN = "a branch, a join or groups: the next layer reads so many channels"
-_MEANT: Mapping[str, str] = {
+_QUESTIONS: Mapping[str, str] = {
     "relu": "the activation, or none",
     "flatten": "flattened, by a guess: the features fit",
     "global_avg_pool": "a global average, by a guess",
@@ -30,8 +30,8 @@ _MEANT: Mapping[str, str] = {
 """What to decide at a step, by its operation."""
 
 
-def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[str]) -> Draft:
-    """A recipe that loads and names every tensor of a file's layers.
+def draft_from_weights(listed: ListedLayers, variant: str, zoo: str, said: Sequence[str]) -> Draft:
+    """Draft a recipe that loads and names every tensor of a file's layers.
 
     Args:
         said: lines about the file, for the top of the recipe.
@@ -45,28 +45,26 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
             message,
             next=f"add {FROM_MODEL.placeholder}, which carries a graph: ONNX, .pt2, .keras or a SavedModel",
         )
-    chained = chain(listed)
-    classes = (
-        0
-        if isinstance(chained.graph.by_path[chained.graph.output].op, GlobalAvgPool)
-        else listed.layers[-1].gives
-    )
+    chained = chain_layers(listed)
+    has_head = not isinstance(chained.graph.by_path[chained.graph.output].op, GlobalAvgPool)
+    classes = listed.layers[-1].gives if has_head else 0
     facts = DraftFacts(variant, zoo, listed.framework, (chained.side, chained.side), classes)
     made_up = set(chained.names.values()) - {layer.name for layer in listed.layers}
     draft = draft_recipe(chained.graph, chained.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()
-    lines = [modeline, *(f"# {line}" for line in said), *_marked(lines), *_ignored(listed)]
+    lines = [modeline, *(f"# {line}" for line in said), *_mark_todos(lines), *_ignore_section(listed)]
     return replace(draft, text="\n".join(lines) + "\n")
 
 
-def _marked(lines: Sequence[str]) -> Iterator[str]:
+def _mark_todos(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a draft, with `# TODO` at what weights do not say."""
     for line in lines:
-        said = _unknown(line)
-        yield f"{line} {TO_DO}: {said}" if said else line
+        question = _open_question(line)
+        yield f"{line} {TO_DO}: {question}" if question else line
 
 
-def _unknown(line: str) -> str | None:
-    """What a line of a draft says that weights do not."""
+def _open_question(line: str) -> str | None:
+    """Return what a line of a draft says that weights do not; None if they say it all."""
     if line.startswith("input: "):
         return "the size that the network was trained at"
     if line.startswith("options: ") and "bn_epsilon" in line:
@@ -74,25 +72,28 @@ def _unknown(line: str) -> str | None:
     step = _STEP.match(line)
     if step is None:
         return None
-    if step["kind"] in _MEANT:
-        return _MEANT[step["kind"]]
+    if step["kind"] in _QUESTIONS:
+        return _QUESTIONS[step["kind"]]
     windowed = step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line)
     return "stride and pad" if windowed else None
 
 
-def _ignored(listed: Listed) -> Iterator[str]:
-    """The zoo's rules for tensors that no part of the graph has; the zoo is the last section of a draft."""
+def _ignore_section(listed: ListedLayers) -> Iterator[str]:
+    """Yield the lines `ignore:` of the zoo, which is the last section of a draft: one for each tensor that no
+    part of the graph has, or for all of a module that holds no layer. No line without such tensors.
+    """
     if not listed.others:
         return
-    tops = {layer.name.split(listed.separator)[0] for layer in listed.layers}
-    patterns = dict.fromkeys(
-        name
-        if (top := name.split(listed.separator)[0]) in tops or top == name
-        else f"{top}{listed.separator}*"
-        for name in listed.others
-    )
+    sign = listed.separator
+    modules_of_layers = {layer.name.split(sign)[0] for layer in listed.layers}
+
+    def pattern_of(name: str) -> str:
+        """Return `aux_classifier.*` for `aux_classifier.0.weight`, if no layer is in that module."""
+        module = name.split(sign)[0]
+        return name if module in modules_of_layers or module == name else f"{module}{sign}*"
+
     yield "    ignore:"
-    for pattern in patterns:
+    for pattern in dict.fromkeys(map(pattern_of, listed.others)):
         yield (
             f"      {scalar(pattern)}: an auxiliary head, or a counter {TO_DO}: whether the network needs it"
         )

@@ -31,7 +31,11 @@ class _Rule:
 
 
 def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]) -> dict[str, str]:
-    """The table that names every node in `needed`, and no node wrongly.
+    """Draft the table that names every node in `needed`, and no node wrongly: the name, or its expression, by
+    path or pattern.
+
+    Patterns that name too many nodes wrongly are taken back, and the rest of what they name wrongly is
+    written path by path.
 
     Args:
         names: of the file's layers, by path.
@@ -40,28 +44,31 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
     patterns = [
         rule
         for group in _groups_of_one_form(paths)
-        for rule in _patterns(group, names) or _by_last_part(group, names)
+        for rule in _patterns(group, names) or _patterns_by_last_part(group, names)
     ]
-    rules = list(_with_parts(patterns, needed, names))
-    rules += _counted_rules(_left(rules, needed, paths), names)
+    rules = list(_merge_last_words(patterns, needed, names))
+    rules += _counted_rules(_unnamed_paths(rules, needed, paths), names)
     while True:
-        plain = [_Rule(path, names[path], (path,)) for path in _left(rules, needed, paths)]
-        table = _ordered([*rules, *plain], paths)
-        wrong = _wrong(table, names, paths)
+        plain = [_Rule(path, names[path], (path,)) for path in _unnamed_paths(rules, needed, paths)]
+        table = _in_order([*rules, *plain], paths)
+        wrong = _wrongly_named(table, names, paths)
         if not wrong:
-            return {rule.pattern: rule.name for rule in _without_unneeded(table, needed, names, paths)}
+            smallest = _without_unneeded(table, needed, names, paths)
+            return {rule.pattern: rule.name for rule in smallest}
         worst = max(wrong, key=lambda rule: len(wrong[rule]))
         if worst in rules and len(wrong[worst]) > _FEW:
             rules = [*(rule for rule in rules if rule != worst), *worst.longer]
         else:
             rules += [_Rule(path, names[path], (path,)) for path in wrong[worst]]
-            rules = [_without(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
+            rules = [_without_paths(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
 
 
 def _without_unneeded(
     table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]
 ) -> Sequence[_Rule]:
-    """The table without rules that name no node in `needed`, unless a node would have another name then."""
+    """Return the table without rules that name no node in `needed`, unless a node would have another name
+    then.
+    """
     named: dict[_Rule, list[str]] = {}
     for path in paths:
         rule = next((rule for rule in table if match_path(rule.pattern, path) is not None), None)
@@ -71,41 +78,45 @@ def _without_unneeded(
     for rule in table:
         own = named.get(rule, [])
         rest = [other for other in smaller if other is not rule]
-        if needed.isdisjoint(own) and not _wrong(rest, names, own):
+        if needed.isdisjoint(own) and not _wrongly_named(rest, names, own):
             smaller = rest
-    return table if _wrong(smaller, names, paths) else smaller
+    return table if _wrongly_named(smaller, names, paths) else smaller
 
 
-def _left(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:
+def _unnamed_paths(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:
+    """Return the needed paths that no rule is for."""
     covered = {path for rule in rules for path in rule.paths}
     return [path for path in paths if path in needed and path not in covered]
 
 
-def _without(rule: _Rule, paths: Collection[str]) -> _Rule:
+def _without_paths(rule: _Rule, paths: Collection[str]) -> _Rule:
     return replace(rule, paths=tuple(path for path in rule.paths if path not in paths))
 
 
-def _wrong(table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]) -> dict[_Rule, list[str]]:
-    """Gives the paths that each rule names wrongly."""
+def _wrongly_named(
+    table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]
+) -> dict[_Rule, list[str]]:
+    """Return the paths that each rule names wrongly."""
     wrong: dict[_Rule, list[str]] = {}
     counts: Counter[str] = Counter()
     for path in paths:
         for rule in table:
             captured = match_path(rule.pattern, path)
-            if captured is not None:
-                try:
-                    name = fill_in(rule.name, {**captured, "count": counts[rule.pattern]})
-                except RecipeError:
-                    name = ""
-                counts[rule.pattern] += 1
-                if name != names[path]:
-                    wrong.setdefault(rule, []).append(path)
-                break
+            if captured is None:
+                continue
+            try:
+                name = fill_in(rule.name, {**captured, "count": counts[rule.pattern]})
+            except RecipeError:
+                name = ""
+            counts[rule.pattern] += 1
+            if name != names[path]:
+                wrong.setdefault(rule, []).append(path)
+            break  # the first rule that matches names the path
     return wrong
 
 
-def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
-    """Sorts the rules in the order of the graph, but each before the rules that would match its paths too."""
+def _in_order(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
+    """Sort the rules in the order of the graph, but each before the rules that would match its paths too."""
     places = {path: index for index, path in enumerate(paths)}
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
@@ -119,15 +130,15 @@ def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
 
 
 def _groups_of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Paths that differ in numbers only."""
+    """Yield groups of paths that differ in numbers only."""
     forms: dict[str, list[str]] = {}
     for path in paths:
         forms.setdefault(_NUMBER.sub("#", path), []).append(path)
     yield from forms.values()
 
 
-def _by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
-    """The patterns of those paths of one form that have one last part too."""
+def _patterns_by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
+    """Return the patterns of those paths of one form that have one last part too."""
     parts: dict[str, list[str]] = {}
     for path in group:
         parts.setdefault(path.rpartition("/")[2], []).append(path)
@@ -135,34 +146,36 @@ def _by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]
 
 
 def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
-    """The pattern of most of the paths of one form, if there is one."""
+    """Return the pattern of most of the paths of one form; [] if there is none."""
     forms = Counter(_COUNTED.sub("#", names[path]) for path in group)
     form = max(forms, key=lambda form: forms[form])
     own = [path for path in group if _COUNTED.sub("#", names[path]) == form]
     numbers = {path: [int(number) for number in _NUMBER.findall(path)] for path in own}
-    named = {path: _COUNTED.findall(names[path]) for path in own}
+    counted = {path: _COUNTED.findall(names[path]) for path in own}
     variables = _variables(own, numbers)
     texts: list[str] = []
-    for index, _ in enumerate(named[own[0]]):
-        if len({named[path][index] for path in own}) == 1:
-            texts.append(named[own[0]][index])
+    for index, first in enumerate(counted[own[0]]):
+        if len({counted[path][index] for path in own}) == 1:
+            texts.append(first)
             continue
-        values = {path: _value(named[path][index]) for path in own}
-        expression = _expression(values, numbers, variables, letter=named[own[0]][index].isalpha())
+        values = {path: _number_of(counted[path][index]) for path in own}
+        expression = _expression(values, numbers, variables, letter=first.isalpha())
         if expression is None:
             return []
         text, own = expression
         texts.append(text)
     if len(own) < 2 or len(own) < len(group) - _FEW:
         return []
-    pattern = _filled(_NUMBER, own[0], variables)
-    name = _filled(_COUNTED, names[own[0]], texts)
+    pattern = _fill_numbers(_NUMBER, own[0], variables)
+    name = _fill_numbers(_COUNTED, names[own[0]], texts)
     fits = all(part.count("{") <= MAX_IN_PART for part in pattern.split("/"))
     return [_Rule(pattern, name, tuple(own))] if fits else []
 
 
 def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
-    """Gives each number in the paths its capture; the number itself where all paths share it."""
+    """Return for each number in the paths its capture, such as `{s}` of `stage2`; the number itself where all
+    paths share it.
+    """
     variables: list[str] = []
     for index, match in enumerate(_NUMBER.finditer(paths[0])):
         values = {numbers[path][index] for path in paths}
@@ -173,22 +186,26 @@ def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> li
     return variables
 
 
-def _value(text: str) -> int:
+def _number_of(text: str) -> int:
     return _LETTERS.index(text) + 1 if text.isalpha() else int(text)
 
 
 def _expression(
     values: Mapping[str, int], numbers: Mapping[str, Sequence[int]], variables: Sequence[str], letter: bool
 ) -> tuple[str, list[str]] | None:
-    """A number of the names, from those of the paths, and the paths for which it is right."""
+    """Express a number of the names by one of the paths, with an offset; return the text and the paths for
+    which it is right. A number that most names share is itself. None if there are no captures and no such
+    number.
+    """
     best: tuple[str, list[str]] | None = None
     usual, _ = Counter(values.values()).most_common(1)[0]
-    for number, variable in enumerate(variables):
+    for position, variable in enumerate(variables):
         if not variable.startswith("{"):
             continue
-        offset, _ = Counter(value - numbers[path][number] for path, value in values.items()).most_common(1)[0]
-        right = [path for path, value in values.items() if value - numbers[path][number] == offset]
-        index = _shifted(variable[1:-1], offset - letter)
+        offsets = {path: value - numbers[path][position] for path, value in values.items()}
+        offset, _ = Counter(offsets.values()).most_common(1)[0]
+        right = [path for path, own in offsets.items() if own == offset]
+        index = _plus(variable[1:-1], offset - letter)  # letters are indexed from 0, and counted from 1
         text = f"{{'{_LETTERS[: max(values.values())]}'[{index}]}}" if letter else f"{{{index}}}"
         if best is None or len(right) > len(best[1]):
             best = text, right
@@ -198,17 +215,20 @@ def _expression(
     return best
 
 
-def _shifted(variable: str, by: int) -> str:
-    return f"{variable}{by:+}" if by else variable
+def _plus(variable: str, offset: int) -> str:
+    return f"{variable}{offset:+}" if offset else variable
 
 
-def _filled(numbers: re.Pattern[str], text: str, values: Sequence[str]) -> str:
-    own = iter(values)
-    return numbers.sub(lambda _: next(own), text)
+def _fill_numbers(numbers: re.Pattern[str], text: str, values: Sequence[str]) -> str:
+    """Replace the numbers of a text by values, in their order."""
+    remaining = iter(values)
+    return numbers.sub(lambda _: next(remaining), text)
 
 
-def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """Rules that differ only in a last word that path and name share as one rule with `{part}`."""
+def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+    """Yield the rules, with those that differ only in a last word that path and name share as one rule with
+    `{part}`.
+    """
     covered = {path for rule in rules for path in rule.paths}
     plain = [_Rule(path, names[path], (path,)) for path in needed if path not in covered]
     groups: dict[tuple[str, str], list[_Rule]] = {}
@@ -217,21 +237,21 @@ def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, st
         if around and "{" not in word and rule.name.endswith(word):
             groups.setdefault((around, rule.name.removesuffix(word)), []).append(rule)
     merged: dict[str, _Rule] = {}
-    for (around, prefix), alike in groups.items():
-        if len(alike) > 2 or (len(alike) > 1 and "{" in around):
+    for (around, prefix), group in groups.items():
+        if len(group) > 2 or (len(group) > 1 and "{" in around):
             rule = _Rule(
                 f"{around}/{{part}}",
                 f"{prefix}{{part}}",
-                tuple(path for rule in alike for path in rule.paths),
-                tuple(alike),
+                tuple(path for rule in group for path in rule.paths),
+                tuple(group),
             )
-            merged |= {own.pattern: rule for own in alike}
+            merged |= {own.pattern: rule for own in group}
     yield from dict.fromkeys([*(merged.get(rule.pattern, rule) for rule in rules), *merged.values()])
 
 
 def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """Names that a framework numbers in the order of the graph have one line for all paths that end in one
-    word.
+    """Yield one rule for all paths that end in one word, where a framework numbers their names in the order
+    of the graph.
     """
     groups: dict[str, list[str]] = {}
     for path in paths:
@@ -247,4 +267,4 @@ def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_
         first = next(iter(numbers.values()), 0)
         counted = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
         if len(counted) > 3:
-            yield _Rule(f"**/{word}", f"{stem}{{{_shifted('count', first)}}}", tuple(counted))
+            yield _Rule(f"**/{word}", f"{stem}{{{_plus('count', first)}}}", tuple(counted))

@@ -40,11 +40,13 @@ _ROLES: Mapping[Framework, Mapping[str, str]] = {
     },
 }
 _SEPARATORS: Mapping[Framework, str] = {"torch": ".", "tf": "/"}
-_HEADS = re.compile(r"(?i)^(fc|classifier|logits|predictions?|head|dense|linear|output|out|top)(?![a-z])")
+_HEAD_WORDS = re.compile(
+    r"(?i)^(fc|classifier|logits|predictions?|head|dense|linear|output|out|top)(?![a-z])"
+)
 _NORM_WORDS = re.compile(r"(?i)batch_?norm(alization)?|norm|bn")
 _NUMBER = re.compile(r"(\d+)")
 _AUXILIARY = re.compile(r"(?i)(^|[./_])aux")
-_MOST = 0.8
+_NEARLY_ALL = 0.8
 """A part of a file's layers that counts as nearly all."""
 _MOST_COLOURS = 4
 """Channels that an image has at most."""
@@ -83,7 +85,7 @@ class WeightsLayer:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedLayers:
     """What a file of weights holds.
 
     Attributes:
@@ -116,12 +118,12 @@ class Listed:
             if layer.name.startswith(first + sign)
         ]
         numbered = any(name[:1].isdigit() for name in inside)
-        return first + sign if sign and len(inside) > _MOST * len(self.layers) and not numbered else ""
+        return first + sign if sign and len(inside) > _NEARLY_ALL * len(self.layers) and not numbered else ""
 
 
-def list_layers(checkpoint: Checkpoint) -> Listed:
-    """The layers of a file of weights."""
-    framework = _framework(checkpoint)
+def list_layers(checkpoint: Checkpoint) -> ListedLayers:
+    """List the layers of a file of weights, in the order of the network as far as it is told."""
+    framework = _framework_of_names(checkpoint)
     roles, separator = _ROLES[framework], _SEPARATORS[framework]
     tensors_by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
     others, unknown = list[str](), list[str]()
@@ -136,20 +138,20 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
     layers: list[WeightsLayer] = []
     for name, tensors in tensors_by_layer.items():
         plain = all(0 not in shape for shape in tensors.values())
-        found = tuple(_layers(framework, name, tensors, checkpoint)) if plain else ()
+        found = tuple(_layers_of_tensors(framework, name, tensors, checkpoint)) if plain else ()
         layers += found
         if not found:
             unknown += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:
-        layers = _sorted(layers, separator)
-    return Listed(
-        framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), tuple(unknown), ordered
+        layers = _sort_by_name(layers, separator)
+    return ListedLayers(
+        framework, tuple(_put_norms_beside_layers(layers, ordered)), tuple(others), tuple(unknown), ordered
     )
 
 
-def _framework(checkpoint: Checkpoint) -> Framework:
-    """The framework whose names the tensors have."""
+def _framework_of_names(checkpoint: Checkpoint) -> Framework:
+    """Return the framework whose names the tensors have."""
     for framework in _ROLES:
         if checkpoint.dialect == framework:
             return framework
@@ -165,14 +167,14 @@ def _framework(checkpoint: Checkpoint) -> Framework:
     )
 
 
-def _layers(
+def _layers_of_tensors(
     framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
-    """A layer, or the two of a separable convolution; none if its tensors are of no layer that porter
+    """Yield a layer, or the two of a separable convolution; none if its tensors are of no layer that porter
     knows.
     """
     if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
-        yield from _separable(name, tensors, checkpoint)
+        yield from _separable_layers(name, tensors, checkpoint)
     elif "pointwise" not in tensors:
         layer = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
         if layer is not None:
@@ -180,32 +182,32 @@ def _layers(
 
 
 def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
-    """The layer that tensors of torch are of, by their roles and ranks; None if these do not tell."""
+    """Return the layer that tensors of torch are of, by their roles and ranks; None if these do not tell."""
     weight = tensors.get("weight")
     roles = frozenset(tensors)
     if "mean" in roles and "variance" in roles:
-        return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
+        return _norm_layer(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
     match weight:
         case (filters, reads, rows, columns):
             return WeightsLayer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
         case (units, features):
             return WeightsLayer(name, "dense", features, units, roles=roles)
         case (_,) if "bias" in roles:
-            return _norm(name, "layer_norm", weight, {"weight": "gamma", "bias": "beta"}, roles)
+            return _norm_layer(name, "layer_norm", weight, {"weight": "gamma", "bias": "beta"}, roles)
         case (alpha,):
             return WeightsLayer(name, "prelu", alpha, alpha, roles=roles)
     return None
 
 
 def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
-    """The layer that tensors of Keras or TensorFlow are of, by their roles and ranks; None if these do not
-    tell.
+    """Return the layer that tensors of Keras or TensorFlow are of, by their roles and ranks; None if these do
+    not tell.
     """
     roles = frozenset(tensors)
     if "mean" in roles and "variance" in roles:
-        return _norm(name, "batch_norm", tensors["mean"], {}, roles)
+        return _norm_layer(name, "batch_norm", tensors["mean"], {}, roles)
     if "gamma" in roles and "beta" in roles:
-        return _norm(name, "layer_norm", tensors["gamma"], {}, roles)
+        return _norm_layer(name, "layer_norm", tensors["gamma"], {}, roles)
     if tensors.get("alpha"):
         return WeightsLayer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
     match tensors.get("weight"), tensors.get("depthwise"):
@@ -223,10 +225,10 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer
     return None
 
 
-def _separable(
+def _separable_layers(
     name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
-    """The two convolutions of a layer, named after their kernels."""
+    """Yield the two convolutions of a layer, named after their kernels."""
     ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
     rows, columns, channels, multiplier = tensors["depthwise"]
     filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
@@ -237,49 +239,58 @@ def _separable(
     yield WeightsLayer(next(halves), "conv", channels * multiplier, filters, roles=bias)
 
 
-def _norm(
+def _norm_layer(
     name: str, kind: LayerKind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
 ) -> WeightsLayer | None:
+    """Return a norm, whose roles are `spelled` otherwise in the file; None if its tensors are no vectors."""
     own = frozenset(spelled.get(role, role) for role in roles)
     return WeightsLayer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
 
 
-def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
-    """Sorts layers by their names, and numbers in these by their size: what reads the image and fits behind
+def _sort_by_name(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
+    """Sort layers by their names, and numbers in these by their size: what reads the image and fits behind
     it, groups, what stands by itself, and heads.
     """
     single, groups, heads = list[WeightsLayer](), list[WeightsLayer](), list[WeightsLayer]()
-    for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
+    for layer in sorted(
+        layers, key=lambda layer: [_natural_key(part) for part in layer.name.split(separator)]
+    ):
         first, *rest = layer.name.split(separator)
-        ends = _HEADS.match(first) or (len(rest) == 1 and _HEADS.match(rest[0]))
-        if ends:
+        if _HEAD_WORDS.match(first) or (len(rest) == 1 and _HEAD_WORDS.match(rest[0])):
             heads.append(layer)
+        elif len(rest) > 1:
+            groups.append(layer)
         else:
-            (groups if len(rest) > 1 else single).append(layer)
+            single.append(layer)
     stem: list[WeightsLayer] = []
     for layer in sorted(single, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
         reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
-        if reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS:
+        fits = reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS
+        if fits:
             stem.append(layer)
     return [*stem, *groups, *(layer for layer in single if layer not in stem), *heads]
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that compares numbers by their size, and has `preact` first."""
+def _natural_key(name: str) -> list[tuple[int, str]]:
+    """Return a key that compares numbers by their size, and has `preact` first."""
     if name.startswith("pre"):
         return [(-2, name)]
     return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
 
 
-def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:
-    """The layers, each norm beside the layer that its name says, after it or, where the channels say so,
-    before it. In a file that keeps its order a norm only moves up to a layer before it: code may list
-    convolutions first and their norms then.
+def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:
+    """Yield the layers, each norm beside the layer that its name says, after it or, where the channels say
+    so, before it.
+
+    In a file that keeps its order a norm only moves up to a layer before it: code may list convolutions first
+    and their norms then.
     """
     named = {layer.name: layer for layer in layers if not layer.is_norm}
     places = {layer.name: index for index, layer in enumerate(layers)}
     owners = {
-        layer.name: owner for layer in layers if layer.is_norm and (owner := _owner(layer.name, named.keys()))
+        layer.name: owner
+        for layer in layers
+        if layer.is_norm and (owner := _layer_of_norm(layer.name, named.keys()))
     }
     leading = {
         _NUMBER.sub("", layer.name)
@@ -305,9 +316,9 @@ def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Itera
             yield from (*before.get(layer.name, ()), layer, *after.get(layer.name, ()))
 
 
-def _owner(norm: str, names: Collection[str]) -> str | None:
-    """The layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv,
-    `conv1/BatchNorm` conv1.
+def _layer_of_norm(norm: str, names: Collection[str]) -> str | None:
+    """Return the layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv,
+    `conv1/BatchNorm` conv1. None if no layer has such a name.
     """
     owners = {
         norm.rpartition("/")[0],

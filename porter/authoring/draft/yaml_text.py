@@ -12,12 +12,12 @@ WIDTH = 132
 MODELINE = "# yaml-language-server: $schema=schema.json"
 """The first line of a recipe: where an editor finds the schema, which `porter recipe schema` prints."""
 # What YAML would read as something else than a word.
-_OTHER = re.compile(r"(true|false|yes|no|on|off|null|y|n|~|[-+.]?\d.*|[-+]?\.(inf|nan))", re.IGNORECASE)
+_NO_WORD = re.compile(r"(true|false|yes|no|on|off|null|y|n|~|[-+.]?\d.*|[-+]?\.(inf|nan))", re.IGNORECASE)
 _PLAIN_SCALAR = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
 
 
 def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """A mapping as lines: mappings and lists of mappings one entry a line, the others in flow style."""
+    """Write a mapping as lines: mappings and lists of mappings one entry a line, the others in flow style."""
     margin = "  " * depth
     lines: list[str] = []
     for key, value in values.items():
@@ -31,13 +31,13 @@ def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
 
 
 def _is_table(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping takes a line for each key: it has mappings or steps in it, or is long."""
+    """Return whether a mapping takes a line for each key: it has mappings or steps in it, or is long."""
     inner = any((isinstance(item, Mapping) and item) or _is_listing(item) for item in value.values())
     return inner or len(value) > 6 or len(flow(value)) > WIDTH - 16
 
 
 def _is_listing(value: Any) -> bool:
-    """Whether a value is a list of mappings, such as steps."""
+    """Return whether a value is a list of mappings, such as steps."""
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)
@@ -47,7 +47,7 @@ def _is_listing(value: Any) -> bool:
 
 
 def flow(value: Any) -> str:
-    """The value in YAML on one line."""
+    """Write the value in YAML on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -56,7 +56,7 @@ def flow(value: Any) -> str:
 
 
 def scalar(value: Any) -> str:
-    """A word, a number, true or false, or null."""
+    """Write a word, a number, true or false, or null."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -67,7 +67,7 @@ def scalar(value: Any) -> str:
         return str(value)
     plain = (
         _PLAIN_SCALAR.fullmatch(value)
-        and not _OTHER.fullmatch(value)
+        and not _NO_WORD.fullmatch(value)
         and ": " not in value
         and not value.endswith(":")
     )
@@ -75,7 +75,7 @@ def scalar(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as YAML 1.2 reads it back, with a dot in every real one."""
+    """Write a number as YAML 1.2 reads it back, with a dot in every real one."""
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     base, _, exponent = repr(value).partition("e")

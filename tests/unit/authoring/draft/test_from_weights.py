@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.authoring.draft.chain import chain
+from porter.authoring.draft.chain import chain_layers
 from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.network_layers import list_layers
 from porter.authoring.todo import to_do
@@ -199,7 +199,7 @@ def test_names_of_a_third_framework_are_not_taken_for_tensorflows() -> None:
 
 
 def test_a_flattened_map_fixes_the_input() -> None:
-    assert chain(list_layers(checkpoint(plain()))).side == 4
+    assert chain_layers(list_layers(checkpoint(plain()))).side == 4
 
 
 def test_a_name_that_would_be_an_expression_is_refused() -> None:
