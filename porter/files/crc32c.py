@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # files that are only looked at need no numpy
 _POLYNOMIAL = 0x82F63B78
 """The polynomial of CRC-32C, whose highest power is the lowest bit."""
 _ONES = 0xFFFFFFFF
+_MASK_DELTA = 0xA282EAD8
+"""TensorFlow's kMaskDelta."""
 _WORD = 8
 _HOPS = (1747, 2830, 5321)
 _STEP, _WINDOW = _HOPS[0], _HOPS[-1]
@@ -27,23 +29,23 @@ _ROW = 256
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
-    """The checksum of `data` in the form in which TensorFlow stores it (tsl/lib/hash/crc32c.h)."""
+    """Compute the checksum of `data` in the form in which TensorFlow stores it (tsl/lib/hash/crc32c.h)."""
     crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & _ONES
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & _ONES
 
 
 def crc32c(data: bytes | memoryview) -> int:
-    """The checksum of `data`."""
+    """Compute the checksum of `data`, by rows of `_ROW` bytes; short data byte by byte."""
     if len(data) < _ROW:
-        return _by_byte(_ONES, bytes(data)) ^ _ONES
+        return _advance_by_bytes(_ONES, bytes(data)) ^ _ONES
     import numpy as np
 
     message, state = np.frombuffer(data, np.uint8), _ONES
     if len(message) > _WORD * (_WINDOW + _STEP):
-        message, state = _folded(message), 0
-    table, (first, second, third, fourth) = _of_rows()
+        message, state = _fold(message), 0
+    table, (first, second, third, fourth) = _row_tables()
     odd = len(message) % _ROW
-    state = _by_byte(state, message[:odd].tobytes())
+    state = _advance_by_bytes(state, message[:odd].tobytes())
     rows = message[odd:].reshape(-1, _ROW)
     for row in np.bitwise_xor.reduce(table[np.arange(_ROW), rows], axis=1).tolist():
         state = (
@@ -56,15 +58,18 @@ def crc32c(data: bytes | memoryview) -> int:
     return state ^ _ONES
 
 
-def _by_byte(state: int, data: bytes) -> int:
-    table = _of_bytes()
+def _advance_by_bytes(state: int, data: bytes) -> int:
+    """Return the state of the checksum after more data."""
+    table = _byte_table()
     for byte in data:
         state = table[(state ^ byte) & 255] ^ state >> 8
     return state
 
 
-def _folded(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A message of at most `_WINDOW` and `_STEP` words that leaves from 0 what `message` leaves from ones."""
+def _fold(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a message of at most `_WINDOW` and `_STEP` words that leaves from 0 what `message` leaves from
+    ones.
+    """
     import numpy as np
 
     carried = np.zeros(_WINDOW, np.uint64)
@@ -83,8 +88,8 @@ def _folded(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 @cache
-def _of_bytes() -> tuple[int, ...]:
-    """What a byte leaves, by its value."""
+def _byte_table() -> tuple[int, ...]:
+    """Return what a byte leaves, by its value."""
     values = list(range(256))
     for _ in range(8):
         values = [value >> 1 ^ _POLYNOMIAL * (value & 1) for value in values]
@@ -92,11 +97,13 @@ def _of_bytes() -> tuple[int, ...]:
 
 
 @cache
-def _of_rows() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """What each byte leaves at each place of a row: as an array, and as lists for the first four places."""
+def _row_tables() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
+    """Return what each byte leaves at each place of a row: as an array, and as lists for the first four
+    places.
+    """
     import numpy as np
 
-    values = np.array(_of_bytes(), np.uint32)
+    values = np.array(_byte_table(), np.uint32)
     rows = [values]
     for _ in range(_ROW - 1):
         rows.append(values[rows[-1] & 255] ^ rows[-1] >> 8)

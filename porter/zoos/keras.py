@@ -54,7 +54,7 @@ _DEVIATIONS = (0.229, 0.224, 0.225)
 def build_by(
     library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]
 ) -> Build:
-    """Builds the Keras models that `construct` makes.
+    """Return what builds the Keras models that `construct` makes.
 
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
@@ -66,8 +66,8 @@ def build_by(
                 model = construct(request.variant, request.classes, request.size)
             restore_initializers(model)
             keep_constants(model)
-            _keep_roots(model)
-            layers = _by_counter(model) if request.checkpoint.counted else first_names(model)
+            _keep_double_gelu(model)
+            layers = _layers_by_counter(model) if request.checkpoint.counted else first_names(model)
             _assign(layers, request.checkpoint)
         attach_runner(
             model,
@@ -80,8 +80,8 @@ def build_by(
     return build
 
 
-def _keep_roots(model: Any) -> None:
-    """GELUs in float64 with a root of 2 in float64, which TensorFlow's rounds to float32."""
+def _keep_double_gelu(model: Any) -> None:
+    """Give GELUs in float64 a root of 2 in float64, which TensorFlow's rounds to float32."""
     for layer in model.layers:
         if (
             getattr(getattr(layer, "activation", None), "__name__", None) == "gelu"
@@ -97,39 +97,39 @@ def _runs_at_any_size(variant: str) -> bool:
 
 
 def _build(request: BuildRequest) -> Any:
-    """`build_by` of keras.applications; its constructors have some options as arguments."""
+    """Build as `build_by` does for keras.applications; its constructors have some options as arguments."""
     own = {
         name: value
         for name, value in request.options.items()
         if name in KERAS.get(request.variant, ("", {}))[1]
     }
     foreign = {name: value for name, value in request.options.items() if name not in own}
-    construct = partial(_construct, options=own)
+    construct = partial(_construct_model, options=own)
     return build_by("keras", construct, _runs_at_any_size)(replace(request, options=foreign))
 
 
-def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
-    """The model of keras.applications without its weights."""
+def _construct_model(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
+    """Make the model of keras.applications without its weights."""
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
     name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
-    again = arguments.pop(SCALES_AGAIN, False)
+    scales_again = arguments.pop(SCALES_AGAIN, False)
     try:
         model = getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
         raise UsageError(
             f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}"
         ) from None
-    if again:
-        return _scaled_again(model)
-    return _unnested(model) if name.startswith(_NESTED) else model
+    if scales_again:
+        return _with_second_scaling(model)
+    return _without_sequentials(model) if name.startswith(_NESTED) else model
 
 
-def _unnested(model: Any) -> Any:
-    """A model whose Sequentials are their layers."""
+def _without_sequentials(model: Any) -> Any:
+    """Clone a model with the layers of its Sequentials in their place."""
     keras = import_keras()
 
-    def called(layer: Any, *values: Any, **named: Any) -> Any:
+    def call(layer: Any, *values: Any, **named: Any) -> Any:
         if not isinstance(layer, keras.Sequential):
             return layer(*values, **named)
         (value,) = values
@@ -137,26 +137,26 @@ def _unnested(model: Any) -> Any:
             value = type(inner).from_config(inner.get_config())(value)  # without the call in the Sequential
         return value
 
-    return keras.models.clone_model(model, call_function=called)
+    return keras.models.clone_model(model, call_function=call)
 
 
-def _scaled_again(model: Any) -> Any:
-    """An EfficientNet as its constructor builds it with weights="imagenet", which would download them: with
-    one more Rescaling.
+def _with_second_scaling(model: Any) -> Any:
+    """Clone an EfficientNet with one more Rescaling, as its constructor builds it with weights="imagenet",
+    which would download them.
     """
     keras = import_keras()
 
-    def called(layer: Any, *values: Any, **named: Any) -> Any:
+    def call(layer: Any, *values: Any, **named: Any) -> Any:
         value = layer(*values, **named)
         if not isinstance(layer, keras.layers.Normalization):
             return value
         return keras.layers.Rescaling([1.0 / math.sqrt(deviation) for deviation in _DEVIATIONS])(value)
 
-    return keras.models.clone_model(model, call_function=called)
+    return keras.models.clone_model(model, call_function=call)
 
 
 def _arguments(variant: str, classes: int, size: KnownSize) -> dict[str, Any]:
-    """The arguments that build a variant without weights and without its softmax."""
+    """Return the arguments that build a variant without weights and without its softmax."""
     own = KERAS[variant][1]
     return {
         "weights": None,
@@ -168,8 +168,8 @@ def _arguments(variant: str, classes: int, size: KnownSize) -> dict[str, Any]:
 
 
 def stock_class(model: StockModel, size: Size) -> StockClass:
-    """The class that keras.applications has for a variant, and the arguments that build it for an input of
-    `size`, giving logits.
+    """Return the class that keras.applications has for a variant, and the arguments that build it for an
+    input of `size`, giving logits.
 
     Raises:
         UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are
@@ -207,7 +207,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
 
 
 def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """Builds as IMPLEMENTATION.build does, with the layer names that the first model of a process has."""
+    """Build as IMPLEMENTATION.build does, with the layer names that the first model of a process has."""
     keras = import_keras()
     numbered = IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype))
     names = {layer.name: name for name, layer in first_names(numbered).items()}
@@ -231,7 +231,7 @@ def write_stock(
     layers: LayerNames,
     dtype: Dtype,
 ) -> dict[str, str]:
-    """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
+    """Write `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
 
     Raises:
         MappingError: `arrays` and the class do not cover each other, or a shape differs.
@@ -241,8 +241,8 @@ def write_stock(
     return save(build_stock(model, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
 
 
-def _by_counter(model: Any) -> dict[str, Any]:
-    """Layers by class and place in `model.layers`, as `.weights.h5` names them."""
+def _layers_by_counter(model: Any) -> dict[str, Any]:
+    """Return layers by class and place in `model.layers`, as `.weights.h5` names them."""
     counts: dict[str, int] = {}
     by_counter: dict[str, Any] = {}
     for layer in model.layers:
@@ -255,7 +255,7 @@ def _by_counter(model: Any) -> dict[str, Any]:
 
 
 def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
-    """Puts the tensors into the layers' variables by name; all of both must be used."""
+    """Assign the tensors to the layers' variables by name; all of both must be used."""
     unused = dict(checkpoint.tensors)
     missing: list[str] = []
     for name, layer in layers.items():

@@ -21,12 +21,12 @@ from porter.zoos.hub_folders import BuiltModel, stated_size
 
 _INSTALL = "pip install keras-hub"
 _MOST_BYTES = 1 << 20
-_ELSEWHERE = frozenset({"dtype", "head_dtype", "preprocessor"})
+_NOT_PASSED = frozenset({"dtype", "head_dtype", "preprocessor"})
 """Arguments that say types, which are those of the weights, and how photos are prepared."""
 
 
 def import_keras_hub() -> Any:
-    """keras_hub.models, on Keras's TensorFlow backend.
+    """Import keras_hub.models, on Keras's TensorFlow backend.
 
     Raises:
         NotInstalled: it or TensorFlow cannot be imported.
@@ -43,8 +43,8 @@ def import_keras_hub() -> Any:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.hub_folders.Library. Only classes of keras_hub.models are made, each called with plain
-    values.
+    """Build a model as porter.zoos.hub_folders.Library says. Only classes of keras_hub.models are made, each
+    called with plain values.
     """
     folder, models = checkpoint.path.parent, import_keras_hub()
     if checkpoint.format != PRESET:
@@ -55,50 +55,50 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
         )
     from porter.frameworks.tf.keras_files.construction import built_for
 
-    task = _stated(folder / TASK_FILE)
-    build = partial(
-        _made,
-        models,
-        dict(config) if task is None else task,
-        str(folder / (TASK_FILE if task else CONFIG_FILE)),
-    )
-    numbers = sum(array.size for array in checkpoint.tensors.values())
-    model = built_for(len(checkpoint.tensors), numbers, build, str(folder / CONFIG_FILE))
+    task = _read_stated(folder / TASK_FILE)
+    stated = dict(config) if task is None else task
+    build = partial(_make_object, models, stated, str(folder / (TASK_FILE if task else CONFIG_FILE)))
+    weights = sum(array.size for array in checkpoint.tensors.values())
+    model = built_for(len(checkpoint.tensors), weights, build, str(folder / CONFIG_FILE))
     if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
         model.load_task_weights(str(folder / TASK_WEIGHTS))
     (model if task is None else model.backbone).load_weights(str(checkpoint.path))
-    converter = _stated(folder / CONVERTER_FILE) or {}
+    converter = _read_stated(folder / CONVERTER_FILE) or {}
     size = stated_size(list(model.input_shape[1:3])) or stated_size(
         converter.get("config", {}).get("image_size")
     )
     return BuiltModel(model, f"keras-hub {import_module('keras_hub').__version__}", size)
 
 
-def _stated(file: Path) -> Any:
-    """What a file of a preset says; None where there is none."""
+def _read_stated(file: Path) -> Any:
+    """Read what a file of a preset says; None where there is none."""
     if not file.is_file():
         return None
     with refusing_damage(file, "fetch the folder again", "this preset"):
         return read_json(read_bounded(file, _MOST_BYTES))
 
 
-def _made(models: Any, stated: Any, where: str) -> Any:
-    """A model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it."""
+def _make_object(models: Any, stated: Any, where: str) -> Any:
+    """Make a model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it."""
     match stated:
         case {"class_name": "function", "config": str(name)}:  # an activation
             return name
         case {"class_name": str(name), "config": dict() as given}:
-            made = getattr(models, name, None)
-            if not isclass(made) or not issubclass(made, models.Backbone | models.Task):
+            model_class = getattr(models, name, None)
+            if not isclass(model_class) or not issubclass(model_class, models.Backbone | models.Task):
                 raise UsageError(
                     f"keras-hub has no model '{name:.80}'",
                     where=where,
                     next="pip install --upgrade keras-hub",
                 )
             arguments = {
-                key: _made(models, value, where) for key, value in given.items() if key not in _ELSEWHERE
+                key: _make_object(models, value, where)
+                for key, value in given.items()
+                if key not in _NOT_PASSED
             }
-            return made(**arguments, **({"compile": False} if issubclass(made, models.Task) else {}))
+            if issubclass(model_class, models.Task):
+                arguments["compile"] = False
+            return model_class(**arguments)
         case list():
-            return [_made(models, value, where) for value in stated]
+            return [_make_object(models, value, where) for value in stated]
     return stated

@@ -15,7 +15,7 @@ Call = tuple[str, Mapping[str, Any]]
 
 
 def _same(*names: str) -> dict[str, Call]:
-    """Variants of the same name as the function that builds each."""
+    """Return the calls of variants that have the same name as the function that builds each."""
     return {name: (name, {}) for name in names}
 
 
@@ -232,7 +232,7 @@ SIDE = "side"
 
 
 def takes_any_size(variant: str) -> bool:
-    """Whether a library's model of a variant is right at every input size."""
+    """Return whether a library's model of a variant is right at every input size."""
     return not variant.startswith(("vit_", "mixer_"))
 
 
@@ -310,6 +310,7 @@ _VITS = {"ti": (192, 12), "s": (384, 12), "b": (768, 12), "l": (1024, 24)}
 
 
 def _transformers_vit(width: int, depth: int, patch: int) -> dict[str, Any]:
+    """Return transformers' settings of a vision transformer; its heads have 64 channels."""
     heads, inner = width // 64, 4 * width
     settings = {
         "hidden_size": width,
@@ -321,6 +322,7 @@ def _transformers_vit(width: int, depth: int, patch: int) -> dict[str, Any]:
 
 
 def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
+    """Return the calls that build MobileNets v1 and v2 of all widths."""
     v1 = {"mobilenet_v1": 1.0, **{f"mobilenet_v1_{width}": width for width in (0.75, 0.5, 0.25)}}
     v2 = {"mobilenet_v2": 1.0, **{f"mobilenet_v2_{width}": width for width in (1.4, 1.3, 0.75, 0.5, 0.35)}}
     widths = {"mobilenet_v1": v1, "mobilenet_v2": v2}
@@ -332,6 +334,7 @@ def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
 
 
 def _transformers_bit(layers: int, wider: int) -> dict[str, Any]:
+    """Return transformers' settings of a Big Transfer: a ResNet `wider` times as wide."""
     widths = {
         "embedding_size": 64 * wider,
         "hidden_sizes": [width * wider for width in (256, 512, 1024, 2048)],
@@ -355,10 +358,10 @@ TRANSFORMERS: Mapping[str, Call] = {
                 "width_coefficient": width,
                 "depth_coefficient": depth,
                 "hidden_dim": last,
-                "depthwise_padding": alike,
+                "depthwise_padding": symmetric_units,
             },
         )
-        for number, (width, depth, last, alike) in enumerate(_EFFICIENTNET_FACTORS)
+        for number, (width, depth, last, symmetric_units) in enumerate(_EFFICIENTNET_FACTORS)
     },
     **_transformers_mobilenets(tf_padding=True),
     **{

@@ -24,19 +24,19 @@ from porter.zoos.implementation import Implementation, StockClass, StockLibrary,
 from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
 
-_LOADING = frozenset(
+_WEIGHT_ARGUMENTS = frozenset(
     {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"}
 )
 """Arguments of timm.create_model that name weights other than the folder's."""
 _CHANNELS = 3
 """timm's own where `in_chans` says nothing. A first convolution may have more: TResNet's has 4x4 pixels."""
 
-_WRAPPED = "timm_model."
+_WRAPPER_PREFIX = "timm_model."
 """What TimmWrapperModel and TimmWrapperForImageClassification of transformers 5 put before timm's names."""
 
 
 def import_timm() -> ModuleType:
-    """timm.models, which needs torchvision; see `import_models`.
+    """Import timm.models, which needs torchvision; see `import_models`.
 
     Raises:
         NotInstalled: it or torchvision cannot be imported.
@@ -49,35 +49,34 @@ def import_timm() -> ModuleType:
 
 
 def implementation(builders: Mapping[str, Call]) -> Implementation:
-    """The models of a table, by variant."""
+    """Make an implementation of the models of a table, by variant."""
 
-    def called(model: StockModel) -> tuple[Call, dict[str, float]]:
-        """The call that builds a model with the source's epsilon, where it takes one, and the recipe's option
-        that says so.
+    def call_for(model: StockModel) -> tuple[Call, dict[str, float]]:
+        """Return the call that builds a model with the source's epsilon, where it takes one, and the recipe's
+        option that says so.
         """
         name, arguments = builders[model.variant]
         if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
             return (name, arguments), {}
         usual = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
-        return (name, {**arguments, "bn_eps": model.epsilon} if model.epsilon != usual else arguments), {
-            "bn_epsilon": model.epsilon
-        }
+        if model.epsilon != usual:
+            arguments = {**arguments, "bn_eps": model.epsilon}
+        return (name, arguments), {"bn_epsilon": model.epsilon}
 
     def stock_class(model: StockModel, size: Size) -> StockClass:
-        """timm's model of a variant, which takes every input size.
+        """Return timm's model of a variant, which takes every input size.
 
         Raises:
             UsageError: it has none.
         """
         if model.variant not in builders:
-            said = ": ".join(
-                [f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])]
-            )
-            raise UsageError(said, where=STOCK, next=f"convert without {STOCK}")
-        (name, arguments), options = called(model)
+            reason = UNLIKE_TIMM.get(model.variant)
+            message = f"timm has no model of {model.variant}" + (f": {reason}" if reason else "")
+            raise UsageError(message, where=STOCK, next=f"convert without {STOCK}")
+        (name, arguments), options = call_for(model)
         unlike = unlike_timm(model.preprocess) if model.preprocess else ()
         cautions = tuple(
-            f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {said}" for said in unlike
+            f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {reason}" for reason in unlike
         )
         return StockClass(
             "timm.create_model",
@@ -94,12 +93,12 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         layers: LayerNames,
         dtype: Dtype,
     ) -> dict[str, str]:
-        """Writes `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with
+        """Write `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with
         which `timm.create_model("local-dir:FOLDER", pretrained=True)` opens the folder.
         """
         from porter.frameworks.torch.port_files import write_stock
 
-        name, arguments = called(model)[0]
+        name, arguments = call_for(model)[0]
         ends = (
             next(layers[node.path] for node in plan.graph.nodes if node.path in layers),
             layers[plan.graph.output],
@@ -116,7 +115,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
 def _config(
     model: StockModel, name: str, arguments: Mapping[str, Any], ends: tuple[str, str]
 ) -> dict[str, Any]:
-    """The content of config.json (timm/models/_hub.py).
+    """Return the content of config.json (timm/models/_hub.py).
 
     Args:
         ends: the names of the first convolution and of the classifier.
@@ -135,7 +134,9 @@ def _config(
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.hub_folders.Library."""
+    """Build a model as porter.zoos.hub_folders.Library says. Arguments that name other weights are
+    refused.
+    """
     library = import_timm()
     name = str(config["architecture"]).partition(".")[0]
     where = str(checkpoint.path.parent / CONFIG_FILE)
@@ -143,20 +144,20 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     by = f"timm {import_module('timm').__version__}"
     if not library.is_model(name):
         raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")
-    if not isinstance(given, dict) or (loading := _LOADING.intersection(given)):
-        said = (
-            "is no table of arguments"
-            if not isinstance(given, dict)
-            else f"has '{min(loading)}', which names another file"
-        )
-        raise UsageError(f"model_args {said}", where=where, next="fetch the folder again")
+    problem = None
+    if not isinstance(given, dict):
+        problem = "is no table of arguments"
+    elif naming_weights := _WEIGHT_ARGUMENTS.intersection(given):
+        problem = f"has '{min(naming_weights)}', which names another file"
+    if problem is not None:
+        raise UsageError(f"model_args {problem}", where=where, next="fetch the folder again")
     about = config.get("pretrained_cfg")
     about = about if isinstance(about, dict) else {}
     usual = {key: config[key] for key in ("num_classes", "global_pool") if config.get(key) is not None}
     build = partial(library.create_model, name, pretrained=False, **{**usual, **given})
     from porter.frameworks.torch.construction import filled
 
-    model: Any = filled(_own_tensors(checkpoint.tensors), build, where)
+    model: Any = filled(_without_wrapper(checkpoint.tensors), build, where)
     size = about.get("input_size") or list(model.pretrained_cfg["input_size"])
     return BuiltModel(
         model,
@@ -166,12 +167,13 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     )
 
 
-def _own_tensors(tensors: NamedArrays) -> NamedArrays:
-    """The tensors by timm's names: the wrapper that transformers puts around its models has its own before
-    all of them.
+def _without_wrapper(tensors: NamedArrays) -> NamedArrays:
+    """Return the tensors under timm's names: without the prefix of the module that transformers wraps around
+    timm's models, if all of them have it.
     """
-    wrapped = all(name.startswith(_WRAPPED) for name in tensors)
-    return {name.removeprefix(_WRAPPED): array for name, array in tensors.items()} if wrapped else tensors
+    if not all(name.startswith(_WRAPPER_PREFIX) for name in tensors):
+        return tensors
+    return {name.removeprefix(_WRAPPER_PREFIX): array for name, array in tensors.items()}
 
 
 IMPLEMENTATION = implementation(TIMM)

@@ -41,8 +41,8 @@ def build_by(
     models: Callable[[], ModuleType],
     has: Callable[[str], bool] = lambda name: False,
 ) -> Build:
-    """Builds the models of `library` in eval mode, by its builders of the variants in the module that
-    `models` imports. Options have to be arguments of the builder.
+    """Return what builds the models of `library` in eval mode, by its builders of the variants in the module
+    that `models` imports. Options have to be arguments of the builder.
 
     Args:
         has: whether the module has a builder of the same name as a variant that is not in `builders`.
@@ -57,22 +57,21 @@ def build_by(
                 next=f"{library}'s are {', '.join(builders)}",
             )
         name, arguments = builders.get(request.variant, (request.variant, {}))
-        options = {
-            option: value for option, value in request.options.items() if option != SIDE
-        }  # the size has it
+        # The size of the request says what SIDE says.
+        options = {option: value for option, value in request.options.items() if option != SIDE}
         expect_usual(f"{library}.{name}", options.keys() - arguments.keys())
         builder = getattr(models(), name, None) or models().model_entrypoint(name)
         built_for = {} if takes_any_size(request.variant) else {OF_ONE_SIZE[library]: request.size[0]}
         import torch
 
         # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
-        called = partial(builder, num_classes=request.classes, **{**arguments, **built_for, **options})
+        make = partial(builder, num_classes=request.classes, **{**arguments, **built_for, **options})
         try:
             with torch.device("meta"):
-                model: nn.Module = called()
+                model: nn.Module = make()
         except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
             with torch.random.fork_rng(devices=()):
-                model = called()
+                model = make()
         _load(library, model, request.checkpoint)
         return model.to(getattr(torch, request.dtype)).eval()
 
@@ -80,7 +79,7 @@ def build_by(
 
 
 def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
-    """Loads a state_dict of the model strictly."""
+    """Load a state_dict of the model strictly."""
     from porter.frameworks.torch.graph_module import to_tensor
 
     state = OrderedDict((key, to_tensor(array)) for key, array in checkpoint.tensors.items())
@@ -96,7 +95,7 @@ def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
 
 
 def stock_class(model: StockModel, size: Size) -> StockClass:
-    """Torchvision's builder of a variant; its models take every input size.
+    """Return torchvision's builder of a variant; its models take every input size.
 
     Raises:
         UsageError: it has none.
@@ -118,14 +117,14 @@ def write_stock(
     layers: LayerNames,
     dtype: Dtype,
 ) -> dict[str, str]:
-    """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""
+    """Write `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""
     from porter.frameworks.torch.port_files import write_stock
 
     return write_stock(folder, plan, arrays, layers)
 
 
 def import_models() -> ModuleType:
-    """torchvision.models, also with a torch for which torchvision's compiled part was not made.
+    """Import torchvision.models, also with a torch for which torchvision's compiled part was not made.
 
     The compiled part is linked to CUDA and does not load with a CPU torch. The import then stops at undefined
     operators for detection. No classifier uses them, so it is enough to define their schemas.
@@ -151,7 +150,9 @@ def import_models() -> ModuleType:
 
 @cache
 def _define_detection_operators() -> torch.library.Library:
-    """Cached, because the operators live as long as the library object."""
+    """Define the operators that the import asks for. Cached, because they live as long as the library
+    object.
+    """
     import torch
 
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _INSTALL = "pip install transformers"
-_ELSEWHERE = frozenset(
+_NOT_PASSED = frozenset(
     {
         "auto_map",
         "quantization_config",
@@ -37,7 +37,7 @@ weights says itself.
 
 
 def import_transformers() -> ModuleType:
-    """transformers, which imports torchvision where it finds it; see `import_models`.
+    """Import transformers, which imports torchvision where it finds it; see `import_models`.
 
     Raises:
         NotInstalled: it cannot be imported.
@@ -53,17 +53,20 @@ def import_transformers() -> ModuleType:
 
 
 def implementation(calls: Mapping[str, Call]) -> Implementation:
-    """The models of a table, by variant."""
+    """Make an implementation of the models of a table, by variant."""
 
     def build(request: BuildRequest) -> nn.Module:
-        """See porter.zoos.implementation.Build. transformers itself gives the tensors of published files the
-        names of its code.
+        """Build as porter.zoos.implementation.Build says. transformers itself gives the tensors of published
+        files the names of its code.
         """
         library = import_transformers()
         kind, settings = calls[request.variant]
         built_for = {} if takes_any_size(request.variant) else {SIDE: request.size[0]}
         config = library.AutoConfig.for_model(
-            kind, num_labels=request.classes, **settings, **_settings(kind, {**request.options, **built_for})
+            kind,
+            num_labels=request.classes,
+            **settings,
+            **_settings_of_options(kind, {**request.options, **built_for}),
         )
         import torch
 
@@ -90,8 +93,8 @@ _LOGITS = "logits"
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.hub_folders.Library. Settings that name code, other files or the Hub are not given to
-    transformers.
+    """Build a model as porter.zoos.hub_folders.Library says. Settings that name code, other files or the Hub
+    are not given to transformers.
     """
     library = import_transformers()
     kind = str(config["model_type"])
@@ -103,9 +106,10 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     from porter.frameworks.torch.construction import built_for
     from porter.frameworks.torch.graph_module import to_tensor
 
-    settings = library.CONFIG_MAPPING[kind](**_plain(config))
-    named = config.get("architectures")
-    maker = _class_of(library, type(settings), named[0] if isinstance(named, list) and named else None, where)
+    settings = library.CONFIG_MAPPING[kind](**_plain_settings(config))
+    architectures = config.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    maker = _class_of(library, type(settings), named, where)
     built_for(checkpoint.tensors, lambda: maker(settings), where)
     with _quiet(library):
         model, loaded = maker.from_pretrained(
@@ -128,21 +132,23 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     )
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a config.json that describe a network, without a backbone whose settings transformers
-    would fetch.
+def _plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a config.json that describe a network, without a backbone whose settings
+    transformers would fetch.
     """
     return {
-        name: _plain(value) if isinstance(value, dict) else value
+        name: _plain_settings(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in _ELSEWHERE
+        if name not in _NOT_PASSED
         and not name.startswith("_")
         and not (name == "backbone" and {*str(value)} & {*"/:"})
     }
 
 
 def _class_of(library: ModuleType, config: type, named: object, where: str) -> Any:
-    """The class of a model for images, as config.json names it, otherwise that for classification."""
+    """Return the class of a model for images, as config.json names it; if it names none, the first that there
+    is, for classification if possible.
+    """
     candidates = {}
     for task in _FOR_IMAGES:
         classes = getattr(library, f"MODEL_FOR_{task}_MAPPING").get(config, ())
@@ -169,7 +175,7 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
 
 
 def _only_logits(model: nn.Module) -> nn.Module:
-    """A model that gives its logits only, where it gives several values of them (a distilled one gives each
+    """Make a model give its logits only, where it gives several values of them (a distilled one gives each
     head's).
     """
     own: Any = type(model)
@@ -185,7 +191,7 @@ def _only_logits(model: nn.Module) -> nn.Module:
 
 
 def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) -> None:
-    """Refuses tensors that transformers could not use, by its own report.
+    """Expect no tensors that transformers could not use, by its own report.
 
     Raises:
         MappingError: with the first of them.
@@ -202,8 +208,8 @@ def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) 
             )
 
 
-def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """transformers' settings that say options of a recipe.
+def _settings_of_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return transformers' settings that say options of a recipe.
 
     Raises:
         CannotRun: one has none.
@@ -213,15 +219,15 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     settings = {}
     for option, value in options.items():
         name, values = named[option]
-        settings[name] = (
-            value if values is None else next(one for one, said in values.items() if said == value)
-        )
+        if values is not None:
+            value = next(of_setting for of_setting, of_option in values.items() if of_option == value)
+        settings[name] = value
     return settings
 
 
 @contextmanager
 def _quiet(library: ModuleType) -> Iterator[None]:
-    """Silences transformers' reports on stderr, whose content its loading information has too."""
+    """Silence transformers' reports on stderr, whose content its loading information has too."""
     logging = library.utils.logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

@@ -237,8 +237,8 @@ def test_no_other_repository_is_asked_for() -> None:
         "use_pretrained_backbone": True,
         "backbone_config": {"depths": [1], "_name_or_path": "owner/net"},
     }
-    assert zoo._plain(config) == {"backbone_config": {"depths": [1]}}
-    assert zoo._plain({"backbone": "resnet18"}) == {"backbone": "resnet18"}
+    assert zoo._plain_settings(config) == {"backbone_config": {"depths": [1]}}
+    assert zoo._plain_settings({"backbone": "resnet18"}) == {"backbone": "resnet18"}
 
 
 def test_tensors_that_the_network_lacks_are_said(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from porter.zoos.slim.network import _frozen_network
-from porter.zoos.slim.tensornets import _import as import_tensornets
+from porter.zoos.slim.tensornets import _import_networks as import_tensornets
 from porter.zoos.slim.tf_slim import import_net
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models

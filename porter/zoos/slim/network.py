@@ -47,7 +47,7 @@ _ANY_SIZE = (224, 224)
 
 
 def implementation(library: str, construct: Construct, by_position: bool = False) -> Implementation:
-    """Networks of TensorFlow 1 as an implementation; each is built for one size.
+    """Make an implementation of networks of TensorFlow 1; each is built for one size.
 
     Args:
         by_position: its loader takes a file's tensors by their places.
@@ -62,7 +62,7 @@ def implementation(library: str, construct: Construct, by_position: bool = False
 
 
 def _build_by(library: str, construct: Construct) -> Build:
-    """Builds networks with the checkpoint's tensors as their variables.
+    """Return what builds networks with the checkpoint's tensors as their variables.
 
     Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias,
     `.../BatchNorm` the norm), the code's end points, and the names of ops.
@@ -99,7 +99,8 @@ def _build_by(library: str, construct: Construct) -> Build:
 def variables_of(
     construct: Construct, variant: str, classes: int, size: KnownSize
 ) -> Mapping[str, tuple[int, ...]]:
-    """Shapes of a network's variables by name, in the order in which its code makes them.
+    """Return the shapes of a network's variables by name, in the order in which its code makes them.
+
 
     Raises:
         As `construct`.
@@ -111,8 +112,8 @@ def variables_of(
 def _frozen_network(
     construct: Construct, variant: str, classes: int, size: KnownSize
 ) -> tuple[Any, SlimNetwork]:
-    """The network without its weights. It is cached, because a check needs it in each number type and the
-    code takes seconds.
+    """Run a network's code, and return its graph without weights. It is cached, because a check needs it in
+    each number type and the code takes seconds.
     """
     tensorflow = import_tensorflow()
     v1 = import_tensorflow().compat.v1
@@ -120,12 +121,13 @@ def _frozen_network(
     with graph.as_default():
         images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
         network = construct(variant, images, classes)
-    return _frozen(graph.as_graph_def()), network
+    return _freeze(graph.as_graph_def()), network
 
 
 @contextmanager
 def old_variables() -> Iterator[None]:
-    """Variables made inside are of the old kind, as in the checkpoints and frozen graphs that people have.
+    """Make variables of the old kind inside this context, as in the checkpoints and frozen graphs that people
+    have.
 
     Slim and TensorFlow 1's layers warn for each layer that they are old; these warnings are switched off.
     """
@@ -140,15 +142,15 @@ def old_variables() -> Iterator[None]:
 
 
 def graph_variables() -> dict[str, tuple[int, ...]]:
-    """Shapes by name of the current graph's variables, in the order in which they were made."""
+    """Return the shapes by name of the current graph's variables, in the order in which they were made."""
     return {
         variable.op.name: tuple(variable.shape.as_list())
         for variable in import_tensorflow().compat.v1.global_variables()
     }
 
 
-def _frozen(graph: Any) -> Any:
-    """The graph with an empty Const for each variable."""
+def _freeze(graph: Any) -> Any:
+    """Return the graph with an empty Const for each variable."""
     frozen = type(graph)()
     frozen.CopyFrom(graph)
     for node in frozen.node:
@@ -161,19 +163,17 @@ def _frozen(graph: Any) -> Any:
     return frozen
 
 
-_TAPPED = {
+_OPS_OF_ROLES = {
     "weights": ("Conv2D", "MatMul"),
     "depthwise_weights": ("DepthwiseConv2dNative",),
     "biases": ("BiasAdd",),
 }
-_NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_NORM_OPS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The op that gives each layer's output, by the scope of its variables. It is found by its inputs, not by
-    name.
-
-    For a layer with biases it is the op that adds them.
+    """Return the op that gives each layer's output, by the scope of its variables; for a layer with biases,
+    the op that adds them. It is found by its inputs, not by name.
     """
     readers: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -182,7 +182,7 @@ def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
     ops: dict[str, str] = {}
     for variable in sorted(variables, key=lambda name: name.endswith("/biases")):
         layer, _, role = variable.rpartition("/")
-        kinds = _TAPPED.get(role, _NORMALISED)
+        kinds = _OPS_OF_ROLES.get(role, _NORM_OPS)
         for read in readers.get(f"{variable}/read", []):
             if read.op in kinds:
                 ops[layer] = read.name

@@ -35,7 +35,7 @@ _KERAS = "tensorflow.python.keras"
 
 
 def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
-    """Runs TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
+    """Run TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
     Its variables are of the old kind, and the graph may not have others yet.
 
@@ -48,16 +48,16 @@ def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
             f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(TENSORNETS)}"
         )
     module, function = TENSORNETS[variant]
-    code = getattr(_import(module), function)
+    code = getattr(_import_networks(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)
     return SlimNetwork(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
 
 
 @cache
-def _import(name: str) -> ModuleType:
-    """A module of networks, without the package around it, because that imports detectors and data sets
-    too.
+def _import_networks(name: str) -> ModuleType:
+    """Import a module of networks, without the package around it, because that imports detectors and data
+    sets too.
     """
     slim = import_slim()
     try:
@@ -69,15 +69,15 @@ def _import(name: str) -> ModuleType:
     package.__path__ = [str(found.locate_file("tensornets"))]
     # For ever, because its code imports more of itself when a network is made.
     sys.modules.setdefault(_PACKAGE, package)
-    versions = _module(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
+    versions = _stand_in(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
     stand_ins = {
         f"{_PACKAGE}.version_utils": versions,  # it uses distutils, which Python 3.12 lacks
-        f"{_PACKAGE}.contrib_layers": _module(**vars(slim) | {"batch_norm": _batch_norm_of_1(slim)}),
+        f"{_PACKAGE}.contrib_layers": _stand_in(**vars(slim) | {"batch_norm": _with_least_epsilon(slim)}),
         f"{_PACKAGE}.contrib_layers.utils": import_module("tf_slim.layers.utils"),
         f"{_PACKAGE}.contrib_framework": slim,
         # They print predictions and fetch files, which is not needed here.
-        f"{_KERAS}.applications.imagenet_utils": _module(decode_predictions=None),
-        f"{_KERAS}.utils.data_utils": _module(get_file=None),
+        f"{_KERAS}.applications.imagenet_utils": _stand_in(decode_predictions=None),
+        f"{_KERAS}.utils.data_utils": _stand_in(get_file=None),
     }
     with warnings.catch_warnings(), old_tensorflow(slim), modules_as(stand_ins):
         warnings.simplefilter("ignore")
@@ -104,16 +104,16 @@ class _SharedConstants(ModuleType):
         return getattr(self._names, name)
 
     def constant(self, value: Array) -> Any:
-        """The constant of this value in the current graph, made once."""
-        made = self._names.get_default_graph().get_collection_ref(_PACKAGE)
+        """Return the constant of this value in the current graph, which is made once."""
+        constants = self._names.get_default_graph().get_collection_ref(_PACKAGE)
         key = (value.shape, hashlib.sha256(value.data).digest())
-        if key not in dict(made):
-            made.append((key, self._names.constant(value)))
-        return dict(made)[key]
+        if key not in dict(constants):
+            constants.append((key, self._names.constant(value)))
+        return dict(constants)[key]
 
 
-def _batch_norm_of_1(slim: Any) -> Any:
-    """tf-slim's `batch_norm` with TensorFlow 1's least epsilon."""
+def _with_least_epsilon(slim: Any) -> Any:
+    """Return tf-slim's `batch_norm` with TensorFlow 1's least epsilon."""
 
     def batch_norm(inputs: Any, epsilon: float = 0.001, **settings: Any) -> Any:
         return slim.batch_norm(inputs, epsilon=max(epsilon, _LEAST_EPSILON), **settings)
@@ -121,7 +121,8 @@ def _batch_norm_of_1(slim: Any) -> Any:
     return slim.add_arg_scope(batch_norm)
 
 
-def _module(**names: object) -> ModuleType:
+def _stand_in(**names: object) -> ModuleType:
+    """Make a module that has these names only."""
     module = ModuleType("stand_in")
     vars(module).update(names)
     return module

@@ -30,7 +30,7 @@ _NORMALISATION = ("tf_keras.legacy_tf_layers.normalization", "tf_keras.src.legac
 
 @cache
 def import_slim() -> Any:
-    """The `tf_slim` module, able to make batch norms.
+    """Import `tf_slim`, able to make batch norms.
 
     Raises:
         NotInstalled: tf-slim or tf_keras is not installed.
@@ -50,7 +50,7 @@ def import_slim() -> Any:
 
 @cache
 def import_net(name: str) -> ModuleType:
-    """The module `tf_slim.nets.NAME`: the networks that were part of slim itself.
+    """Import `tf_slim.nets.NAME`: the networks that were part of slim itself.
 
     Raises:
         NotInstalled: tf-slim or tf_keras is not installed.
@@ -66,18 +66,18 @@ def import_net(name: str) -> ModuleType:
 
 @cache
 def import_mobilenet_v1() -> ModuleType:
-    """The module `nets.mobilenet_v1` of tensorflow/models.
+    """Import `nets.mobilenet_v1` of tensorflow/models.
 
     Raises:
         NotInstalled: tf-slim, tf_keras or mmdnn is not installed.
     """
     with old_tensorflow(import_slim()):
-        return _load("mobilenet_v1.py")
+        return _load_file("mobilenet_v1.py")
 
 
 @cache
 def import_mobilenet_v2() -> ModuleType:
-    """The module `nets.mobilenet.mobilenet_v2` of tensorflow/models.
+    """Import `nets.mobilenet.mobilenet_v2` of tensorflow/models.
 
     Raises:
         NotInstalled: tf-slim, tf_keras or mmdnn is not installed.
@@ -85,20 +85,20 @@ def import_mobilenet_v2() -> ModuleType:
     package = ModuleType(_MOBILENET)
     with old_tensorflow(import_slim()), modules_as({_MOBILENET: package}):
         for name in ("conv_blocks", "mobilenet"):
-            setattr(package, name, _load(f"mobilenet/{name}.py"))
-        return _load("mobilenet/mobilenet_v2.py")
+            setattr(package, name, _load_file(f"mobilenet/{name}.py"))
+        return _load_file("mobilenet/mobilenet_v2.py")
 
 
 def pip_line(package: str = "mmdnn==0.3.1") -> str:
-    """What to type: without dependencies, because theirs would install a second TensorFlow beside
+    """Return what to type: without dependencies, because theirs would install a second TensorFlow beside
     tensorflow-cpu.
     """
     minor = ".".join(import_tensorflow().__version__.split(".")[:2])
     return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' {package}"
 
 
-def _load(file: str) -> ModuleType:
-    """A module of the models, loaded from its file without the packages around it."""
+def _load_file(file: str) -> ModuleType:
+    """Load a module of the models from its file, without the packages around it."""
     try:
         path = Path(str(distribution("mmdnn").locate_file(f"{_MODELS}/{file}")))
     except PackageNotFoundError:
@@ -125,14 +125,14 @@ class _OldTensorflow(ModuleType):
 
 @contextmanager
 def old_tensorflow(slim: Any) -> Iterator[None]:
-    """Modules that are imported inside see TensorFlow 1."""
+    """Let modules that are imported inside this context see TensorFlow 1."""
     with modules_as({"tensorflow": _OldTensorflow(import_tensorflow(), slim)}):
         yield
 
 
 @contextmanager
 def modules_as(modules: Mapping[str, ModuleType]) -> Iterator[None]:
-    """Puts these modules into `sys.modules`, and restores it afterwards."""
+    """Put these modules into `sys.modules`, and restore it afterwards."""
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:

@@ -21,7 +21,7 @@ from porter.graph.plan import make_plan
 from porter.verification.references import ZooReference
 from porter.zoos import keras_applications
 from porter.zoos.implementation import BuildRequest, get_implementation
-from porter.zoos.keras import _construct
+from porter.zoos.keras import _construct_model
 from porter.zoos.tables import KERAS
 from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
@@ -142,7 +142,7 @@ def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
 def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
     keras = import_keras()
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
-    file = _random_file(_construct(variant, 3, (75, 75)))
+    file = _random_file(_construct_model(variant, 3, (75, 75)))
     for size in ((225, 201), (160, 160)):
         reference = get_implementation("keras").build(
             BuildRequest(variant, 3, size, _checkpoint(file), "float64")
@@ -172,7 +172,7 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
     ],
 )
 def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference: str, variant: str) -> None:
-    construct = keras_applications.construct if reference == "keras_applications" else _construct
+    construct = keras_applications.construct if reference == "keras_applications" else _construct_model
     with shallow_zoos():
         stock = construct(variant, 3, (96, 76))
         names = first_names(stock)
@@ -211,7 +211,7 @@ def test_variables_begin_as_zeros_and_configs_have_kerass_initializers(variant: 
     for context in (nullcontext(), undrawn()):
         import_keras().utils.clear_session()  # layers are counted anew
         with context:
-            model = _construct(variant, 3, (64, 64))
+            model = _construct_model(variant, 3, (64, 64))
         drawn = [
             layer.name
             for layer in model.layers

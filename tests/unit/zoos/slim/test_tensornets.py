@@ -28,7 +28,7 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         variables_of(tensornets.construct, "resnet18", 1000, (64, 64))
     monkeypatch.setattr(tensornets, "distribution", absent)
     with pytest.raises(NotInstalled, match="tensornets, TensorNets' own code, is not installed") as caught:
-        tensornets._import.__wrapped__("resnets")
+        tensornets._import_networks.__wrapped__("resnets")
     assert caught.value.next is not None and caught.value.next.endswith("tensornets==0.4.6")
     assert sys.modules["tensorflow"] is import_tensorflow()
 
@@ -46,7 +46,7 @@ def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(
         NotInstalled, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"
     ):
-        tensornets._import.__wrapped__("resnets")
+        tensornets._import_networks.__wrapped__("resnets")
     monkeypatch.delitem(sys.modules, "porter_tensornets_9")
 
 
