@@ -347,7 +347,7 @@ class Command:
         return _options_of(self.values) | {option.name: option for option in (*self.printing, opt.JSON)}
 
     def default(self, name: str) -> object:
-        """What an option is where it is not given; for one that has to be given, None."""
+        """Return what an option is where it is not given; None for one that has to be given."""
         usual = {each.name: each.default for each in fields(self.values)}
         if name not in usual:
             return False if self.options[name].kind is bool else None
@@ -359,8 +359,8 @@ class Command:
         return {each.name for each in fields(self.values) if each.default is MISSING}
 
     def line(self, **values: object) -> str:
-        """The command as it is typed to give its options these values, in their order; defaults are left
-        out.
+        """Return the command as it is typed to give its options these values, in their order; defaults are
+        left out.
         """
         words = (
             word
@@ -371,16 +371,12 @@ class Command:
         return shlex.join(("porter", *self.name.split(), *words))
 
     def advise(self, **values: object) -> str:
-        """The command as a message advises it: as it is typed or, to a program in Python, as the call of the
-        function, where there is one.
-        What was asked for stands in place of an Asked.
+        """Return the command as a message advises it: as it is typed or, to a program in Python, as the call
+        of the function, where there is one. What was asked for stands in place of an Asked.
         """
         known = {name: _asked_for(name, value) for name, value in values.items()}
-        if (
-            not for_a_program()
-            or self.function is None
-            or any(option.name in known for option in self.printing)
-        ):
+        only_typed = self.function is None or any(option.name in known for option in self.printing)
+        if only_typed or not for_a_program():
             return self.line(**known)
         given = (
             in_python(value) if option.flag is None else option(value)
@@ -483,7 +479,7 @@ _asked: list[Mapping[str, object]] = []
 
 
 def _asked_for(name: str, value: object) -> object:
-    """What this process was asked for under an option's name, in place of a word that asks for it."""
+    """Return what this process was asked for under an option's name, in place of a word that asks for it."""
     if not isinstance(value, Asked):
         return value
     asked = (values[name] for values in reversed(_asked) if isinstance(values.get(name), str | PathLike))
@@ -491,8 +487,8 @@ def _asked_for(name: str, value: object) -> object:
 
 
 @contextmanager
-def _asking(values: Mapping[str, object]) -> Iterator[None]:
-    """Keeps what the running command was asked, so that messages can repeat it."""
+def _asked_meanwhile(values: Mapping[str, object]) -> Iterator[None]:
+    """Keep what the running command was asked, so that messages can repeat it."""
     _asked.append(values)
     try:
         yield
@@ -501,66 +497,68 @@ def _asking(values: Mapping[str, object]) -> Iterator[None]:
 
 
 def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
-    """A function of options as one value, made a function whose parameters are these options.
+    """Make a function of options as one value a function whose parameters are these options.
 
     Raises:
         UsageError: an argument is of another kind than its option.
     """
 
-    def made(function: Callable[[T], R]) -> Callable[P, R]:
+    def decorate(function: Callable[[T], R]) -> Callable[P, R]:
         @wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Check each argument, and call the function with the options as one value."""
             given = signature.bind(*args, **kwargs).arguments
             for name, option in options.items():
                 if name in given:
                     expect_kind(option, given[name], kinds[name].__origin__)
-            with _asking(given):
+            with _asked_meanwhile(given):
                 return function(values(*args, **kwargs))
 
         options = _options_of(values)
-        result = _Plain(function.__annotations__["return"])
-        kinds = _kinds(values)
+        result = _UnquotedText(function.__annotations__["return"])
+        kinds = _annotations_of(values)
         signature = inspect.signature(values)
         signature = signature.replace(
             parameters=[
-                each.replace(annotation=_shown(each.annotation)) for each in signature.parameters.values()
+                each.replace(annotation=_annotation_text(each.annotation))
+                for each in signature.parameters.values()
             ],
             return_annotation=result,
         )
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-        called.__annotations__["return"] = result
-        return called
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        call.__annotations__["return"] = result
+        return call
 
-    return made
-
-
-_MODULES = re.compile(r"\b(?:os|collections\.abc)\.")
+    return decorate
 
 
-class _Plain(str):
+_MODULE_PREFIXES = re.compile(r"\b(?:os|collections\.abc)\.")
+
+
+class _UnquotedText(str):
     """A type's name as `help` shows it: without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def _kinds(values: Any) -> dict[str, Any]:
-    """The annotations of the fields, by name."""
+def _annotations_of(values: Any) -> dict[str, Any]:
+    """Return the annotations of the fields, by name."""
     return {each.name: each.type for each in fields(values)}
 
 
 def _options_of(values: Any) -> dict[str, Option]:
-    """The options of a command by the names of their fields. An example is given in Python only."""
-    options = {name: kind.__metadata__[0] for name, kind in _kinds(values).items()}
+    """Return the options of a command by the names of their fields. An example is given in Python only."""
+    options = {name: kind.__metadata__[0] for name, kind in _annotations_of(values).items()}
     return {name: option for name, option in options.items() if option is not None}
 
 
-def _shown(kind: Any) -> str:
-    """A field's type, without its option, as an editor shows it."""
+def _annotation_text(kind: Any) -> str:
+    """Return a field's type, without its option, as an editor shows it."""
     own = kind.__origin__
-    return _Plain(
+    return _UnquotedText(
         own.__forward_arg__
         if isinstance(own, ForwardRef)
-        else _MODULES.sub("", inspect.formatannotation(own))
+        else _MODULE_PREFIXES.sub("", inspect.formatannotation(own))
     )

@@ -25,34 +25,38 @@ _JOINERS = "\u200c\u200d"
 
 
 def escaped(text: str) -> str:
-    r"""`text` with control characters, bidi overrides, line breaks and bytes that are not text (lone
+    r"""Return `text` with control characters, bidi overrides, line breaks and bytes that are not text (lone
     surrogates) written as \x1b.
 
     Everything else stays, such as letters of every script and text that is already escaped.
     """
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     acts = category(character) in _ESCAPED and character not in _JOINERS
     return character.encode("unicode_escape").decode() if acts else character
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says first, to be a part of a message; its type if it says nothing."""
+    """Return what another library's error says first, to be a part of a message; its type if it says
+    nothing.
+    """
     said = str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__]
     return shortened(said[0])
 
 
 def shortened(text: str) -> str:
-    """What another library says, to be a part of a message: it ends after a word where it is too long."""
+    """Shorten what another library says, to be a part of a message: it ends after a word where it is too
+    long.
+    """
     if len(text) <= _MOST_OF_OTHERS:
         return text
     return f"{text[:_MOST_OF_OTHERS].rsplit(maxsplit=1)[0]} ..."
 
 
 def some(items: Sequence[str]) -> str:
-    """The first items of a list in a message, and how many more there are."""
+    """List the first items in a message, and how many more there are."""
     more = [f"and {len(items) - LISTED:,} more"] if len(items) > LISTED else []
     return ", ".join([*items[:LISTED], *more])
 
@@ -78,16 +82,18 @@ class PorterError(Exception):
         self.next = next
 
     def at(self, where: str | None, next: str | None = None) -> Self:
-        """The error with its place, which only its raiser's caller knows, and with a next step."""
+        """Set the error's place, which only its raiser's caller knows, and a next step; return the error."""
         self.where, self.next = where, next or self.next
         return self
 
     def record(self) -> dict[str, str | None]:
-        """The error in JSON."""
+        """Return the error in JSON."""
         return {"code": self.code, "message": self.message, "where": self.where, "next": self.next}
 
     def lines(self) -> list[str]:
-        """The error as people read it: one line, and one for each line of a `next` that has several."""
+        """Return the error as people read it: one line, and one for each line of a `next` that has
+        several.
+        """
         text = f"{self.where}: {self.message}" if self.where else self.message
         first, *more = (self.next or "").split("\n")
         if more:

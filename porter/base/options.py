@@ -40,7 +40,9 @@ _reader = _Audience()
 
 @contextmanager
 def read_by_a_program() -> Iterator[None]:
-    """Until the end, messages name options and commands as Python has them; otherwise as they are typed."""
+    """Let messages name options and commands as Python has them, inside this context; otherwise as they are
+    typed.
+    """
     before, _reader.is_program = _reader.is_program, True
     try:
         yield
@@ -49,7 +51,7 @@ def read_by_a_program() -> Iterator[None]:
 
 
 def for_a_program() -> bool:
-    """Whether a program in Python reads the messages."""
+    """Return whether a program in Python reads the messages."""
     return _reader.is_program
 
 
@@ -94,24 +96,24 @@ class Option:
         return str(self.flag).split("/")
 
     def words(self, value: object) -> list[str]:
-        """What is typed for a value."""
+        """Return what is typed for a value, word by word."""
         if value is None or value in ("", (), [], {}):
             return []
         if isinstance(value, bool):
             return self.flags[:1] if value else self.flags[1:]
         if isinstance(value, Mapping):
             value = [f"{name}={written(setting)}" for name, setting in value.items()]
-        values = (
-            list(map(str, value))
-            if isinstance(value, Sequence) and not isinstance(value, str)
-            else [str(value)]
-        )
+        values = [str(value)]
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            values = list(map(str, value))
+        if not self.many:
+            values = [",".join(values)]
         flag = [] if self.flag is None else [self.flag]
-        return [word for each in (values if self.many else [",".join(values)]) for word in (*flag, each)]
+        return [word for each in values for word in (*flag, each)]
 
 
 def in_python(value: object) -> str:
-    """A value as a program in Python writes it."""
+    """Return a value as a program in Python writes it."""
     if isinstance(value, Placeholder):
         return str(value)
     if isinstance(value, str | PathLike):
@@ -124,12 +126,12 @@ def in_python(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """A value as recipes and `--option` write it."""
+    """Return a value as recipes and `--option` write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def items(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """What is given where there may be several texts: one text is one of them."""
+    """Return what is given where there may be several texts: one text is one of them."""
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 

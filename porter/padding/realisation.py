@@ -142,7 +142,7 @@ class Realisation:
 
 
 def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> WindowRow:
-    """The windows that a realisation gives along one axis, in the coordinates of its input.
+    """Return the windows that a realisation gives along one axis, in the coordinates of its input.
 
     `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
     """
@@ -150,22 +150,22 @@ def realised_row(realisation: Realisation, window: Window, axis: int, size: int)
     if front is None and realisation.counted is None and not any(realisation.skipped):
         return row(native, window, axis, size)
     if front is None:
-        reads = replace(native, pads=less(native.pads, realisation.skipped))
+        reads = replace(native, pads=subtract_pads(native.pads, realisation.skipped))
         firsts = first_cells(window, axis, reads.pads[2 * axis], count_windows(reads, window, axis, size))
         return count_row(
-            window, axis, size, firsts, native.fill, _along(axis, realisation.counted or native.pads)
+            window, axis, size, firsts, native.fill, _pads_along(axis, realisation.counted or native.pads)
         )
     before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(native, window, axis, size + before + after))
-    counted = (before, after) if realisation.counted is None else _along(axis, realisation.counted)
+    counted = (before, after) if realisation.counted is None else _pads_along(axis, realisation.counted)
     return count_row(window, axis, size, firsts, front.fill, counted)
 
 
-def _along(axis: int, pads: Pads) -> tuple[int, int]:
+def _pads_along(axis: int, pads: Pads) -> tuple[int, int]:
     return pads[2 * axis], pads[2 * axis + 1]
 
 
-def less(pads: Pads, others: Pads) -> Pads:
-    """The pads on each side, less others."""
+def subtract_pads(pads: Pads, others: Pads) -> Pads:
+    """Return the pads on each side, less others."""
     top, bottom, left, right = (pad - other for pad, other in zip(pads, others, strict=True))
     return top, bottom, left, right

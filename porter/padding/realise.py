@@ -15,7 +15,7 @@ from itertools import product
 
 from porter.base.errors import PaddingError
 from porter.base.options import INPUT_SIZE
-from porter.padding.realisation import Capabilities, Front, Realisation, less, realised_row
+from porter.padding.realisation import Capabilities, Front, Realisation, realised_row, subtract_pads
 from porter.padding.windows import (
     LARGEST,
     LOWEST,
@@ -36,7 +36,7 @@ from porter.padding.windows import (
 
 @lru_cache(maxsize=4096)
 def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool = False) -> Realisation:
-    """The smallest exact realisation of a padding site in a destination framework.
+    """Return the smallest exact realisation of a padding site in a destination framework.
 
     A realisation that is exact at every size comes first, so that a port is not tied to one size without
     need. If the size is known, a pad layer with fixed pads is preferred to one that computes its pads at run
@@ -53,24 +53,27 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
             missing.
     """
     for axis, n in enumerate(size):
-        _refuse_undefined(site, axis, n)
+        _expect_windows(site, axis, n)
     if site.kind == "avg_pool" and _is_dilated(site, capabilities):
         raise PaddingError("the destination has no dilated average pool")
     realisation = _smallest(site, (None, None), capabilities, nonnegative)
-    if None not in size and (
-        realisation is None or (realisation.front is not None and realisation.front.rule != "explicit")
-    ):
+    is_known = None not in size
+    computes_pads = (
+        realisation is not None and realisation.front is not None and realisation.front.rule != "explicit"
+    )
+    if is_known and (realisation is None or computes_pads):
         realisation = _smallest(site, size, capabilities, nonnegative) or realisation
-    elif None not in size and realisation is not None and realisation.subsample and site.kind != "conv":
-        here = _smallest(site, size, capabilities, nonnegative)
-        realisation = here if here is not None and here.kind == "native" else realisation
+    elif is_known and realisation is not None and realisation.subsample and site.kind != "conv":
+        for_size = _smallest(site, size, capabilities, nonnegative)
+        if for_size is not None and for_size.kind == "native":
+            realisation = for_size
     if realisation is None:
         raise _no_exact_form(site, size, capabilities)
     return realisation
 
 
 def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
-    """Whether a site is a pool with a dilation that the destination's own lacks."""
+    """Return whether a site is a pool with a dilation that the destination's own lacks."""
     return (
         site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools
     )
@@ -82,20 +85,21 @@ Rows = list[tuple[int, WindowRow]]
 
 @lru_cache(maxsize=4096)
 def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool) -> Realisation | None:
-    """The first candidate, smallest first, that has the source's windows at this size."""
+    """Return the first candidate, smallest first, that has the source's windows at this size; None if none
+    has.
+    """
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
     for candidate in _candidates(site, sources, capabilities, nonnegative):
-        if _equal(site, candidate, sources, nonnegative):
-            every_size = _equal(
-                site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative
-            )
+        if _gives_source_windows(site, candidate, sources, nonnegative):
+            at_every_size = [_source_rows(site, axis, None) for axis in (0, 1)]
+            every_size = _gives_source_windows(site, candidate, at_every_size, nonnegative)
             realisation = replace(candidate, every_size=every_size)
             return replace(realisation, why=_why(site, realisation, capabilities))
     return None
 
 
 def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
-    """The source's rows at the sizes that stand for `size`, without the sizes at which it computes
+    """Return the source's rows at the sizes that stand for `size`, without the sizes at which it computes
     nothing.
     """
     rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
@@ -103,8 +107,8 @@ def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
 
 
 def _has_void(site: Site, found: WindowRow) -> bool:
-    """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only,
-    which take no part.
+    """Return whether a pool has a window without a number: an average of no cells, or a maximum over pads
+    only, which take no part.
 
     For such a maximum torch gives -inf and TensorFlow the lowest finite number.
     """
@@ -113,8 +117,8 @@ def _has_void(site: Site, found: WindowRow) -> bool:
     return site.kind == "max_pool" and site.convention.fill == LOWEST and found.has_empty_window
 
 
-def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
-    """Refuses a site that has no window, or a window over pads only."""
+def _expect_windows(site: Site, axis: int, size: int | None) -> None:
+    """Expect that a site has a window, and none over pads only."""
     if _source_rows(site, axis, size):
         return
     cells, along = site.window.extent(axis), ("rows", "columns")[axis]
@@ -129,15 +133,17 @@ def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
 
 
 def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
-    """Whether a site padded by `convention` instead computes the same for an input of `size`; None in it
-    stands for every size.
+    """Return whether a site padded by `convention` instead computes the same for an input of `size`; None in
+    it stands for every size.
     """
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
-    return _equal(site, Realisation(convention), sources, nonnegative)
+    return _gives_source_windows(site, Realisation(convention), sources, nonnegative)
 
 
-def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool) -> bool:
-    """Whether a realisation gives the source's windows along both axes."""
+def _gives_source_windows(
+    site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool
+) -> bool:
+    """Return whether a realisation gives the source's windows along both axes."""
     return all(
         _same_row(site.kind, wanted, realised_row(realisation, site.window, axis, size), nonnegative)
         for axis, rows in enumerate(sources)
@@ -146,22 +152,24 @@ def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegativ
 
 
 def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: bool) -> bool:
-    """Whether windows along an axis give the same values, so that a fill which nothing shows may differ."""
+    """Return whether windows along an axis give the same values, so that a fill which nothing shows may
+    differ.
+    """
     if (wanted.start, wanted.count) != (found.start, found.count):
         return False
     if kind == "avg_pool":
         return wanted.divisors == found.divisors
-    zero_is_neutral = (
-        nonnegative and not wanted.has_empty_window and wanted.fills | found.fills <= {0.0, LOWEST}
-    )
-    return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
+    if kind == "conv" or wanted.fills == found.fills:
+        return True
+    # Beside numbers of 0 or more, a maximum over pads of 0 is that over pads of -inf.
+    return nonnegative and not wanted.has_empty_window and wanted.fills | found.fills <= {0.0, LOWEST}
 
 
 def _candidates(
     site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool
 ) -> Iterator[Realisation]:
-    """The destination's spellings, from the smallest to the largest; the caller finds out which of them are
-    exact.
+    """Yield the destination's spellings, from the smallest to the largest; the caller finds out which of them
+    are exact.
     """
     window, convention = site.window, site.convention
     pads = _constant_pads(window, sources)
@@ -169,7 +177,7 @@ def _candidates(
     subsample = strided_and_dilated and not capabilities.dilated_strides
     by_cell = site.kind == "max_pool" and _is_dilated(site, capabilities)
     if not subsample and not by_cell:
-        natives = list(_natives(site, pads, capabilities))
+        natives = list(_native_conventions(site, pads, capabilities))
         yield from map(Realisation, natives)
         if (
             site.kind == "avg_pool"
@@ -178,7 +186,7 @@ def _candidates(
         ):
             yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
         if capabilities.one_sided and pads is not None:
-            yield from _one_sided(site, pads, capabilities)
+            yield from _with_skipped_pads(site, pads, capabilities)
 
     # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full
     # window.
@@ -203,36 +211,37 @@ def _candidates(
                 yield Realisation(native, front, (top, bottom, left, right), strided)
 
 
-def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[Realisation]:
-    """Larger pads that are alike on both sides, of which a part is skipped."""
+def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[Realisation]:
+    """Yield realisations with larger pads that are the same on both sides, of which a part is skipped."""
     (top, bottom, left, right), window = pads, site.window
     rows, columns = max(top, bottom), max(left, right)
-    alike = rows, rows, columns, columns
-    skipped = less(alike, pads)
+    symmetric = rows, rows, columns, columns
+    skipped = subtract_pads(symmetric, pads)
     if site.kind == "conv":
-        whole = all(cells % window.dilation[index // 2] == 0 for index, cells in enumerate(skipped))
-        yield from [Realisation(Convention.stated(alike), skipped=skipped)] * whole
-    elif all(
-        cells <= _widest(side, capabilities)
-        for cells, side in zip((rows, columns), window.kernel, strict=True)
-    ):
+        # Zeros around a dilated kernel are as far apart as its cells.
+        if all(cells % window.dilation[index // 2] == 0 for index, cells in enumerate(skipped)):
+            yield Realisation(Convention.stated(symmetric), skipped=skipped)
+        return
+    kernel_rows, kernel_columns = window.kernel
+    if rows <= _widest(kernel_rows, capabilities) and columns <= _widest(kernel_columns, capabilities):
         fill = LOWEST if site.kind == "max_pool" else 0.0
-        native = Convention.stated(
-            alike, fill, capabilities.averages[0] if site.kind == "avg_pool" else "real_cells"
-        )
+        average = capabilities.averages[0] if site.kind == "avg_pool" else "real_cells"
+        native = Convention.stated(symmetric, fill, average)
         yield Realisation(native, subsample=True, skipped=skipped)
         if site.kind == "avg_pool":
             yield Realisation(native, None, (0, 0, 0, 0), True, skipped=skipped)
 
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
-    """A pool without pads, in a destination whose pools may lack rounding down."""
+    """Return a pool without pads, in a destination whose pools may lack rounding down."""
     ends_past = capabilities.keeps_last and _strides_past(window)
     return Convention(rounding="full" if ends_past else capabilities.roundings[0])
 
 
-def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
-    """The conventions of the destination's own layer that may do, smallest first."""
+def _native_conventions(
+    site: Site, constant: Pads | None, capabilities: Capabilities
+) -> Iterator[Convention]:
+    """Yield the conventions of the destination's own layer that may do, smallest first."""
     window, convention = site.window, site.convention
     fill = LOWEST if site.kind == "max_pool" else 0.0
     pads: list[Pads] = []
@@ -242,7 +251,7 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
         if capabilities.explicit:
             pads += [convention.pads, constant]
     compact = window.dilation == (1, 1) and not _strides_past(window)
-    holds = (capabilities.same_of_any or compact) and not _too_wide(site, capabilities)
+    holds = (capabilities.same_of_any or compact) and not _strides_too_wide(site, capabilities)
     rules = capabilities.same if holds else ()
     spellings = [
         Convention("valid", fill=fill),
@@ -266,23 +275,23 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
 
 
 def _strides_past(window: Window) -> bool:
-    """Whether a window's stride is larger than its kernel."""
+    """Return whether a window's stride is larger than its kernel."""
     return any(side < step for side, step in zip(window.kernel, window.stride, strict=True))
 
 
-def _too_wide(site: Site, capabilities: Capabilities) -> bool:
-    """Whether a convolution's stride is one for which the destination's rules do not hold."""
+def _strides_too_wide(site: Site, capabilities: Capabilities) -> bool:
+    """Return whether a convolution's stride is one for which the destination's rules do not hold."""
     return site.kind == "conv" and bool(capabilities.wide_strides) and _strides_past(site.window)
 
 
 def _widest(kernel: int, capabilities: Capabilities) -> int:
-    """The largest pad that the destination's pools take for a kernel."""
+    """Return the largest pad that the destination's pools take for a kernel."""
     return {"half": kernel // 2, "less": kernel - 1, "any": LARGEST}[capabilities.pool_pads]
 
 
 def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
-    """The smallest pads that the source's windows need at these sizes; None where the first window moves with
-    the size.
+    """Return the smallest pads that the source's windows need at these sizes; None where the first window
+    moves with the size.
 
     If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input
     can only add windows.
@@ -292,14 +301,14 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
         extent, stride = window.extent(axis), window.stride[axis]
         if len({source.start for _, source in rows}) != 1:
             return None
-        reached = max(source.start + (source.count - 1) * stride + extent - size for size, source in rows)
-        pads += [-rows[0][1].start, max(reached, 0)]
+        past_end = max(source.start + (source.count - 1) * stride + extent - size for size, source in rows)
+        pads += [-rows[0][1].start, max(past_end, 0)]
     top, bottom, left, right = pads
     return top, bottom, left, right
 
 
-_NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
-_KINDS = {"conv": "a convolution", "max_pool": "a max pool", "avg_pool": "an average pool"}
+_RULE_NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
+_KIND_WORDS = {"conv": "a convolution", "max_pool": "a max pool", "avg_pool": "an average pool"}
 
 
 REACHES_NOWHERE = "no window reaches past the input"
@@ -307,12 +316,11 @@ REACHES_NOWHERE = "no window reaches past the input"
 
 
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
-    """The reason, for the reader of a table of pads, why a site is realised so."""
-    reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
+    """Say, for the reader of a table of pads, why a site is realised so."""
+    reason = _why_native(site, found) if found.front is None else _why_front(site, found.front, capabilities)
     if any(found.skipped):
-        reason = (
-            f"{_uneven(site.convention)}; the destination pads both sides alike, with zeros around its kernel"
-        )
+        uneven = _say_uneven(site.convention)
+        reason = f"{uneven}; the destination pads both sides alike, with zeros around its kernel"
     if found.counted is not None:
         reason += (
             "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
@@ -336,18 +344,19 @@ def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
 
 
 def _reads_pads(site: Site) -> bool:
+    """Return whether some window of a site reaches past its input, at some size."""
     return any(source.fills for axis in (0, 1) for _, source in _source_rows(site, axis, None))
 
 
-def _native_why(site: Site, found: Realisation) -> str:
-    """The reason where the destination's own layer pads."""
+def _why_native(site: Site, found: Realisation) -> str:
+    """Say why, where the destination's own layer pads."""
     convention, native = site.convention, found.native
     if not _reads_pads(site):
         return REACHES_NOWHERE
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
-        name = _NAMES.get(convention.rule, f"pad {convention}")
+        name = _RULE_NAMES.get(convention.rule, f"pad {convention}")
         at = "every size" if found.every_size else "this size"
         reason = f"{name} equals the destination's {'pad ' if any(native.pads) else ''}{native} at {at}"
     if site.kind == "avg_pool":
@@ -355,10 +364,11 @@ def _native_why(site: Site, found: Realisation) -> str:
     return reason
 
 
-_WIDEST = {"half": "larger than half", "less": "as large as"}
+_LIMIT_WORDS = {"half": "larger than half", "less": "as large as"}
 
 
-def _uneven(convention: Convention) -> str:
+def _say_uneven(convention: Convention) -> str:
+    """Say how the two sides of the pads differ."""
     sides = {
         "same": "SAME puts the odd cell at the bottom and right",
         "same_lower": "SAME_LOWER puts the odd cell at the top and left",
@@ -366,12 +376,12 @@ def _uneven(convention: Convention) -> str:
     return sides.get(convention.rule, "the source pads its two sides differently")
 
 
-def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
-    """The reason for a pad layer in front."""
+def _why_front(site: Site, front: Front, capabilities: Capabilities) -> str:
+    """Say why there is a pad layer in front."""
     convention = site.convention
     if front.rule != "explicit":
         return (
-            f"{_NAMES[front.rule]} depends on the input size, so the pad layer works out its padding "
+            f"{_RULE_NAMES[front.rule]} depends on the input size, so the pad layer works out its padding "
             "for each input size"
         )
     top, bottom, left, right = front.pads
@@ -384,22 +394,23 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
             "the source rounds up, so its last window may reach past the end: the pad layer adds the "
             "cells that it reads"
         )
-    if _too_wide(site, capabilities):
+    if _strides_too_wide(site, capabilities):
         return capabilities.wide_strides
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule in capabilities.same:
             return takes_part
         return f"the destination's layers offer only {'same or ' if capabilities.same else ''}valid"
     if (top, left) != (bottom, right) and not capabilities.explicit:
-        return f"{_uneven(convention)}; the destination pads both sides alike"
+        return f"{_say_uneven(convention)}; the destination pads both sides alike"
     if site.kind == "max_pool" and convention.fill != LOWEST:
         return takes_part
     if site.kind != "conv" and capabilities.pool_pads != "any":
-        return f"the destination's pools take no pad {_WIDEST[capabilities.pool_pads]} their window"
+        return f"the destination's pools take no pad {_LIMIT_WORDS[capabilities.pool_pads]} their window"
     return "the destination's own pads read other cells"
 
 
 def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> PaddingError:
+    """Make the error of a site that the destination cannot pad exactly, with what is missing."""
     # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after
     # the input, and a dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
@@ -408,12 +419,12 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
     moves = _constant_pads(window, [_source_rows(site, axis, n) for axis, n in enumerate(size)]) is None
     reason = "its pad layers add zeros, and this one's pads hold other numbers"
     if moves or not capabilities.zeros_only:
-        what = _NAMES.get(convention.rule, "its padding")
+        what = _RULE_NAMES.get(convention.rule, "its padding")
         reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
-        reason += f"; {capabilities.wide_strides}" if _too_wide(site, capabilities) else ""
+        reason += f"; {capabilities.wide_strides}" if _strides_too_wide(site, capabilities) else ""
     sides = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
     return PaddingError(
-        f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "
+        f"{_KIND_WORDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "
         f"{where}: {reason}",
         next=f"give {INPUT_SIZE} a fixed size" if moves else None,
     )

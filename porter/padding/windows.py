@@ -55,7 +55,7 @@ class Window:
             raise PaddingError(f"a window of {self.extent(0)}x{self.extent(1)} cells is beyond {LARGEST}")
 
     def extent(self, axis: int) -> int:
-        """Cells from a window's first to its last, with the holes of the dilation."""
+        """Return the cells from a window's first to its last, with the holes of the dilation."""
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
 
@@ -105,7 +105,7 @@ class Convention:
     def stated(
         cls, pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor"
     ) -> Convention:
-        """The convention of a layer that states its pads: `valid` if all of them are zero."""
+        """Return the convention of a layer that states its pads: `valid` if all of them are zero."""
         return cls("explicit" if any(pads) else "valid", pads, fill, average, rounding)
 
     @property
@@ -160,7 +160,7 @@ class WindowRow:
 
 
 def pad_amounts(convention: Convention, window: Window, axis: int, size: int) -> tuple[int, int]:
-    """Cells added before and after an axis of `size` cells.
+    """Return the cells added before and after an axis of `size` cells.
 
     `same` is TensorFlow's arithmetic (tf.nn's notes on padding), `same_lower` is ONNX's auto_pad SAME_LOWER.
     `cntk` keeps (k-1)//2 before at every size; the k//2 after are the most that its ceil(size / stride)
@@ -173,14 +173,15 @@ def pad_amounts(convention: Convention, window: Window, axis: int, size: int) ->
         return (extent - 1) // 2, extent // 2
     if convention.rule == "valid":
         return 0, 0
-    total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+    count = -(-size // stride)  # rounded up
+    total = max((count - 1) * stride + extent - size, 0)
     less, more = total // 2, total - total // 2
     return (less, more) if convention.rule == "same" else (more, less)
 
 
 def count_windows(convention: Convention, window: Window, axis: int, size: int) -> int:
-    """The number of windows along an axis of `size` cells: the size of the output, 0 where the window does
-    not fit.
+    """Return the number of windows along an axis of `size` cells: the size of the output, 0 where the window
+    does not fit.
     """
     before, after = pad_amounts(convention, window, axis, size)
     stride = window.stride[axis]
@@ -194,7 +195,7 @@ def count_windows(convention: Convention, window: Window, axis: int, size: int) 
 
 
 def output_size(convention: Convention, window: Window, size: Size) -> Size:
-    """Rows and columns that the layer gives for `size`; None stays None."""
+    """Return the rows and columns that the layer gives for `size`; None stays None."""
     rows, columns = (
         None if n is None else count_windows(convention, window, axis, n) for axis, n in enumerate(size)
     )
@@ -202,7 +203,7 @@ def output_size(convention: Convention, window: Window, size: Size) -> Size:
 
 
 def row(convention: Convention, window: Window, axis: int, size: int) -> WindowRow:
-    """The windows of a layer that carries its own pads, along one axis."""
+    """Return the windows of a layer that carries its own pads, along one axis."""
     before, after = pad_amounts(convention, window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(convention, window, axis, size))
     if convention.average == "full_window":
@@ -212,14 +213,14 @@ def row(convention: Convention, window: Window, axis: int, size: int) -> WindowR
 
 
 def first_cells(window: Window, axis: int, before: int, count: int) -> range:
-    """The first cell of each of `count` windows, after a pad of `before` cells."""
+    """Return the first cell of each of `count` windows, after a pad of `before` cells."""
     return range(-before, count * window.stride[axis] - before, window.stride[axis])
 
 
 def count_row(
     window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None
 ) -> WindowRow:
-    """A row of windows with these first cells.
+    """Return a row of windows with these first cells.
 
     `counted` is how many cells before and after the input an average counts; None where it counts every cell
     of a window.
@@ -238,12 +239,14 @@ def count_row(
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:
-    """How many of the `kernel` cells first, first + dilation, ... lie in low..high-1."""
-    return max(min(kernel - 1, (high - 1 - first) // dilation) - max(0, -((first - low) // dilation)) + 1, 0)
+    """Return how many of the `kernel` cells first, first + dilation, ... lie in low..high-1."""
+    first_tap = max(0, -((first - low) // dilation))
+    last_tap = min(kernel - 1, (high - 1 - first) // dilation)
+    return max(last_tap - first_tap + 1, 0)
 
 
 def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
-    """Sizes that stand for `size`, or for every size if it is None."""
+    """Return sizes that stand for `size`, or for every size if it is None."""
     extent, stride = window.extent(axis), window.stride[axis]
     if size is None:
         return range(1, extent + stride)
@@ -252,19 +255,20 @@ def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
 
 
 def _expect_cells(name: str, numbers: object, length: int, least: int) -> None:
-    whole = (
+    """Expect a tuple of so many whole numbers, from `least` to LARGEST."""
+    are_cells = (
         isinstance(numbers, tuple)
         and len(numbers) == length
         and all(type(n) is int and least <= n <= LARGEST for n in numbers)
     )
-    if not whole:
+    if not are_cells:
         raise PaddingError(
             f"{name}: expected {length} whole numbers from {least} to {LARGEST}, got {numbers!r:.80}"
         )
 
 
 def pads_text(pads: Pads) -> str:
-    """Pads as people write them: one number, or ((top, bottom), (left, right))."""
+    """Return pads as people write them: one number, or ((top, bottom), (left, right))."""
     top, bottom, left, right = pads
     if top == bottom == left == right:
         return str(top)

@@ -41,7 +41,7 @@ from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE, InputSizes
-from porter.port.holding import AGAIN, hold, where_trained
+from porter.port.holding import AGAIN, expect_digest, where_trained
 from porter.port.origin import Origin
 from porter.port.recorded_files import GivenFile, Sha256, SourceFile, Strict
 from porter.recipe.twins import Twin
@@ -140,7 +140,7 @@ class TensorLists(Strict):
         return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
 
     def counts(self) -> dict[str, Any]:
-        """The counts that `--json` prints."""
+        """Return the counts that `--json` prints."""
         used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
         return {
             "used": used,
@@ -246,7 +246,9 @@ class Facts(Strict):
         return Labels(str(self.labels), self.class_names) if known else None
 
     def label_of(self, row: int) -> Label | None:
-        """What a row of the port's logits stands for; None if it is not known, or there is no such row."""
+        """Return what a row of the port's logits stands for; None if it is not known, or there is no such
+        row.
+        """
         return class_label(row, self.label_map, self.background)
 
 
@@ -304,8 +306,8 @@ class Record(Facts, RecordHead):
     study: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
-        """The record that `porter convert --json` prints: it is without figures that are measured later, and
-        without lists of nodes and tensors.
+        """Return the record that `porter convert --json` prints: it is without figures that are measured
+        later, and without lists of nodes and tensors.
         """
         folded = None if self.folded is None else {"norms": len(self.folded), "kept": self.norms}
         return {
@@ -364,11 +366,11 @@ class StoredPort:
     destination: Destination = field(repr=False)
 
     def tensors(self) -> OwnTensors:
-        """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""
+        """Read the port's canonical tensors as stored (porter.graph.tensor_shapes)."""
         return self.destination.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
-        """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type,
+        """Build the model from port.json's graph (never from model.py), in `dtype` or the port's own type,
         with `tensors` or its own tensors.
         """
         engine, record = self.destination.ENGINE, self.record
@@ -389,15 +391,16 @@ class LoadedModel(Protocol):
 
 @takes(LoadOptions)
 def load(asked: LoadOptions) -> LoadedModel:
-    """The model of a port, built from port.json and never from model.py."""
+    """Load the model of a port, built from port.json and never from model.py."""
     model: LoadedModel = read_port(Path(asked.folder)).build(device=asked.device)
     return model
 
 
 def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
-    """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a
-    file that it does not list has nothing to do with the file, and may be anybody's. A file that does not
-    hold the port's tensors is read as others' are.
+    """Read the port whose folder, record or model file is `path`; None for any other path.
+
+    A port.json beside a file that it does not list has nothing to do with the file, and may be anybody's. A
+    file that does not hold the port's tensors is read as others' are.
 
     Args:
         held: as for `read_port`.
@@ -405,24 +408,23 @@ def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
     if (path / RECORD).is_file():
         return read_port(path, held=held)
     record = path.parent / RECORD
-    port = (
-        read_port(path.parent, held=held)
-        if is_plain(record) and path.name in (RECORD, *_model_files(record))
-        else None
-    )
-    return None if port is not None and port.record.framework in CONVERTED and path.name != RECORD else port
+    if not is_plain(record) or path.name not in (RECORD, *_model_files(record)):
+        return None
+    port = read_port(path.parent, held=held)
+    holds_tensors = port.record.framework not in CONVERTED
+    return port if holds_tensors or path.name == RECORD else None
 
 
 def model_file(path: Path) -> Path:
-    """The file of weights of a port's folder, which may be another one than porter wrote; every other path as
-    it is.
+    """Return the file of weights of a port's folder, which may be another one than porter wrote; every other
+    path as it is.
     """
     return path / read_port(path, held=False).destination.MODEL_FILE if (path / RECORD).is_file() else path
 
 
 def _model_files(record: Path) -> tuple[str, ...]:
-    """The names of a model's files that a port.json lists, which is not validated; none if it is not like one
-    of porter's.
+    """Return the names of a model's files that a port.json lists, which is not validated; none if it is not
+    like one of porter's.
     """
     try:
         content = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
@@ -433,8 +435,8 @@ def _model_files(record: Path) -> tuple[str, ...]:
 
 
 def _made_by(path: Path) -> str:
-    """The line that makes a port of a file or a folder; one of the Hub may be meant, of which there is none
-    here.
+    """Return the line that makes a port of a file or a folder; one of the Hub may be meant, of which there is
+    none here.
     """
     nothing = not any(path.iterdir()) if path.is_dir() else not path.exists()
     if nothing and not str(path).startswith("hf:"):
@@ -443,7 +445,7 @@ def _made_by(path: Path) -> str:
 
 
 def read_port(folder: Path, *, held: bool = True) -> StoredPort:
-    """Reads a port's record; its tensors are read when they are needed.
+    """Read a port's record; its tensors are read when they are needed.
 
     Args:
         held: whether the digests of its model's files are compared with port.json. Other files in the folder
@@ -477,11 +479,9 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=path, next="convert again")
     if held:
         for name, sha256 in record.model.items():
-            hold(
-                folder / name,
-                sha256,
-                where_trained(folder, destination) if name == destination.MODEL_FILE else AGAIN,
-            )
+            is_model = name == destination.MODEL_FILE
+            advice = where_trained(folder, destination) if is_model else AGAIN
+            expect_digest(folder / name, sha256, advice)
     try:
         graph = from_record(record.graph)
         expect_bounded(graph, record.input.size or record.input.native_size)
@@ -497,13 +497,13 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at
     # every size.
-    taken = record.input
-    plan = replace(plan, only_size=taken.size, usual_size=taken.native_size, notes=notes_on(record.left_out))
+    only, usual = record.input.size, record.input.native_size
+    plan = replace(plan, only_size=only, usual_size=usual, notes=notes_on(record.left_out))
     return StoredPort(folder, record, graph, plan, destination)
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Writes port.json into a port's folder; an old one stays until the new one is complete."""
+    """Write port.json into a port's folder; an old one stays until the new one is complete."""
     write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
 
 
@@ -513,7 +513,7 @@ def update_record(
     found: dict[str, Any],
     line: dict[str, Any] | None = None,
 ) -> None:
-    """Puts figures that were measured later into a port's port.json, and a `line` into its list of
+    """Write figures that were measured later into a port's port.json, and a `line` into its list of
     evaluations. It is read again, because it may have changed meanwhile.
 
     Raises:

@@ -13,7 +13,7 @@ AGAIN = "restore the file, or convert again; a changed copy belongs outside of t
 
 
 def where_trained(folder: Path, destination: Destination) -> str:
-    """What to do with a port whose model file is another one, which may have been trained on."""
+    """Say what to do with a port whose model file is another one, which may have been trained on."""
     if destination.NAME not in TRAINED:
         return AGAIN
     line = CONVERT.advise(
@@ -22,8 +22,8 @@ def where_trained(folder: Path, destination: Destination) -> str:
     return f"restore the file, or convert again; if it was trained on, {line} makes a port of it"
 
 
-def hold(path: Path, sha256: str, next: str) -> None:
-    """Refuses a file that is not the one that porter wrote.
+def expect_digest(path: Path, sha256: str, next: str) -> None:
+    """Expect that a file is the one that porter wrote.
 
     Args:
         next: what to do then.

@@ -43,6 +43,5 @@ class Origin(Strict):
         if self.by == "graph":
             return self.says
         name = None if self.variant is None else f"{self.variant} from {self.zoo}"
-        return (
-            f"{self.says if name in (None, self.says) else f'{self.says}, which is {name}'} ({BY[self.by]})"
-        )
+        what = self.says if name in (None, self.says) else f"{self.says}, which is {name}"
+        return f"{what} ({BY[self.by]})"

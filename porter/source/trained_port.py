@@ -23,7 +23,7 @@ from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Facts, GraphFile, Origin, StoredPort
-from porter.port.holding import hold
+from porter.port.holding import expect_digest
 from porter.port.layer_names import layers_in
 from porter.recipe import Member
 from porter.source.fitting.fit import Fit, TensorKey
@@ -148,10 +148,12 @@ def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) ->
     code = port.destination.code_files(port.plan, port.record.layers)
     for name in code:
         if name in port.record.model:
-            hold(port.folder / name, port.record.model[name], own)
+            expect_digest(port.folder / name, port.record.model[name], own)
     if not code and checkpoint.graph is None and matched.framework == port.record.framework:
         whole = "restore the file, or give the whole model, which has its graph: model.save('FILE.keras')"
-        hold(port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole)
+        expect_digest(
+            port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole
+        )
 
 
 def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
