@@ -42,8 +42,8 @@ def first_line(error: BaseException) -> str:
     """Return what another library's error says first, to be a part of a message; its type if it says
     nothing.
     """
-    said = str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__]
-    return shortened(said[0])
+    lines = str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__]
+    return shortened(lines[0])
 
 
 def shortened(text: str) -> str:

@@ -148,9 +148,9 @@ def _measure(
         }
         real = replace(options, labels=path_of(asked.real_labels), limit=None)
         relabelled = {classes: _open_set(data, classes, real) for classes in sets} if real.labels else {}
-        passes_here = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
-        parts = gather(passes_here.measured)
-    goes_on = passes_here.settle(all(_is_complete(part, len(entrants)) for part in parts))
+        passes = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
+        parts = gather(passes.measured)
+    goes_on = passes.settle(all(_is_complete(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
         shares = [part[index] for part in parts if index in part]
@@ -309,9 +309,9 @@ class _Passes:
     measured: dict[int, Measured] = field(default_factory=dict)
     files: dict[Path, list[int]] = field(default_factory=dict)
 
-    def settle(self, whole: bool) -> bool:
+    def settle(self, is_complete: bool) -> bool:
         """Keep all passes for the next run, or drop them after a whole run; return whether they are kept."""
-        if whole:
+        if is_complete:
             for file in self.files:
                 unfinished.drop(file)
             return False

@@ -13,8 +13,8 @@ class Progress:
     """
 
     def __init__(self, photos: int, shown: bool = True, labelled: bool = True, done: int = 0) -> None:
-        said = f"goes on at photo {done:,}" if done else None
-        self._bar = progress_bar(shown=shown, total=photos, initial=done, desc=said, unit=" images")
+        label = f"goes on at photo {done:,}" if done else None
+        self._bar = progress_bar(shown=shown, total=photos, initial=done, desc=label, unit=" images")
         self._done = self._right = 0
         self._labelled = labelled
 

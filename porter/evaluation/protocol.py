@@ -108,16 +108,16 @@ def own_protocol(record: Record) -> Preprocess | None:
         return None
 
 
-def fit_protocol(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
+def fit_protocol(protocol: Preprocess, model_input: Input, where: str) -> Preprocess:
     """Return the protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
         UsageError: the port's only size is not square or too large for the protocol, or the protocol gives
             each photo another size.
     """
-    if taken.size is None:
+    if model_input.size is None:
         return protocol
-    rows, columns = taken.size
+    rows, columns = model_input.size
     if rows != columns:
         raise UsageError(
             f"photos are fed as squares, and this port takes only {rows}x{columns}",
@@ -149,10 +149,10 @@ def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
     own = facts.preprocess
     if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:
         return ()
-    stated, taken = (f"{side}x{side}" for side in (own.fed_side, fed.fed_side))
+    stated, only = (f"{side}x{side}" for side in (own.fed_side, fed.fed_side))
     return (
         (
-            f"the protocol feeds {stated}, and this port takes only {taken}: it is taken in proportion, "
+            f"the protocol feeds {stated}, and this port takes only {only}: it is taken in proportion, "
             f"{in_words(fed)}"
         ),
     )

@@ -62,32 +62,32 @@ def file_of_pass(
     return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
 
 
-def keep(place: Path, measured: Sequence[Measured]) -> bool:
+def keep(file: Path, measured: Sequence[Measured]) -> bool:
     """Keep what was measured, and remove the oldest of too many such files. Return whether it could be
     written.
     """
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps([_to_json(each) for each in measured]))
-        for old in sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps([_to_json(each) for each in measured]))
+        for old in sorted(file.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST]:
             old.unlink()
     except (OSError, FileError):
         return False
     return True
 
 
-def drop(place: Path) -> None:
+def drop(file: Path) -> None:
     """Remove what was kept of a pass that is finished."""
     with suppress(OSError):
-        place.unlink()
+        file.unlink()
 
 
-def read_kept(place: Path, photo_count: int) -> list[Measured] | None:
+def read_kept(file: Path, photo_count: int) -> list[Measured] | None:
     """Read what was kept of a pass over so many photos; None if there is nothing, or nothing that can be
     read.
     """
     try:
-        return [_from_json(each, photo_count) for each in json.loads(place.read_text(encoding="utf-8"))]
+        return [_from_json(each, photo_count) for each in json.loads(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 

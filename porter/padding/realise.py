@@ -106,15 +106,15 @@ def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
     return [(n, windows) for n, windows in rows if windows.count and not _has_void(site, windows)]
 
 
-def _has_void(site: Site, found: WindowRow) -> bool:
+def _has_void(site: Site, windows: WindowRow) -> bool:
     """Return whether a pool has a window without a number: an average of no cells, or a maximum over pads
     only, which take no part.
 
     For such a maximum torch gives -inf and TensorFlow the lowest finite number.
     """
     if site.kind == "avg_pool":
-        return 0 in found.divisors
-    return site.kind == "max_pool" and site.convention.fill == LOWEST and found.has_empty_window
+        return 0 in windows.divisors
+    return site.kind == "max_pool" and site.convention.fill == LOWEST and windows.has_empty_window
 
 
 def _expect_windows(site: Site, axis: int, size: int | None) -> None:

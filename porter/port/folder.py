@@ -510,7 +510,7 @@ def write_record(folder: Path, record: Record) -> None:
 def update_record(
     folder: Path,
     figures: Literal["evaluation", "study"],
-    found: dict[str, Any],
+    measured: dict[str, Any],
     line: dict[str, Any] | None = None,
 ) -> None:
     """Write figures that were measured later into a port's port.json, and a `line` into its list of
@@ -521,4 +521,4 @@ def update_record(
     """
     record = read_port(folder, held=False).record
     lines = record.evaluations if line is None else (*record.evaluations, line)[-MOST_LINES:]
-    write_record(folder, record.model_copy(update={figures: found, "evaluations": lines}))
+    write_record(folder, record.model_copy(update={figures: measured, "evaluations": lines}))

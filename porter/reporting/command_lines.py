@@ -143,8 +143,11 @@ def _input_size(record: Record) -> str | None:
     size = record.input.size
     if record.zoo is None or size not in (None, record.input.native_size):
         return size_text(size or ANY)
-    computed = any(pad.kind in ("dynamic pad layer", "composition") for pad in record.pads)
-    return size_text(ANY) if size is None and computed else None
+    # Pads that are computed at run time, or compositions, say that `any` was asked for.
+    asked_for_any = size is None and any(
+        pad.kind in ("dynamic pad layer", "composition") for pad in record.pads
+    )
+    return size_text(ANY) if asked_for_any else None
 
 
 def _reference(record: Record) -> str | None:

@@ -186,8 +186,8 @@ def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
     return rows
 
 
-def _row(name: str, found: Accuracy) -> AccuracyRow:
-    return AccuracyRow(name, found.top1, found.ci95, found.top5, found.loss)
+def _row(name: str, accuracy: Accuracy) -> AccuracyRow:
+    return AccuracyRow(name, accuracy.top1, accuracy.ci95, accuracy.top5, accuracy.loss)
 
 
 def _published(evaluation: Evaluation) -> dict[str, float]:

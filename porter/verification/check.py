@@ -126,17 +126,17 @@ class Check:
         """
         graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
 
-        def excites(taken: Sequence[InputRange]) -> list[float]:
+        def excites(candidates: Sequence[InputRange]) -> list[float]:
             """Return how much of the source each range excites, measured on one image of each."""
-            batch = np.concatenate([make_images(size, 1, channels, each) for each in taken])
+            batch = np.concatenate([make_images(size, 1, channels, each) for each in candidates])
             parts = (
                 source.run(batch, self.dtypes[0], part)
                 for part in in_parts(graph, shapes(graph, size), len(batch))
             )
             return excitement((value for part in parts for value in part.values()), len(batch))
 
-        for taken in ranges(graph, self.port.record.preprocess, excites):
-            yield replace(self, fed=taken)
+        for fed in ranges(graph, self.port.record.preprocess, excites):
+            yield replace(self, fed=fed)
 
     def batches(self, sizes: Sizes) -> dict[Dtype, list[Array]]:
         """Return the images to compare on for each number type, in batches N x C x H x W: as many at a time
@@ -272,6 +272,7 @@ class Check:
         """The values that the search for bounds computed already, by batch, if they are few."""
 
         def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> NamedArrays:
+            """Run the port, with `ending` on its logits."""
             values, output = self._run(models, batch, dtype, paths), port.graph.output
             if ending is None or output not in values:
                 return values

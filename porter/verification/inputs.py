@@ -120,7 +120,7 @@ def ranges(
     yield from sorted(others, key=lambda other: -round(shares[other], 2))
 
 
-def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
+def make_images(size: KnownSize, count: int, channels: int, fed: InputRange, seed: int = 0) -> Images:
     """Make `count` images of `size` (rows, columns) in a range, N x C x H x W in float64, the same on every
     machine.
 
@@ -129,7 +129,7 @@ def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, s
     would hardly change the logits.
     """
     make = _cached_unit_images if math.prod(size) * count * channels <= _MOST_KEPT else _unit_images
-    return taken.of(make(size, count, channels, seed).copy())
+    return fed.of(make(size, count, channels, seed).copy())
 
 
 def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
@@ -159,7 +159,7 @@ def _doubled(images: Images) -> Images:
 
 
 def make_telling_images(
-    size: KnownSize, count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]
+    size: KnownSize, count: int, channels: int, fed: InputRange, rough: Roughness = ROUGHNESS[0]
 ) -> Images:
     """Make `count` images to compare models on: one like a photo, as `make_images` gives them, then others
     that reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead.
@@ -187,7 +187,7 @@ def make_telling_images(
         lambda soft, noise: 1 - 0.01 * soft,  # white
     )
     kinds = kinds if rough.share == 1 else kinds[:2]
-    images = taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
+    images = fed.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
     mean = images[1::2].mean(axis=(2, 3), keepdims=True)
     images[1::2] = mean + rough.contrast * (images[1::2] - mean)
     return images

@@ -79,20 +79,20 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
         return None
     read = ReadGraph(checkpoint, _as_model_input(batch, saved))
     what = "the file" if saved is None else f"the model {saved.name}"
-    said = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
+    fact = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
     try:
         own = read.outputs(read.type) if saved is None or saved.itself is None else read.run_model(saved)
         distances = [distance(exact, got) for exact, got in zip(read.outputs("float64"), own, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
-        return f"{said}; how far its own outputs are was not measured: {first_line(error)}"
+        return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
     loss = max(each.rel_l2 for each in distances)
     if not math.isfinite(loss):
-        return f"{said}: its own outputs are not finite there"
+        return f"{fact}: its own outputs are not finite there"
     tops = [each.argmax_equal for each in distances if each.argmax_equal is not None]
     top = ""  # where no output has classes
     if tops:
         top = "; no top class changes" if all(tops) else "; a top class changes"
-    return f"{said}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
+    return f"{fact}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
 
 
 def _as_model_input(batch: Array, saved: Saved | None) -> Array:

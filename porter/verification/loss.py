@@ -32,7 +32,7 @@ def with_loss(check: Check, verdict: Verdict) -> Verdict:
     loss = distance(wanted, got)
     top = {None: "", True: "; no top class changes", False: "; a top class changes"}[loss.argmax_equal]
     if port.record.quantize is not None and not loss.rel_l2:
-        said = "the converter rounded no weights: it leaves tensors of fewer than 1,024 numbers in float32"
-        return replace(verdict, loss=loss, rounding=said)
-    said = f"the rounding moves the output by {loss.rel_l2:.1e} (relative L2 over {INPUTS} inputs{top})"
-    return replace(verdict, loss=loss, rounding=f"{said}; {verdict.rounding}")
+        none = "the converter rounded no weights: it leaves tensors of fewer than 1,024 numbers in float32"
+        return replace(verdict, loss=loss, rounding=none)
+    effect = f"the rounding moves the output by {loss.rel_l2:.1e} (relative L2 over {INPUTS} inputs{top})"
+    return replace(verdict, loss=loss, rounding=f"{effect}; {verdict.rounding}")

@@ -44,14 +44,14 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
     """
     most = max(_HELD, (_memory() or 0) // _SHARE)
     parts = [list[str]()]
-    taken = 0
+    part_bytes = 0
     for path in (node.path for node in graph.nodes):
         size = _BYTES * images * numbers(stated[path])
-        if parts[-1] and taken + size > most:
+        if parts[-1] and part_bytes + size > most:
             parts.append([])
-            taken = 0
+            part_bytes = 0
         parts[-1].append(path)
-        taken += size
+        part_bytes += size
     return parts
 
 

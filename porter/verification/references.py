@@ -347,22 +347,23 @@ class FileGraphSource:
             given: None where what runs the file's graph has no such value.
             known: the shapes of the port's values.
         """
-        taken = self.fit.given[name]
-        if taken.path not in values:
+        counterpart = self.fit.given[name]
+        if counterpart.path not in values:
             return
-        value = values[taken.path]
-        for op in taken.after:
+        value = values[counterpart.path]
+        for op in counterpart.after:
             value = _apply(value, op)
         wrong = (
             "what runs the file gives no such value" if given is None else _describe_difference(given, value)
         )
-        if given is not None and wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
-            shown = shape_text(given.shape[1:])
-            wanted = shape_text(tuple(n or 0 for n in known[taken.path]))
-            wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
+        shape = known[counterpart.path]
+        if given is not None and wrong is None and counterpart.shaped and given.shape[1:] != shape:
+            in_file = shape_text(given.shape[1:])
+            in_port = shape_text(tuple(n or 0 for n in shape))
+            wrong = f"it is {in_file} for each image in the file, and {in_port} in the port"
         if wrong is not None:
             raise Contradiction(
-                f"the file gives '{escaped(name)}', for which porter takes '{taken.path}': {wrong}",
+                f"the file gives '{escaped(name)}', for which porter takes '{counterpart.path}': {wrong}",
                 where=self.checkpoint.path,
             )
 

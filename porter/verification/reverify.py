@@ -202,10 +202,10 @@ def check_against(
         except CannotRun as error:
             if record.framework in CONVERTED:  # its file computes in float32 only
                 raise
-            alone = replace(check, dtypes=("float64",)).prove(source, sizes)
+            in_float64 = replace(check, dtypes=("float64",)).prove(source, sizes)
             check.expect_runs()
-            said = (f"compared in float64 only: {error.message}",)
-            return replace(alone, not_run=said).held_to((), _NO_SECOND)
+            reason = f"compared in float64 only: {error.message}"
+            return replace(in_float64, not_run=(reason,)).held_to((), _NO_SECOND)
 
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
@@ -243,12 +243,12 @@ def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict
     """
     saved, fitted = opened.in_memory, opened.fitted
     if saved is None or saved.itself is None or fitted is None:
-        said = ask_witness(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+        testimony = ask_witness(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
     else:
-        said = compare_with_saved_graph(
+        testimony = compare_with_saved_graph(
             saved, fitted.checkpoint, _images_of_smallest_size(verdict, opened, record, IMAGES)
         )
-    return verdict.held_to(said.held, said.unheld)
+    return verdict.held_to(testimony.held, testimony.unheld)
 
 
 def _images_of_smallest_size(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
@@ -277,8 +277,8 @@ def _describe_disagreement(
     if they agree.
     """
     references = list(forms)
-    if said := _disagreement_of_programs(references, image):
-        return said
+    if disagreement := _disagreement_of_programs(references, image):
+        return disagreement
     for form in references[1:]:
         with suppress(NotInstalled, CannotRun):
             if compare_with(form).ok:

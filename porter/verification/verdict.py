@@ -226,7 +226,7 @@ class Verdict:
         """Return the record that `porter verify --json` prints and port.json has:
         porter.verification.results.VerdictRecord.
         """
-        made = VerdictRecord(
+        verdict_record = VerdictRecord(
             **{**vars(self.proof), "ok": self.ok},
             range=self.fed.words,
             disagreement=self.disagreement,
@@ -239,7 +239,7 @@ class Verdict:
             loss=self.loss,
             notes=self.notes,
         )
-        record: dict[str, Any] = _finite(asdict(made))
+        record: dict[str, Any] = _finite(asdict(verdict_record))
         return record
 
 

@@ -30,11 +30,11 @@ _QUESTIONS: Mapping[str, str] = {
 """What to decide at a step, by its operation."""
 
 
-def draft_from_weights(listed: ListedLayers, variant: str, zoo: str, said: Sequence[str]) -> Draft:
+def draft_from_weights(listed: ListedLayers, variant: str, zoo: str, remarks: Sequence[str]) -> Draft:
     """Draft a recipe that loads and names every tensor of a file's layers.
 
     Args:
-        said: lines about the file, for the top of the recipe.
+        remarks: lines about the file, for the top of the recipe.
 
     Raises:
         UsageError: the file has tensors of no layer that porter knows.
@@ -52,7 +52,7 @@ def draft_from_weights(listed: ListedLayers, variant: str, zoo: str, said: Seque
     made_up = set(chained.names.values()) - {layer.name for layer in listed.layers}
     draft = draft_recipe(chained.graph, chained.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()
-    lines = [modeline, *(f"# {line}" for line in said), *_mark_todos(lines), *_ignore_section(listed)]
+    lines = [modeline, *(f"# {line}" for line in remarks), *_mark_todos(lines), *_ignore_section(listed)]
     return replace(draft, text="\n".join(lines) + "\n")
 
 

@@ -138,9 +138,9 @@ def list_layers(checkpoint: Checkpoint) -> ListedLayers:
     layers: list[WeightsLayer] = []
     for name, tensors in tensors_by_layer.items():
         plain = all(0 not in shape for shape in tensors.values())
-        found = tuple(_layers_of_tensors(framework, name, tensors, checkpoint)) if plain else ()
-        layers += found
-        if not found:
+        own_layers = tuple(_layers_of_tensors(framework, name, tensors, checkpoint)) if plain else ()
+        layers += own_layers
+        if not own_layers:
             unknown += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:

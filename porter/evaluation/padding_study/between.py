@@ -151,7 +151,7 @@ def networks_of_zoos(
 
 def decide(
     opened: Opened,
-    found: Sequence[ZooNetwork],
+    networks: Sequence[ZooNetwork],
     differences_of_networks: tuple[Difference, ...],
     photos: PhotoSet,
     how: Options,
@@ -164,8 +164,8 @@ def decide(
     """
     outcomes: dict[str, Outcome] = {}
     failed: dict[int, Failure] = {}
-    for protocol in dict.fromkeys(each.protocol for each in found):
-        fed = [each for each in found if each.protocol == protocol]
+    for protocol in dict.fromkeys(each.protocol for each in networks):
+        fed = [each for each in networks if each.protocol == protocol]
         bench = Bench.of(opened, protocol, photos, how)
         trials = [Trial((each.name,), {}, graph=each.graph) for each in fed]
         for trial in trials:
@@ -173,9 +173,8 @@ def decide(
                 raise PaddingError(why, where=trial.name)
         outcomes |= zip((each.name for each in fed), bench.run(trials), strict=True)
         failed |= bench.failed
-    return Decided(
-        tuple(found), tuple(outcomes[each.name] for each in found), differences_of_networks, failed
-    )
+    in_order = tuple(outcomes[each.name] for each in networks)
+    return Decided(tuple(networks), in_order, differences_of_networks, failed)
 
 
 def _graph(opened: Opened, member: Member) -> Graph:

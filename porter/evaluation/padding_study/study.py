@@ -95,8 +95,8 @@ def study(asked: StudyOptions) -> Study:
         findings = _study_zoos(opened, of_zoos, photos, how)
     else:
         findings = _study_pads(opened, sites, Bench.of(opened, protocol, photos, how))
-    made = replace(_make_study(opened, photos, how, findings, protocol), between=zoos)
-    return made if into is None or not made.complete else _record_study(into, made)
+    result = replace(_make_study(opened, photos, how, findings, protocol), between=zoos)
+    return result if into is None or not result.complete else _record_study(into, result)
 
 
 def _make_study(
@@ -255,15 +255,16 @@ def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how
     )
 
 
-def _record_study(port: StoredPort, found: Study) -> Study:
+def _record_study(port: StoredPort, result: Study) -> Study:
     """Write the study into the port's record, and return it. If the folder cannot be written, a warning
     beside the figures says so.
     """
     try:
-        update_record(port.folder, "study", found.record())
+        update_record(port.folder, "study", result.record())
     except FileError as error:
-        return replace(found, warnings=(*found.warnings, f"the study is not in the port's folder: {error}"))
-    return found
+        warning = f"the study is not in the port's folder: {error}"
+        return replace(result, warnings=(*result.warnings, warning))
+    return result
 
 
 def _protocol(opened: Opened, crops: Crops) -> Preprocess:

@@ -61,12 +61,12 @@ def _import_networks(name: str) -> ModuleType:
     """
     slim = import_slim()
     try:
-        found = distribution("tensornets")
+        installed = distribution("tensornets")
     except PackageNotFoundError:
         message = "tensornets, TensorNets' own code, is not installed"
         raise NotInstalled(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
     package = ModuleType(_PACKAGE)
-    package.__path__ = [str(found.locate_file("tensornets"))]
+    package.__path__ = [str(installed.locate_file("tensornets"))]
     # For ever, because its code imports more of itself when a network is made.
     sys.modules.setdefault(_PACKAGE, package)
     versions = _stand_in(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
@@ -87,7 +87,7 @@ def _import_networks(name: str) -> ModuleType:
             vars(import_module(f"{_PACKAGE}.layers"))["tf"] = _SharedConstants(import_tensorflow().compat.v1)
             return import_module(f"{_PACKAGE}.{name}")
         except (ImportError, AttributeError) as error:
-            message = f"tensornets {found.version} cannot be imported: {error}"
+            message = f"tensornets {installed.version} cannot be imported: {error}"
             raise NotInstalled(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
 
 
