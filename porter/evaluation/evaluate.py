@@ -167,34 +167,33 @@ def _measure(
             )
             result = replace(result, real=photos, real_labels=str(real.labels))
         if goes_on and not result.complete:
-            at = int(measured.scored.reached.sum())
-            result = _with_warning(
-                result,
-                f"another run goes on at photo {at:,} of {len(data_set.photos):,}; with "
-                f"{AFRESH}, at the first",
-            )
+            result = _with_warning(result, _say_where_to_go_on(measured.scored, len(data_set.photos)))
         result = _judge_expected(result, expected)
-        record = entrant.port.record
         if process.leads and result.complete:
             result = _record_figures(entrant.port, data_set, measured, result)
             if predictions is not None:
+                scores = measured.scored.models[PORT]
                 write_predictions(
-                    Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed
+                    Path(predictions), entrant.port.record, data_set.photos, scores, result.failed
                 )
         elif predictions is not None and not result.complete:
             result = _with_warning(result, f"{predictions} is not written: the run was interrupted")
-        results.append(
-            OfPort(
-                str(entrant.port.folder),
-                record.name,
-                record.framework,
-                result,
-                _count_parameters(entrant.port),
-            )
-        )
+        results.append(_result_of_port(entrant.port, result))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
+
+
+def _say_where_to_go_on(scored: Scored, photos: int) -> str:
+    """Say at which of so many photos the next run goes on."""
+    at = int(scored.reached.sum())
+    return f"another run goes on at photo {at:,} of {photos:,}; with {AFRESH}, at the first"
+
+
+def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
+    """Make the result of one of several ports, which says of which port it is."""
+    record = port.record
+    return OfPort(str(port.folder), record.name, record.framework, result, _count_parameters(port))
 
 
 def _judge_expected(result: Evaluation, expected: tuple[float, float] | None) -> Evaluation:

@@ -97,20 +97,7 @@ def _figures_of_proof(verdict: VerdictRecord) -> str:
 def warn(contents: Contents) -> list[str]:
     """Return sentences that a reader has to know before using the port."""
     record, verdict = contents.record, contents.comparison
-    sentences = []
-    if verdict is not None and verdict.given is not None:
-        sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
-    if verdict is not None:
-        sentences += [f"{reason[0].upper()}{reason[1:]}." for reason in verdict.not_run]
-        sentences += [
-            f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
-            f"{distance_text(result.logits.rel_l2)}, and the source’s own rounding is "
-            f"{distance_text(result.source_rounding)}."
-            for dtype, result in verdict.dtypes.items()
-            if result.rounds_from is not None
-        ]
-    if verdict is not None and (rounding := verdict.rounding or record.rounding) is not None:
-        sentences.append(f"{rounding[0].upper()}{rounding[1:]}.")
+    sentences = [] if verdict is None else _warnings_of_proof(verdict, record)
     if record.input.size is not None:
         sentences.append(
             "The pads are right only at an input of {}×{}; the port refuses other sizes.".format(
@@ -145,6 +132,22 @@ def warn(contents: Contents) -> list[str]:
     if is_non_commercial(record.licence):
         sentences.append(f"The weights are licensed {record.licence}: not for commercial use.")
     return sentences
+
+
+def _warnings_of_proof(verdict: VerdictRecord, record: Record) -> list[str]:
+    """Return sentences on what limits the comparison with the source."""
+    clauses = [note for note in verdict.given.notes if note] if verdict.given is not None else []
+    clauses += verdict.not_run
+    clauses += [
+        f"the {dtype} error is above its limit from {result.rounds_from} on: the logits at "
+        f"{distance_text(result.logits.rel_l2)}, and the source’s own rounding is "
+        f"{distance_text(result.source_rounding)}"
+        for dtype, result in verdict.dtypes.items()
+        if result.rounds_from is not None
+    ]
+    rounding = verdict.rounding or record.rounding
+    clauses += [] if rounding is None else [rounding]
+    return [f"{clause[0].upper()}{clause[1:]}." for clause in clauses]
 
 
 def _zeros_before_pools(record: Record) -> list[str]:

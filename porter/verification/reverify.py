@@ -20,7 +20,7 @@ from porter.frameworks import CONVERTED
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
-from porter.padding import ANY, Size
+from porter.padding import ANY, KnownSize, Size
 from porter.port import OWN_BUILD, Record, StoredPort, read_port
 from porter.source.in_memory import weights_of
 from porter.source.opened import Opened
@@ -172,41 +172,7 @@ def check_against(
     if record.computed:
         check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
-    def compare_with(form: Form) -> Verdict:
-        """Compare the port with one form of its source."""
-        own = isinstance(form, OwnBuild)
-        sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
-        if sizes is None:
-            raise CannotRun(
-                f"{form.name} cannot be run at the port's size",
-                next=f"convert with an {INPUT_SIZE} that it takes",
-            )
-        if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
-            sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
-        if opened.shipped is None or own:
-            return prove(with_port_paths(record, form), sizes)
-        build = own_build(opened, dtype)
-        shipped = opened.shipped
-        as_ported = partial(with_port_paths, record)
-        return first_telling(
-            check_trained(fed, form, build, shipped, as_ported, sizes)
-            for fed in check.with_each_range(form, sizes)
-        )
-
-    def prove(source: SourceValues, sizes: Sizes) -> Verdict:
-        """Compare with a source; in float64 only where onnxruntime, which runs the source in float32, refuses
-        it.
-        """
-        try:
-            return check.prove(source, sizes)
-        except CannotRun as error:
-            if record.framework in CONVERTED:  # its file computes in float32 only
-                raise
-            in_float64 = replace(check, dtypes=("float64",)).prove(source, sizes)
-            check.expect_runs()
-            reason = f"compared in float64 only: {error.message}"
-            return replace(in_float64, not_run=(reason,)).held_to((), _NO_SECOND)
-
+    compare_with = partial(_compare_with_form, check, opened, native, dtype)
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
@@ -235,6 +201,48 @@ def check_against(
     build = f"porter's own build of the source in {opened.framework}"
     caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
     return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
+
+
+def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: Dtype, form: Form) -> Verdict:
+    """Compare the port with one form of its source; see `check_against`.
+
+    Args:
+        native: rows and columns of the port's input.
+        dtype: the type that the source's tensors are rounded to.
+    """
+    port, record, own = check.port, check.port.record, isinstance(form, OwnBuild)
+    sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
+    if sizes is None:
+        raise CannotRun(
+            f"{form.name} cannot be run at the port's size",
+            next=f"convert with an {INPUT_SIZE} that it takes",
+        )
+    if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
+        sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
+    if opened.shipped is None or own:
+        return _prove(check, with_port_paths(record, form), sizes)
+    build = own_build(opened, dtype)
+    shipped = opened.shipped
+    as_ported = partial(with_port_paths, record)
+    return first_telling(
+        check_trained(fed, form, build, shipped, as_ported, sizes)
+        for fed in check.with_each_range(form, sizes)
+    )
+
+
+def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
+    """Compare with a source; in float64 only where onnxruntime, which runs the source in float32, refuses
+    it.
+    """
+    try:
+        return check.prove(source, sizes)
+    except CannotRun as error:
+        if check.port.record.framework in CONVERTED:  # its file computes in float32 only
+            raise
+        in_float64 = replace(check, dtypes=("float64",)).prove(source, sizes)
+        check.expect_runs()
+        reason = f"compared in float64 only: {error.message}"
+        return replace(in_float64, not_run=(reason,)).held_to((), _NO_SECOND)
 
 
 def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
