@@ -460,20 +460,7 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     path = folder / RECORD
     if not path.is_file():
         raise UsageError("this is not a port: it has no port.json", where=folder, next=_made_by(folder))
-    expect_plain(path)
-    if path.stat().st_size > MAX_RECORD_BYTES:
-        raise FileError("this record is too large to be porter's", where=path, next="convert again")
-    try:
-        record = Record.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise FileError(
-            f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}",
-            where=path,
-            next="convert again",
-        ) from None
-    except ProtocolError as error:
-        raise FileError(f"{error.message} at preprocess", where=path, next="convert again") from None
+    record = _read_record(path)
     destination = get_destination(record.framework)
     if destination.MODEL_FILE not in record.model:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=path, next="convert again")
@@ -500,6 +487,21 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     only, usual = record.input.size, record.input.native_size
     plan = replace(plan, only_size=only, usual_size=usual, notes=notes_on(record.left_out))
     return StoredPort(folder, record, graph, plan, destination)
+
+
+def _read_record(path: Path) -> Record:
+    """Read and validate a port.json, whose graph is not read yet."""
+    expect_plain(path)
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        raise FileError("this record is too large to be porter's", where=path, next="convert again")
+    try:
+        return Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the top"
+        raise FileError(f"{first['msg']} at {place}", where=path, next="convert again") from None
+    except ProtocolError as error:
+        raise FileError(f"{error.message} at preprocess", where=path, next="convert again") from None
 
 
 def write_record(folder: Path, record: Record) -> None:
