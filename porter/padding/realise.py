@@ -193,14 +193,7 @@ def _candidates(
     bare = [(Convention(), subsample)]
     if site.kind != "conv" and not by_cell and "floor" not in capabilities.roundings:
         bare = [(_unpadded(window, capabilities), False), (Convention(), True)]
-    fill = convention.fill if site.kind == "max_pool" else 0.0
-    fill = 0.0 if nonnegative and fill == LOWEST else fill
-    fronts: list[Front | None] = []
-    if pads is not None:
-        fronts.append(Front("explicit", pads, fill) if any(pads) else None)
-    fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == convention.rule]
-    if capabilities.zeros_only and fill:
-        fronts = [front for front in fronts if front is None]
+    fronts = _fronts(site, pads, capabilities, nonnegative)
     for front, (native, strided) in product(fronts, bare):
         yield Realisation(native, front, None, strided, by_cell)
     if site.kind == "avg_pool" and convention.average != "full_window":
@@ -209,6 +202,25 @@ def _candidates(
             if front is not None:
                 top, bottom, left, right = map(min, own, front.pads)
                 yield Realisation(native, front, (top, bottom, left, right), strided)
+
+
+def _fronts(
+    site: Site, pads: Pads | None, capabilities: Capabilities, nonnegative: bool
+) -> list[Front | None]:
+    """Return the pad layers that may stand before the layer, None for no pad layer: with constant pads first,
+    then those that compute them.
+    """
+    fill = site.convention.fill if site.kind == "max_pool" else 0.0
+    fill = 0.0 if nonnegative and fill == LOWEST else fill
+    fronts: list[Front | None] = []
+    if pads is not None:
+        fronts.append(Front("explicit", pads, fill) if any(pads) else None)
+    fronts += [
+        Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == site.convention.rule
+    ]
+    if capabilities.zeros_only and fill:
+        fronts = [front for front in fronts if front is None]
+    return fronts
 
 
 def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[Realisation]:
