@@ -7,7 +7,7 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.caffe.maker import NONE, CaffeNode, CaffeParameter
 from porter.graph import AvgPool, Conv, MaxPool
-from porter.padding import Pads, Realisation, Window, less
+from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
@@ -71,7 +71,7 @@ def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded
     ended = "every" if realisation.subsample else ""
     value = node.step(ended if counted is None else "cells", "Pooling", padded, **own)
     if counted is not None:
-        rest = less(realisation.front.pads if realisation.front else NONE, counted)
+        rest = subtract_pads(realisation.front.pads if realisation.front else NONE, counted)
         mask = node.source
         if any(counted):
             mask = maker.moved(node.part("counted"), mask, node.channels, counted)
@@ -81,7 +81,9 @@ def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded
         by = node.step("by", "Power", node.step("share", "Pooling", mask, **own), power=-1.0)
         value = node.step(ended, "Eltwise", value, by, operation="PROD")
     if realisation.subsample:
-        maker.moved(node.path, value, node.channels, less(NONE, realisation.skipped), op.window.stride)
+        maker.moved(
+            node.path, value, node.channels, subtract_pads(NONE, realisation.skipped), op.window.stride
+        )
 
 
 def _largest(node: CaffeNode[MaxPool], source: str) -> None:

@@ -20,7 +20,7 @@ from porter.frameworks.numpy.nets import NetArray
 from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
-from porter.padding import less
+from porter.padding import subtract_pads
 
 Spelling: TypeAlias = Callable[[CaffeNode[Any]], object]
 
@@ -196,7 +196,9 @@ def _transposed(node: CaffeNode[ops.ConvTranspose]) -> None:
     blobs = trained[: 1 if late else 2]
     whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters)
     if not alike:
-        moved = node.maker.moved(node.part("cut" if late else ""), whole, op.filters, less(NONE, op.cut))
+        moved = node.maker.moved(
+            node.part("cut" if late else ""), whole, op.filters, subtract_pads(NONE, op.cut)
+        )
         if late:
             node.result("Scale", moved, blobs=[np.ones(op.filters), *trained[1:]], bias_term=True)
 
@@ -257,7 +259,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Rearrange: _plain("Reshape", lambda op: {"shape": {"dim": (-1,)}}),
     ops.PadMap: _pad_map,
     ops.CropMap: lambda node: node.maker.moved(
-        node.path, node.source, node.channels, less(NONE, node.op.pads)
+        node.path, node.source, node.channels, subtract_pads(NONE, node.op.pads)
     ),
     ops.PadChannels: _chosen,
     ops.SliceChannels: _chosen,

@@ -10,7 +10,7 @@ from porter.base.errors import PaddingError
 from porter.frameworks.mxnet.maker import MxnetAttribute, MxnetNode
 from porter.frameworks.numpy.nets import NONE
 from porter.graph import AvgPool, Conv, MaxPool
-from porter.padding import Pads, Realisation, Window, less
+from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
@@ -62,7 +62,7 @@ def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded
     if counted is None:
         node.result("Pooling", padded, **attributes)
         return
-    mask, rest = node.source, less(front.pads if front else NONE, counted)
+    mask, rest = node.source, subtract_pads(front.pads if front else NONE, counted)
     if any(counted):
         mask = node.maker.padded(node.part("counted"), mask, counted)
     mask = node.maker.filled(node.part("ones"), mask, 1.0)

@@ -21,7 +21,7 @@ from porter.frameworks.numpy.nets import NONE, NetArray, Trained
 from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
-from porter.padding import less
+from porter.padding import subtract_pads
 
 Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
 _GLOBAL: Mapping[str, MxnetAttribute] = {"global_pool": True, "kernel": (1, 1)}
@@ -173,7 +173,7 @@ def _transposed(node: MxnetNode[ops.ConvTranspose]) -> None:
     variables = node.trained("kernel", *([] if late else ["bias"]))
     whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, *variables, **attributes)
     if not alike:
-        moved = node.maker.moved(node.part("moved" if late else ""), whole, less(NONE, op.cut))
+        moved = node.maker.moved(node.part("moved" if late else ""), whole, subtract_pads(NONE, op.cut))
         if late:
             bias = node.maker.variable(
                 f"{node.name}_bias", Trained(path, "bias", node.maker.along_channels(path))

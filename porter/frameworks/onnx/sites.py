@@ -9,7 +9,7 @@ from porter.base.errors import PaddingError
 from porter.frameworks.onnx.maker import OnnxSpelled
 from porter.frameworks.onnx.spellings import lacks
 from porter.graph import AvgPool, Conv, MaxPool
-from porter.padding import Capabilities, Convention, Front, Pads, Realisation, less, output_size
+from porter.padding import Capabilities, Convention, Front, Pads, Realisation, output_size, subtract_pads
 
 # tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in
 # onnxruntime too. `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31
@@ -120,9 +120,9 @@ def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
     size = pad.step("size", "Shape", source, start=2, end=4)
     rest = pad.step("rest", "Mod", pad.step("steps", "Sub", size, one), stride)
     total = pad.step("total", "Max", pad.step("needed", "Sub", reach, rest), none)
-    less = pad.step("less", "Div", total, two)
-    more = pad.step("more", "Sub", total, less)
-    both = (more, less) if front.rule == "same_lower" else (less, more)
+    subtract_pads = pad.step("less", "Div", total, two)
+    more = pad.step("more", "Sub", total, subtract_pads)
+    both = (more, subtract_pads) if front.rule == "same_lower" else (subtract_pads, more)
     return pad.step("amounts", "Concat", *both, axis=0)
 
 
@@ -135,5 +135,5 @@ def _mask(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:
         return _padded(node, front, "mask", cells, 0.0)
     if any(counted):
         cells = node.maker.pad(node.part("counted"), cells, counted, 1.0)
-    rest = less(front.pads, counted)
+    rest = subtract_pads(front.pads, counted)
     return node.maker.pad(node.part("uncounted"), cells, rest, 0.0) if any(rest) else cells
