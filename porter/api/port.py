@@ -44,6 +44,9 @@ def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Conca
 
     @wraps(function)
     def method(self: Port, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function with the port's folder, and with the model in memory as its source if the port
+        has one.
+        """
         runs_source = "weights" in own.parameters and (
             "source" not in own.parameters or bool(kwargs.get("source"))
         )

@@ -504,6 +504,8 @@ def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]
     """
 
     def decorate(function: Callable[[T], R]) -> Callable[P, R]:
+        """Give a function the signature of its options, as `help` and editors show it."""
+
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             """Check each argument, and call the function with the options as one value."""

@@ -126,6 +126,7 @@ def make_transform(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
     in_torch, channels_last = port.record.framework == "torch", port.record.input.layout == "NHWC"
 
     def transform(photo: PhotoInput) -> Tensor | Array:
+        """Prepare a photo in the kind and the order of axes that the port takes."""
         pixels = pixels_of(photo, protocol)
         if in_torch:
             from porter.frameworks.torch.graph_module import to_tensor

@@ -189,6 +189,7 @@ def _open_for_writing(
     """
 
     def write(chunk: bytes) -> None:
+        """Write a chunk at once, so that what is on disk is known if the connection ends."""
         try:
             file.write(chunk)
             file.flush()

@@ -71,6 +71,7 @@ def blocks_of(record: Record) -> list[Box]:
     block_of = {node.path: name for name, nodes in parts.items() for node in nodes}
 
     def step(node: Node) -> BlockNode:
+        """Make a node of a block, with what the page says of it."""
         return BlockNode(
             node.path,
             node.op_name,

@@ -60,6 +60,7 @@ def build_by(
     """
 
     def build(request: BuildRequest) -> Any:
+        """Build the model of a request, with its weights assigned and its layers as taps."""
         expect_usual(library, request.options)
         with import_tensorflow().device(tensorflow_device("cpu")), floating(request.dtype):
             with undrawn():
@@ -130,6 +131,7 @@ def _without_sequentials(model: Any) -> Any:
     keras = import_keras()
 
     def call(layer: Any, *values: Any, **named: Any) -> Any:
+        """Call a layer; for a Sequential, call copies of its layers one after the other."""
         if not isinstance(layer, keras.Sequential):
             return layer(*values, **named)
         (value,) = values
@@ -147,6 +149,7 @@ def _with_second_scaling(model: Any) -> Any:
     keras = import_keras()
 
     def call(layer: Any, *values: Any, **named: Any) -> Any:
+        """Call a layer; behind a Normalization, call the additional Rescaling."""
         value = layer(*values, **named)
         if not isinstance(layer, keras.layers.Normalization):
             return value

@@ -49,6 +49,7 @@ def build_by(
     """
 
     def build(request: BuildRequest) -> nn.Module:
+        """Build the model of a request on no device, then load the checkpoint's tensors into it."""
         for package in ("torch", "torchvision", library):
             expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
         if request.variant not in builders and not has(request.variant):

@@ -120,9 +120,9 @@ def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
     size = pad.step("size", "Shape", source, start=2, end=4)
     rest = pad.step("rest", "Mod", pad.step("steps", "Sub", size, one), stride)
     total = pad.step("total", "Max", pad.step("needed", "Sub", reach, rest), none)
-    subtract_pads = pad.step("less", "Div", total, two)
-    more = pad.step("more", "Sub", total, subtract_pads)
-    both = (more, subtract_pads) if front.rule == "same_lower" else (subtract_pads, more)
+    less = pad.step("less", "Div", total, two)
+    more = pad.step("more", "Sub", total, less)
+    both = (more, less) if front.rule == "same_lower" else (less, more)
     return pad.step("amounts", "Concat", *both, axis=0)
 
 

@@ -69,6 +69,9 @@ def _build_by(library: str, construct: Construct) -> Build:
     """
 
     def build(request: BuildRequest) -> GraphRunner:
+        """Build the network of a request; its variables and the checkpoint's tensors have to cover each
+        other.
+        """
         expect_usual(library, request.options)
         frozen, network = _frozen_network(construct, request.variant, request.classes, request.size)
         variables, tensors = network.variables, request.checkpoint.tensors
