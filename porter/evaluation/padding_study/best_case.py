@@ -68,7 +68,7 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
     A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly
     best case is among `plausible` in 95 of 100 studies, whichever case looks best: another case would have to
     beat it at such a p. This holds for cases that were chosen without these photos, and for the last round,
-    because it joins only significant changes (rounds.helpful).
+    because it joins only significant changes (rounds.helpful_changes).
     """
     best = best_of(cases)
     p = tuple(
