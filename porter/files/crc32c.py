@@ -72,12 +72,13 @@ def _fold(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
     import numpy as np
 
-    carried = np.zeros(_WINDOW, np.uint64)
+    carried = np.zeros(_WINDOW, np.uint64)  # what the words before leave in the next `_WINDOW` ones
     carried[:1] = _ONES
     while (steps := min(_MOST_STEPS, (len(message) // _WORD - _WINDOW) // _STEP)) > 0:
         words = np.zeros(steps * _STEP + _WINDOW, np.uint64)
         words[: steps * _STEP].view(np.uint8)[:] = message[: _WORD * steps * _STEP]
         words[:_WINDOW] ^= carried
+        # The words of a step are added to others behind them: never to words of the same step.
         for start in range(0, steps * _STEP, _STEP):
             for hop in _HOPS:
                 words[start + hop : start + hop + _STEP] ^= words[start : start + _STEP]

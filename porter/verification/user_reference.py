@@ -469,12 +469,12 @@ def _ending_of(
     return None, ()
 
 
-def _sum_to_one(shares: Array) -> bool:
+def _sum_to_one(probabilities: Array) -> bool:
     """Return whether each row of N x C numbers could be probabilities."""
     return (
-        shares.shape[1] > 1
-        and shares.min() >= 0
-        and np.allclose(shares.sum(axis=1), 1, rtol=0, atol=_SUM_TOLERANCE)
+        probabilities.shape[1] > 1
+        and probabilities.min() >= 0
+        and np.allclose(probabilities.sum(axis=1), 1, rtol=0, atol=_SUM_TOLERANCE)
     )
 
 

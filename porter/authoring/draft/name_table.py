@@ -16,6 +16,8 @@ _NUMBER = re.compile(r"\d+")
 _COUNTED = re.compile(r"\d+|(?<=\d)[a-z](?=_|$)")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MARK = "\0"
+_TOO_FEW_TO_COUNT = 3
+"""A rule that counts layers has to name more than these."""
 _FEW = 2
 """The most paths that are written because a pattern that fits their form would name them wrongly."""
 
@@ -238,6 +240,7 @@ def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[s
             groups.setdefault((around, rule.name.removesuffix(word)), []).append(rule)
     merged: dict[str, _Rule] = {}
     for (around, prefix), group in groups.items():
+        # One rule in place of two is worth it only where these have captures.
         if len(group) > 2 or (len(group) > 1 and "{" in around):
             rule = _Rule(
                 f"{around}/{{part}}",
@@ -266,5 +269,5 @@ def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_
         }
         first = next(iter(numbers.values()), 0)
         counted = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
-        if len(counted) > 3:
+        if len(counted) > _TOO_FEW_TO_COUNT:
             yield _Rule(f"**/{word}", f"{stem}{{{_plus('count', first)}}}", tuple(counted))
