@@ -39,11 +39,9 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
             types round.
         UsageError: the model raises an exception.
     """
-    read, itself, worst = (
-        ReadGraph(checkpoint, _as_model_input(batch, saved)),
-        f"the model {saved.name} itself",
-        0.0,
-    )
+    read = ReadGraph(checkpoint, _as_model_input(batch, saved))
+    itself = f"the model {saved.name} itself"
+    worst = 0.0
     own = read.run_model(saved)
     if len(own) != len(read.taps):
         raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")

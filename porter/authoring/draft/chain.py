@@ -61,12 +61,9 @@ class _Chaining:
         self.listed = listed
         self.nodes: dict[str, Node] = {}
         self.names: dict[str, str] = {}
-        self.path, self.channels, self.is_map, self.awaits_activation = (
-            INPUT,
-            listed.layers[0].reads,
-            True,
-            False,
-        )
+        self.path = INPUT
+        self.channels = listed.layers[0].reads
+        self.is_map, self.awaits_activation = True, False
         self.side = 0
 
     def add(self, layer: WeightsLayer, is_last: bool) -> None:
