@@ -24,13 +24,13 @@ _layouts: WeakKeyDictionary[Content, str | None] = WeakKeyDictionary()
 
 
 def _layout(content: Content) -> str | None:
-    """The layout of an HDF5 file; None for any other file."""
+    """Return the layout of an HDF5 file, as `recognise_layout` names it; None for any other file."""
     if not content.head.startswith(HDF5_MAGIC):
         return None
     if content not in _layouts:
-        from porter.formats.keras.hdf5 import hdf5_format, read_hdf5
+        from porter.formats.keras.hdf5 import read_hdf5, recognise_layout
 
-        _layouts[content] = read_hdf5(content.path, hdf5_format)
+        _layouts[content] = read_hdf5(content.path, recognise_layout)
     return _layouts[content]
 
 
@@ -40,11 +40,12 @@ def _is_archive(content: Content) -> bool:
 
 
 def is_preset(folder: Path) -> bool:
-    """Whether a folder is what KerasHub's save_to_preset writes: config.json names its module."""
+    """Return whether KerasHub's save_to_preset wrote a folder: config.json names its module then."""
     return '"module": "keras_hub.' in (look_at(folder / "config.json").text or "")
 
 
-def _is(layout: str) -> Callable[[Content], bool]:
+def _has_layout(layout: str) -> Callable[[Content], bool]:
+    """Return a test of whether a file is HDF5 of this layout."""
     return lambda content: _layout(content) == layout
 
 
@@ -53,14 +54,14 @@ FORMATS = (
     _format(
         "keras-h5",
         "a Keras .h5",
-        _is("keras-h5"),
+        _has_layout("keras-h5"),
         reader("porter.formats.keras.read_h5", "read_h5"),
         engine="tf",
     ),
     _format(
         "keras-weights-h5",
         "a Keras .weights.h5",
-        _is("keras-weights-h5"),
+        _has_layout("keras-weights-h5"),
         reader(_ARCHIVES, "read_weights_h5"),
     ),
     _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf"),

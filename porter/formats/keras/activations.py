@@ -9,38 +9,44 @@ from typing import Any
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import exp, glu, hard_shrink, log_sigmoid, relu, soft_shrink, sqrt
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import KerasLayer, axes_in, number, whole
+from porter.formats.keras.layer import KerasLayer, axes_in, number, whole_number
 from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
 class ActivationRow:
-    """An activation with attributes that a function of `keras.ops` has too: of each Keras's name and
-    default.
+    """An activation with attributes, which a function of `keras.ops` has too.
+
+    Attributes:
+        op: the class of porter's op.
+        attributes: Keras's name and default of each attribute, by porter's name.
     """
 
     op: type[Any]
     attributes: Mapping[str, tuple[str, float]]
 
     def __call__(self, layer: KerasLayer) -> Op:
+        """Return porter's op with the attributes that a layer states."""
         attributes = {
-            name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()
+            name: number(layer.first_of(keras_name, default=default))
+            for name, (keras_name, default) in self.attributes.items()
         }
         op: Op = self.op(**attributes)
         return op
 
     def write(self, op: Op) -> tuple[float, ...]:
-        """The arguments of the function, after its value."""
+        """Return the arguments of the function that come after its value."""
         return tuple(getattr(op, name) for name in self.attributes)
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """The arguments by name, where a file states them."""
+    def settings(self, stated: Mapping[str, Any]) -> dict[str, float]:
+        """Return the function's arguments by Keras's names; `stated` are those that a file states."""
         return {
-            own: usual if given.get(own) is None else given[own] for own, usual in self.attributes.values()
+            name: default if stated.get(name) is None else stated[name]
+            for name, default in self.attributes.values()
         }
 
 
-def _row(op: type[Any], **attributes: tuple[str, float]) -> ActivationRow:
+def _activation_row(op: type[Any], **attributes: tuple[str, float]) -> ActivationRow:
     return ActivationRow(op, attributes)
 
 
@@ -60,8 +66,8 @@ ACTIVATIONS: Mapping[str, Op | ActivationRow | Callable[[KerasLayer], Op]] = {
     "mish": ops.Mish(),
     "softmax": ops.Softmax(),
     "log_softmax": ops.LogSoftmax(),
-    "elu": _row(ops.Elu, alpha=("alpha", 1.0)),
-    "celu": _row(ops.Celu, alpha=("alpha", 1.0)),
+    "elu": _activation_row(ops.Elu, alpha=("alpha", 1.0)),
+    "celu": _activation_row(ops.Celu, alpha=("alpha", 1.0)),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
     "leaky_relu": lambda layer: ops.LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
     # Keras 1 and 2 have 0.2 * x + 0.5, Keras 3 x / 6 + 0.5.
@@ -69,22 +75,24 @@ ACTIVATIONS: Mapping[str, Op | ActivationRow | Callable[[KerasLayer], Op]] = {
 }
 
 
-_AT = 0.5
+_SHRINK_THRESHOLD = 0.5
 """The threshold of a shrink, where nothing else is stated."""
+_SQUAREPLUS_B = 4
+"""The argument `b` of squareplus, where nothing else is stated."""
 
 
-def _half(x: Tensor) -> Tensor:
+def _sparse_sigmoid(x: Tensor) -> Tensor:
     return x.apply_elementwise(ops.HardSigmoid(0.5, 0.5))
 
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "exponential": exp,
-    "hard_shrink": lambda x: hard_shrink(x, _AT),
+    "hard_shrink": lambda x: hard_shrink(x, _SHRINK_THRESHOLD),
     "hard_tanh": lambda x: x.apply_elementwise(ops.Clip(-1.0, 1.0)),
     "log_sigmoid": log_sigmoid,
-    "soft_shrink": lambda x: soft_shrink(x, _AT),
-    "sparse_plus": lambda x: _half(x) ** 2.0 + relu(x - 1.0),
-    "sparse_sigmoid": _half,
+    "soft_shrink": lambda x: soft_shrink(x, _SHRINK_THRESHOLD),
+    "sparse_plus": lambda x: _sparse_sigmoid(x) ** 2.0 + relu(x - 1.0),
+    "sparse_sigmoid": _sparse_sigmoid,
     "squareplus": lambda x: 0.5 * x + sqrt(0.25 * x**2.0 + 1.0),
     "tanh_shrink": lambda x: x - x.apply_elementwise(ops.Tanh()),
 }
@@ -96,7 +104,7 @@ PARTS = frozenset({"glu", *_FUNCTIONS})
 
 
 def activation_name(value: Any) -> str | None:
-    """The name in a layer's `activation` argument; None where it is an object.
+    """Return the name in a layer's `activation` argument; None where it is an object.
 
     Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a
     `relu6`, it was an activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
@@ -108,17 +116,20 @@ def activation_name(value: Any) -> str | None:
     return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
 
 
-def activated(layer: KerasLayer, x: Tensor) -> Tensor:
-    """The value of the activation that `layer.op` names.
+def apply_activation(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of the activation of `x` that `layer.op` names.
+
 
     Raises:
         Unsupported: porter has no op for it.
     """
     arguments = layer.arguments
-    if layer.op in PARTS and (arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4):
+    threshold = arguments.get("threshold", _SHRINK_THRESHOLD)
+    squareplus_b = arguments.get("b", _SQUAREPLUS_B)
+    if layer.op in PARTS and (threshold != _SHRINK_THRESHOLD or squareplus_b != _SQUAREPLUS_B):
         raise Unsupported("with other numbers than its own")
     if layer.op == "glu":
-        return glu(x, whole(arguments.get("axis", -1)))
+        return glu(x, whole_number(arguments.get("axis", -1)))
     if layer.op in _FUNCTIONS:
         return _FUNCTIONS[layer.op](x)
     form = ACTIVATIONS.get(layer.op)

@@ -23,7 +23,7 @@ tf_keras.
 _PART_OF = {spelling: part for part, spellings in PARTS.items() for spelling in spellings}
 ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 """Layers that are called with more than values."""
-_NOT_PLAIN = (
+_UNREAD_ARGUMENTS = (
     "mask",
     "use_scale",
     "attention_mask",
@@ -35,25 +35,28 @@ _NOT_PLAIN = (
     "use_gate",
     "sliding_window",
 )
+"""Arguments of an attention that change what it computes, and that porter has no op for."""
 _KERAS_1_EPSILON = 10e-8
 """The epsilon of Keras 1's backends, unless a user's ~/.keras/keras.json stated another one
 (keras/backend/common.py).
 """
-_PLACES = "bijklmnop"
+_AXIS_LETTERS = "bijklmnop"
 """Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's
 channels.
 """
 
 
 def variable_in(layer: str, variable: str) -> str:
-    """A variable of a MultiHeadAttention, from those of a layer in it."""
+    """Return the name of a MultiHeadAttention's variable from the names of the layer in it and of that
+    layer's variable.
+    """
     return f"{_PART_OF.get(layer, layer)}/{variable}"
 
 
 def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
-    """The kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its input:
-    its name, and its content, with one cell along the batch and the axes that it is repeated along. None for
-    another layer.
+    """Return the kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its
+    input: its name, and its content, with one cell along the batch and the axes that it is repeated along.
+    Return None for another layer.
     """
     if layer.op != "EinsumDense" or "kernel" not in layer.tensors or "bias" in layer.tensors:
         return None
@@ -69,78 +72,96 @@ def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
 
 
 def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
-    """An EinsumDense that multiplies each number by its own, or that is a dense layer over some axes."""
+    """Return the value of an EinsumDense that multiplies each number by its own, or that is a dense layer
+    over some axes.
+    """
     if (stored := stored_array(layer)) is not None:
         return x * x.scope.tensor((stored[0], 0))
     kernel = layer.stored("kernel")
     bias_axes = layer.arguments.get("bias_axes")
-    words = f"by '{layer.arguments.get('equation')!s:.40}'"
+    description = f"by '{layer.arguments.get('equation')!s:.40}'"
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
-        raise Unsupported(words)
+        raise Unsupported(description)
     units = "".join(axis for axis in equation.second if axis not in equation.first)
-    # The bias's axes must be the units, in their order.
-    if bias_axes and not units == "".join(axis for axis in equation.result if axis in bias_axes) == "".join(
-        sorted(bias_axes, key=units.find)
-    ):
-        raise Unsupported(f"{words} with a bias along {bias_axes!s:.40}")
+    if bias_axes:
+        # The bias's axes must be the units, in their order.
+        in_result = "".join(axis for axis in equation.result if axis in bias_axes)
+        in_order_of_units = "".join(sorted(bias_axes, key=units.find))
+        if not units == in_result == in_order_of_units:
+            raise Unsupported(f"{description} with a bias along {bias_axes!s:.40}")
     bias = layer.stored("bias").name if bias_axes else None
     product_kernel = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
-    return x.with_kernel(equation, product_kernel).with_refusal_prefix(words)
+    return x.with_kernel(equation, product_kernel).with_refusal_prefix(description)
 
 
 def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
-    """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel
-    over all heads.
+    """Return the value of a MultiHeadAttention: q, k and v of each head by a kernel each, attention over some
+    axes, and a kernel over all heads.
     """
     _expect_plain(layer)
     if not 1 < len(values) == len(layer.operands) < 4:
         raise Unsupported("with other inputs")
     query, value, key = (*values, values[1])[:3]
     rank = query.rank
+    attended = _attended_axes(layer, rank)
+    if {each.rank for each in (query, value, key)} != {rank}:
+        raise Unsupported(f"over the axes {layer.arguments.get('attention_axes')!r:.40}")
+    letters = _AXIS_LETTERS[: rank - 1]
+    other_axes = [axis for axis in range(rank - 1) if axis not in attended]
+    # Of N×...×heads×channels: the axes that attend stand between the heads and a head's channels.
+    order = [*other_axes, rank - 1, *attended, rank]
+
+    def heads_of(part: str, x: Tensor) -> Tensor:
+        """Return q, k or v of each head, in which the axes that attend are one, before the channels."""
+        kernel_equation = Equation(f"{letters}c", "chd", f"{letters}hd")
+        by_head = _apply_part(layer, part, x, kernel_equation).transpose(order)
+        *first, channels = by_head.sizes
+        outer = first[: -len(attended)]
+        inner = first[-len(attended) :]
+        return by_head.reshape([*outer, math.prod(inner), channels])
+
+    mixed = attention(heads_of("query", query), heads_of("key", key), heads_of("value", value))
+    # The size of an only axis is inferred, because an open size has another number in each value.
+    cells = [query.sizes[axis] for axis in attended] if len(attended) > 1 else [-1]
+    split = mixed.reshape([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
+    in_first_order = split.transpose([order.index(axis) for axis in range(rank + 1)])
+    return _apply_part(layer, "output", in_first_order, Equation(f"{letters}hd", "hdc", f"{letters}c"))
+
+
+def _attended_axes(layer: KerasLayer, rank: int) -> list[int]:
+    """Return the axes that a MultiHeadAttention's `attention_axes` names: all but batch and channels, if it
+    names none.
+
+    Raises:
+        Unsupported: there are none, or batch or channels are among them.
+    """
     axes = layer.arguments.get("attention_axes")
-    over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
-    if (
-        {each.rank for each in (query, value, key)} != {rank}
-        or not {*over} <= {*range(1, rank - 1)}
-        or not over
-    ):
+    between = [*range(1, rank - 1)]
+    attended = between if axes is None else [axes] if type(axes) is int else [*axes]
+    if not attended or not {*attended} <= {*between}:
         raise Unsupported(f"over the axes {axes!r:.40}")
-    places = _PLACES[: rank - 1]
-    beside = [axis for axis in range(rank - 1) if axis not in over]
-    by_head = [*beside, rank - 1, *over, rank]
-
-    def attending(part: str, x: Tensor) -> Tensor:
-        """Heads with the axes that attend as one, before the channels."""
-        by_cell = _part(layer, part, x, Equation(f"{places}c", "chd", f"{places}hd")).transpose(by_head)
-        *first, channels = by_cell.sizes
-        outer = first[: -len(over)]
-        inner = first[-len(over) :]
-        return by_cell.reshape([*outer, math.prod(inner), channels])
-
-    mixed = attention(attending("query", query), attending("key", key), attending("value", value))
-    # Of an open size each value has its own number.
-    cells = [query.sizes[axis] for axis in over] if len(over) > 1 else [-1]
-    apart = mixed.reshape([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
-    whole = apart.transpose([by_head.index(axis) for axis in range(rank + 1)])
-    return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"))
+    return attended
 
 
-def _part(layer: KerasLayer, part: str, x: Tensor, equation: Equation) -> Tensor:
+def _apply_part(layer: KerasLayer, part: str, x: Tensor, equation: Equation) -> Tensor:
+    """Return the product of `x` with the kernel of a part of a MultiHeadAttention, plus its bias if it has
+    one.
+    """
     kernel = layer.stored(f"{part}/kernel")
     bias = layer.stored(f"{part}/bias").name if layer.flag("use_bias") else None
     return x.with_kernel(equation, Kernel(kernel.name, layer.arrays[f"{part}/kernel"].shape, bias))
 
 
 def _expect_plain(layer: KerasLayer) -> None:
-    """Refuses an attention with masks, gates or trained scales."""
-    if unread := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
+    """Raise Unsupported for an attention with masks, gates or trained scales."""
+    if unread := [name for name in _UNREAD_ARGUMENTS if layer.arguments.get(name) not in (None, False)]:
         raise Unsupported(f"with {', '.join(unread)}")
 
 
 def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
-    """An Attention of queries, values and, if there are others, keys, which has no scale but a trained
-    one.
+    """Return the value of an Attention of queries, values and, if there are others, keys, which has no scale
+    but a trained one.
     """
     _expect_plain(layer)
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(values) < 4:
@@ -150,35 +171,36 @@ def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
 
 
 def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
-    """A Dot: the sums over an axis of each of two values; of features N×1, over their norms if they are
-    normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has tf.math.l2_normalize, which
-    bounds the square of a norm).
+    """Return the value of a Dot: the sums over an axis of each of two values; of features N×1, over their
+    norms if they are normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has
+    tf.math.l2_normalize, which bounds the square of a norm).
     """
-    places = pair(layer.arguments["axes"])
+    axes = pair(layer.arguments["axes"])
+    is_normalised = layer.arguments.get("normalize")
     ranks = [each.rank for each in values]
-    if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
+    if len(ranks) != 2 or (is_normalised and ranks != [2, 2]):
         raise Unsupported(f"of normalised values, or of {len(ranks)}")
-    if ranks == [2, 2] and all(at in (1, -1) for at in places):
-        least = 1e-7 if layer.keras > 2 else 1e-6
+    if ranks == [2, 2] and all(axis in (1, -1) for axis in axes):
+        least_norm = 1e-7 if layer.keras > 2 else 1e-6
         first, second = (
-            divide_by_norm(each, 2, [1], least) if layer.arguments.get("normalize") else each
-            for each in values
+            divide_by_norm(each, 2, [1], least_norm) if is_normalised else each for each in values
         )
         return (first * second).sum([1], True)
+    # `n` is the batch, and `k` will be the axis that is summed over.
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]
-    for side, axis in enumerate(places):
+    for side, axis in enumerate(axes):
         sides[side] = sides[side].replace(Items(sides[side])[axis], "k")
     equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
     return einsum(equation, *values)
 
 
 def read_cosine(layer: KerasLayer, *values: Tensor) -> Tensor:
-    """Keras 1's Merge by cos of features: their product over that of their norms, or over its epsilon where
-    that is smaller. It is N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the root of the product
-    of the sums of squares).
+    """Return the value of Keras 1's Merge by cos of features: their product over that of their norms, or over
+    its epsilon where that is smaller. It is N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the
+    root of the product of the sums of squares).
     """
     if [each.rank for each in values] != [2, 2]:
         raise Unsupported("of other values than two of features, whose sums of products may have no root")
     first, second = values
-    sizes = norm(first, 2, [1], True) * norm(second, 2, [1], True)
-    return ((first * second).sum([1], True) / sizes.clip(_KERAS_1_EPSILON, math.inf)).unsqueeze([1])
+    norms = norm(first, 2, [1], True) * norm(second, 2, [1], True)
+    return ((first * second).sum([1], True) / norms.clip(_KERAS_1_EPSILON, math.inf)).unsqueeze([1])

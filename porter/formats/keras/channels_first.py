@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from porter.base.json import JsonObject
-from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, moved, read_flow, results_in
+from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, read_flow, results_in, with_places
 from porter.formats.keras.nodes import Inbound
-from porter.formats.keras.theano import padded_by_theano
+from porter.formats.keras.theano import with_theano_pads
 from porter.formats.keras.windows import ROWS, WINDOWS
 
 CHANNELS_FIRST = "channels_first"
@@ -31,8 +31,8 @@ _WINDOWED = frozenset(
         "UpSampling2D",
     }
 )
-_WHOLE = frozenset({"GlobalAveragePooling2D", "GlobalMaxPooling2D"})
-_OF_EACH_NUMBER = frozenset(
+_GLOBAL_POOLS = frozenset({"GlobalAveragePooling2D", "GlobalMaxPooling2D"})
+_ELEMENTWISE = frozenset(
     {
         "Activation",
         "ReLU",
@@ -53,8 +53,8 @@ _OF_EACH_NUMBER = frozenset(
         "ActivityRegularization",
     }
 )
-_AXES = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}
-"""Places of N×C×H×W in N×H×W×C."""
+_AXIS_CHANNELS_LAST = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}
+"""The axis of N×H×W×C for each axis of N×C×H×W."""
 
 
 _ORDERS = {
@@ -66,49 +66,62 @@ one in which they come first again.
 """
 
 
-class _Mixed(Exception):
-    """A layer that is not known to compute the same with channels last."""
+class _OrderMatters(Exception):
+    """A layer is not known to compute the same with channels last."""
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
-    """Reads what `read_flow` does. A model whose maps all have channels first is given with channels last, if
+    """Read what `read_flow` does, but give a model whose maps all have channels first with channels last, if
     porter knows that of each of its layers; its Flatten reads the map in the order in which it was, by a
-    Permute. In other models each layer with channels first has Permutes around it. One that ran on Theano has
-    Theano's pads.
+    Permute. In other models each layer with channels first has Permutes around it. A model that ran on Theano
+    has Theano's pads.
+
 
     Raises:
         FileError: as `read_flow`.
     """
     flow = read_flow(text, where)
     if flow is None or len(flow.shape) != 4:
-        return flow and _each_last(flow, False)
-    flow = _all_last(flow)
-    return padded_by_theano(flow) if flow.backend == "theano" else flow
+        return flow and _with_permutes(flow, False)
+    flow = _with_maps_last(flow)
+    return with_theano_pads(flow) if flow.backend == "theano" else flow
 
 
-def _all_last(flow: Flow) -> Flow:
-    """A model whose maps all have channels first, with channels last; others stay as they are."""
-    formats = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
+def _with_maps_last(flow: Flow) -> Flow:
+    """Return the model with channels last if all its maps have channels first and each layer is known to
+    compute the same; otherwise with Permutes around its layers with channels first. A model of Keras 1 stays
+    as it is then.
+    """
+    formats = [
+        call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _GLOBAL_POOLS
+    ]
     if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
-        formats = [one for one in formats if one]
-    whole = bool(formats) and all(one == CHANNELS_FIRST for one in formats)
-    if whole:
+        formats = [order for order in formats if order]
+    all_first = bool(formats) and all(order == CHANNELS_FIRST for order in formats)
+    if all_first:
         try:
-            return _turned(flow)
-        except _Mixed:
+            return _turn(flow)
+        except _OrderMatters:
             pass
     is_old = flow.keras == 1 or any("nb_row" in call.arguments for call in flow.calls)
-    return flow if is_old else _each_last(flow, whole)  # Keras 1 has other kernels for each order
+    return flow if is_old else _with_permutes(flow, all_first)  # Keras 1 has other kernels for each order
 
 
-def _turned(flow: Flow) -> Flow:
-    """A model with channels last, in which a Flatten reads the map in the order that it had."""
+def _turn(flow: Flow) -> Flow:
+    """Return a model whose maps all have channels first with channels last; a Permute lets its Flatten read
+    the map in the order that it had.
+
+    Raises:
+        _OrderMatters: a layer is not known to compute the same then.
+    """
     calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for index, call in enumerate(flow.calls):
-        read = [ranks[result.call] for result in results_in(call.given)]
-        given = moved(call.given, places)
-        arguments, ranks[index] = _with_channels_last(call.kind, call.arguments, read)
-        if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != CHANNELS_FIRST:
+        input_ranks = [ranks[result.call] for result in results_in(call.given)]
+        given = with_places(call.given, places)
+        arguments, ranks[index] = _with_channels_last(call.kind, call.arguments, input_ranks)
+        flattens_map = call.kind == "Flatten" and 4 in input_ranks
+        # A Flatten that states channels first reads the map with its channels last anyway.
+        if flattens_map and call.arguments.get("data_format") != CHANNELS_FIRST:
             path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
             calls.append(replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, given=given))
             given = Inbound((Result(len(calls) - 1),), {})
@@ -119,24 +132,25 @@ def _turned(flow: Flow) -> Flow:
     return replace(flow, calls=tuple(calls), outputs=ends, shape=(batch, *cells, channels))
 
 
-def _each_last(flow: Flow, whole: bool) -> Flow:
-    """The model with Permutes around its layers that have channels first; `whole`: its image has them first
-    too.
+def _with_permutes(flow: Flow, image_first: bool) -> Flow:
+    """Return the model with Permutes around its layers that have channels first. `image_first`: its image has
+    them first too.
     """
     calls, places, shape = list[LayerCall](), {SOURCE.call: SOURCE.call}, flow.shape
-    if whole:
+    if image_first:
         batch, channels, *cells = shape
         shape = (batch, *cells, channels)
         places = {SOURCE.call: 0}
         calls.append(LayerCall((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
     def add(call: LayerCall, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
+        """Append a call named after `call`, and return the arguments of a call that reads its result."""
         path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
         calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
         return Inbound((Result(len(calls) - 1),), {})
 
     for index, call in enumerate(flow.calls):
-        given = moved(call.given, places)
+        given = with_places(call.given, places)
         settings = call.arguments
         values = results_in(given)
         order = _ORDERS.get(call.kind) if settings.get("data_format") == CHANNELS_FIRST and values else None
@@ -157,25 +171,28 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
 
 
 def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) -> tuple[JsonObject, int]:
-    """A layer's arguments with channels last, and the rank of what it gives.
+    """Return a layer's arguments with channels last, and the rank of what it gives.
 
     Args:
         ranks: of the values that it reads.
+
+    Raises:
+        _OrderMatters: the layer is not known to compute the same then.
     """
     rank = max(ranks, default=0)
     axis = arguments.get("axis", -1)
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
-        raise _Mixed
-    if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_WHOLE)):
-        return {**arguments, "data_format": CHANNELS_LAST}, _rank_of_maps(kind, arguments)
-    is_along = rank == 2 or (isinstance(axis, int) and axis in _AXES)
-    if is_along and kind in ("BatchNormalization", "Concatenate", "Softmax"):
-        return {**arguments, "axis": _AXES[axis] if rank == 4 else axis}, rank
-    if kind in _OF_EACH_NUMBER or (kind == "Dense" and rank == 2):
+        raise _OrderMatters
+    if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_GLOBAL_POOLS)):
+        return {**arguments, "data_format": CHANNELS_LAST}, _rank_after(kind, arguments)
+    has_known_axis = rank == 2 or (isinstance(axis, int) and axis in _AXIS_CHANNELS_LAST)
+    if has_known_axis and kind in ("BatchNormalization", "Concatenate", "Softmax"):
+        return {**arguments, "axis": _AXIS_CHANNELS_LAST[axis] if rank == 4 else axis}, rank
+    if kind in _ELEMENTWISE or (kind == "Dense" and rank == 2):
         return arguments, rank
-    raise _Mixed
+    raise _OrderMatters
 
 
-def _rank_of_maps(kind: str, arguments: JsonObject) -> int:
-    """The rank of what a layer makes of a map."""
-    return 4 if kind in _WINDOWED or (kind in _WHOLE and arguments.get("keepdims")) else 2
+def _rank_after(kind: str, arguments: JsonObject) -> int:
+    """Return the rank of what a layer makes of a map."""
+    return 4 if kind in _WINDOWED or (kind in _GLOBAL_POOLS and arguments.get("keepdims")) else 2

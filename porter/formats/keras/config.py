@@ -21,12 +21,12 @@ LayerPath = tuple[str, ...]
 
 _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
 """Packages of Keras's own layers."""
-_ALIKE = frozenset({"Activation", "Dense", "Dropout", "ELU", "LeakyReLU", "ReLU"})
+_STEPWISE = frozenset({"Activation", "Dense", "Dropout", "ELU", "LeakyReLU", "ReLU"})
 """Layers that do the same to each step of a sequence whether it is alone or not."""
 
 
 class Unnamed(ValueError):
-    """A layer without its name: Keras saves only the arguments of a class that has no `get_config`
+    """A layer lacks its name: Keras saves only the arguments of a class that has no `get_config`
     (keras/src/ops/operation.py, Operation.get_config).
     """
 
@@ -46,31 +46,33 @@ class Described:
 
 
 def snake_case(name: str) -> str:
-    """A class's name as Keras counts it (keras/src/utils/naming.py, to_snake_case): `Conv2D` is `conv2d`."""
+    """Return a class's name as Keras counts it (keras/src/utils/naming.py, to_snake_case): `conv2d` for
+    `Conv2D`.
+    """
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-def wrapped(layer: JsonObject) -> JsonObject | None:
-    """The layer that another one has and computes in inference; None for others.
+def inner_layer(layer: JsonObject) -> JsonObject | None:
+    """Return the layer that a wrapper holds and computes in inference; None for any other layer, for a user's
+    wrapper, and for a TimeDistributed whose layer may treat the steps of a sequence otherwise together than
+    alone.
 
     SpectralNormalization changes its layer's kernel in training, as it is called (its `call` in
     keras/src/layers/normalization/spectral_normalization.py).
     """
     kind, config = layer["class_name"], layer["config"]
     inner = config.get("layer") if kind in ("SpectralNormalization", "TimeDistributed") else None
-    if (
-        not isinstance(inner, dict)
-        or is_foreign(layer)
-        or (kind == "TimeDistributed" and inner.get("class_name") not in _ALIKE)
-    ):
+    if not isinstance(inner, dict) or is_foreign(layer):
+        return None
+    if kind == "TimeDistributed" and inner.get("class_name") not in _STEPWISE:
         return None
     return inner
 
 
 def is_foreign(layer: JsonObject) -> bool:
-    """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
+    """Return whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
 
     Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own.
     The module of a class in a script or a notebook is null (keras/src/saving/serialization_lib.py,
@@ -83,7 +85,8 @@ def is_foreign(layer: JsonObject) -> bool:
 
 
 def layer_name(layer: JsonObject) -> str:
-    """A layer's own name, which a model of connected layers has beside the layer's config too.
+    """Return a layer's own name, which a model of connected layers has beside the layer's config too.
+
 
     Raises:
         ValueError: it is not text. Unnamed: there is none.
@@ -100,11 +103,12 @@ def layer_name(layer: JsonObject) -> str:
 
 
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
-    """Every layer in the order of the config, which is topological; empty where the model is not made of a
-    list of layers.
+    """Return every layer in the order of the config, which is topological; nothing where the model is not
+    made of a list of layers.
 
     A layer's counter is the number of layers of its class before it in its model
     (keras/src/saving/saving_lib.py, _save_container_state).
+
 
     Raises:
         FileError: it is not JSON, or not a Keras model's config.
@@ -121,19 +125,21 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
 
 
 def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Described]) -> None:
-    """Adds the layers of a model, and of the models within it, by their paths in the file of weights."""
+    """Add the layers of a model, and of the models within it, to `described`, by their paths in the file of
+    weights.
+    """
     counts: Counter[str] = Counter()
     for layer in model["config"].get("layers", ()):
         kind = snake_case(layer["class_name"])
         arguments = layer["config"]
-        here = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
+        layer_path = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
-        described[here] = Described(layer_name(layer), kind, arguments)
+        described[layer_path] = Described(layer_name(layer), kind, arguments)
         if isinstance(arguments.get("layers"), list):
-            _describe(layer, here, described)
-        elif (inner := wrapped(layer)) is not None:
-            described[*here, "layer"] = _described(inner)
+            _describe(layer, layer_path, described)
+        elif (inner := inner_layer(layer)) is not None:
+            described[*layer_path, "layer"] = _describe_layer(inner)
 
 
-def _described(layer: JsonObject) -> Described:
+def _describe_layer(layer: JsonObject) -> Described:
     return Described(layer_name(layer), snake_case(layer["class_name"]), layer["config"])

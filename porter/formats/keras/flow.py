@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, shortened
 from porter.base.json import JsonObject
-from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
+from porter.formats.keras.config import Unnamed, inner_layer, is_foreign, layer_name
 from porter.formats.keras.nodes import Inbound, KerasHistory, parse_inbound, parse_references
-from porter.formats.keras.precision import computing, halves_in
+from porter.formats.keras.precision import compute_type, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, StatedFields, read_json
 
@@ -93,8 +93,8 @@ class Flow:
 
 
 def results_in(argument: Any) -> list[Result]:
-    """The values in one argument, or in all arguments of a call, in order: those of a dict by its sorted
-    keys.
+    """Return the values in one argument, or in all arguments of a call, in order: those of a dict by its
+    sorted keys.
     """
     if isinstance(argument, Inbound):
         return results_in((argument.arguments, tuple(argument.keywords.values())))
@@ -102,16 +102,20 @@ def results_in(argument: Any) -> list[Result]:
         return [argument]
     if isinstance(argument, dict):
         return [value for _, item in sorted(argument.items()) for value in results_in(item)]
-    return [value for item in argument for value in results_in(item)] if isinstance(argument, tuple) else []
+    if isinstance(argument, tuple):
+        return [value for item in argument for value in results_in(item)]
+    return []
 
 
 def read_flow(text: str | bytes, where: str) -> Flow | None:
-    """The calls that a model's config describes; None where the model is not made of a list of layers.
+    """Read the calls that a model's config describes; return None where the model is not made of a list of
+    layers.
+
 
     Raises:
         FileError: it is not JSON, or not a Keras model's config.
     """
-    with _reading(where):
+    with _refusing_damage(where):
         model = read_json(text)
         if not _is_model(model):
             return None
@@ -120,16 +124,19 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
-        outputs, names = _in_order(model, _flatten(calls, model, _CallPlace(), inputs))
+        outputs, names = _order_outputs(model, _flatten(calls, model, _CallPlace(), inputs))
         version = _version(model, calls.recorded)
         backend = str(model.get(_BACKEND, ""))
-        types = _type_of(model, image), halves_in(model["config"])
-        return Flow(tuple(calls.recorded), tuple(outputs), first, version, backend, names, further, *types)
+        input_type = _input_type(model, image)
+        halves = halves_in(model["config"])
+        return Flow(
+            tuple(calls.recorded), tuple(outputs), first, version, backend, names, further, input_type, halves
+        )
 
 
-def _in_order(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
-    """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose
-    keys Keras sorts.
+def _order_outputs(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
+    """Return a model's outputs in the order in which it gives them, and their names where it gives a dict,
+    whose keys Keras sorts.
     """
     by_name = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
     if not isinstance(by_name, dict) or len(by_name) != len(outputs):
@@ -139,64 +146,72 @@ def _in_order(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], t
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
-    """For each layer of the outermost model that is a model itself, the names of all layers in it, at any
-    depth.
+    """Return, for each layer of the outermost model that is a model itself, the names of all layers in it, at
+    any depth.
+
 
     Raises:
         FileError: as `read_flow`.
     """
-    with _reading(where):
+    with _refusing_damage(where):
         model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
         return {
             layer_name(layer): frozenset(_names(layer, 0))
             for layer in layers
-            if _is_model(layer) or wrapped(layer) is not None
+            if _is_model(layer) or inner_layer(layer) is not None
         }
 
 
 def with_stated(text: str | bytes, beside: Stated, where: str) -> str | bytes:
-    """A model's config that says which Keras wrote it and on what, where the file says so beside the config.
+    """Return a model's config that says which Keras wrote it and on what, if the file says so beside the
+    config.
+
 
     Raises:
         FileError: it is not JSON.
     """
-    said = {name: value for name, value in beside.items() if value}
-    with _reading(where):
-        model = read_json(text) if said else None
-    return (
-        json.dumps({**model, **{**said, **model}})
-        if isinstance(model, dict) and said.keys() - model.keys()
-        else text
-    )
+    stated = {name: value for name, value in beside.items() if value}
+    with _refusing_damage(where):
+        model = read_json(text) if stated else None
+    if not isinstance(model, dict) or not stated.keys() - model.keys():
+        return text
+    # The config's own statement comes before the one beside it.
+    return json.dumps({**model, **{**stated, **model}})
 
 
-def moved(given: Any, places: Mapping[int, int]) -> Any:
-    """A call's arguments, in which the calls have other places."""
-    if isinstance(given, Result):
-        return replace(given, call=places[given.call])
-    if isinstance(given, Inbound):
+def with_places(arguments: Any, places: Mapping[int, int]) -> Any:
+    """Return a call's arguments with other places of the calls whose results they are: `places` has the new
+    one by the old one.
+    """
+    if isinstance(arguments, Result):
+        return replace(arguments, call=places[arguments.call])
+    if isinstance(arguments, Inbound):
         return replace(
-            given, arguments=moved(given.arguments, places), keywords=moved(given.keywords, places)
+            arguments,
+            arguments=with_places(arguments.arguments, places),
+            keywords=with_places(arguments.keywords, places),
         )
-    if isinstance(given, tuple):
-        return tuple(moved(each, places) for each in given)
-    return (
-        StatedFields((name, moved(each, places)) for name, each in given.items())
-        if isinstance(given, Mapping)
-        else given
-    )
+    if isinstance(arguments, tuple):
+        return tuple(with_places(each, places) for each in arguments)
+    if isinstance(arguments, Mapping):
+        return StatedFields((name, with_places(each, places)) for name, each in arguments.items())
+    return arguments
 
 
 def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
-    """Keras 3's calls are another form; where a config says nothing, it is Keras 2's."""
+    """Return the major version of Keras. Where a config says nothing, Keras 3 is known by the form of its
+    calls, and others are Keras 2's.
+    """
     major = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
-    return int(major[0]) if major else 3 if any(call.given.keras3 for call in calls) else 2
+    if major:
+        return int(major[0])
+    return 3 if any(call.given.keras3 for call in calls) else 2
 
 
 @contextmanager
-def _reading(where: str) -> Iterator[None]:
-    """Makes one error of what a damaged config raises."""
+def _refusing_damage(where: str) -> Iterator[None]:
+    """Make one FileError of what a damaged config raises."""
     try:
         yield
     except Unnamed as error:
@@ -214,18 +229,20 @@ def _is_model(layer: JsonObject) -> bool:
 
 
 def _names(model: JsonObject, depth: int) -> Iterator[str]:
-    """The names of a model's layers, those of models within it too."""
+    """Yield the names of a model's layers, also of those in models within it."""
     if depth > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
-    inner = wrapped(model)
+    inner = inner_layer(model)
     for layer in _layers(model) if inner is None else [inner]:
         yield layer_name(layer)
-        if _is_model(layer) or wrapped(layer) is not None:
+        if _is_model(layer) or inner_layer(layer) is not None:
             yield from _names(layer, depth + 1)
 
 
 def _layers(model: JsonObject) -> list[JsonObject]:
-    """A model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list itself."""
+    """Return a model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list
+    itself.
+    """
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     names = [layer_name(layer) for layer in layers]
@@ -236,20 +253,21 @@ def _layers(model: JsonObject) -> list[JsonObject]:
 
 @dataclass
 class _CallRecorder:
-    """The calls so far, and how many calls of models they stand for."""
+    """The calls so far, and how many calls of models were made on the way."""
 
     recorded: list[LayerCall] = field(default_factory=list)
     models: int = 0
 
     def add(self, call: LayerCall) -> Result:
+        """Append a call and return its result."""
         if len(self.recorded) >= MOST_NODES:
             raise ValueError(f"its layers are called more than {MOST_NODES} times")
         self.recorded.append(call)
         return Result(len(self.recorded) - 1)
 
     def enter(self) -> None:
-        """Counts a call of a model, which may have no layers: models in each other that are called twice are
-        exponentially many.
+        """Count a call of a model. It may have no layers, and models within each other that are called twice
+        are exponentially many.
         """
         self.models += 1
         if self.models > MOST_NODES:
@@ -271,13 +289,14 @@ class _CallPlace:
     training: bool | None = None
 
     def within(self, name: str, round: int) -> _CallPlace:
+        """Return the place of a call of `name` within this one."""
         return replace(self, path=(*self.path, name), round=round)
 
 
 def _flatten(
     calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
-    """The results of a model's call."""
+    """Add the calls of a model's layers, for one call of the model with `inputs`, and return its results."""
     calls.enter()
     if len(position.path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
@@ -297,34 +316,34 @@ def _flatten(
         results[name, 0] = [
             inputs[index] if index < len(inputs) else calls.add(_input_layer(path, position.round))
         ]
-    resolve = _Resolver(layers, nodes)
-    for name, index in resolve.order(outputs):
+    resolver = _Resolver(layers, nodes)
+    for name, index in resolver.order(outputs):
         if (name, index) in results:
             continue
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
-        given = nodes[name][index].replaced(
-            lambda reference: _pick(results[resolve.key(reference)], reference.output)
+        given = nodes[name][index].resolve(
+            lambda reference: _pick(results[resolver.key(reference)], reference.output)
         )
-        called = position.within(name, position.round * len(nodes[name]) + index)
-        results[name, index] = _call(calls, layers[name], called, given)
-    return [_pick(results[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
+        layer_position = position.within(name, position.round * len(nodes[name]) + index)
+        results[name, index] = _call(calls, layers[name], layer_position, given)
+    return [_pick(results[resolver.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
     calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
-    """Adds the calls of a Sequential's layers. Returns the results of the last one."""
+    """Add the calls of a Sequential's layers, and return the results of the last one."""
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            called = position.within(layer_name(layer), position.round)
-            values = _call(calls, layer, called, Inbound((values[0],), {}))
+            layer_position = position.within(layer_name(layer), position.round)
+            values = _call(calls, layer, layer_position, Inbound((values[0],), {}))
     return values
 
 
 def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, given: Inbound) -> list[Result]:
-    """Adds a call of a layer, or those of a model's layers. Returns its results."""
+    """Add a call of a layer, or the calls of a model's layers, and return its results."""
     training = given.keywords.get("training")
     if isinstance(training, bool):
         position = replace(position, training=training)
@@ -332,12 +351,12 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, given: 
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS:
-        return _flatten(calls, layer, position, _fed(layer, given))
+        return _flatten(calls, layer, position, _inputs_of(layer, given))
     if is_foreign(layer):
         kind = f"{kind} of {layer.get('module') or 'the user'}"
         arguments = config
-    elif (inner := wrapped(layer)) is not None and not (
-        kind == "SpectralNormalization" and position.training
+    elif (inner := inner_layer(layer)) is not None and not (
+        kind == "SpectralNormalization" and position.training  # which changes the inner layer's kernel then
     ):
         return _call(calls, inner, position.within(layer_name(inner), position.round), given)
     else:
@@ -349,24 +368,25 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, given: 
     return [calls.add(LayerCall(position.path, kind, arguments, given, position.round, position.training))]
 
 
-def _fed(model: JsonObject, given: Inbound) -> list[Result]:
-    """What a nested model is called with, in the order of its inputs. A dict has their keys, or the names of
-    a list of inputs (keras/src/models/functional.py, _standardize_inputs).
+def _inputs_of(model: JsonObject, given: Inbound) -> list[Result]:
+    """Return the values that a nested model is called with, in the order of its inputs. A dict has their
+    keys, or the names of a list of inputs (keras/src/models/functional.py, _standardize_inputs).
     """
-    named = given.arguments[0] if given.arguments else None
-    if not isinstance(named, dict) or model["class_name"] == "Sequential":
+    argument = given.arguments[0] if given.arguments else None
+    if not isinstance(argument, dict) or model["class_name"] == "Sequential":
         return results_in(given)
     inputs = model["config"]["input_layers"]
-    if isinstance(inputs, dict) and inputs.keys() != named.keys():
+    if isinstance(inputs, dict) and inputs.keys() != argument.keys():
         raise ValueError(
-            f"model '{layer_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}"
+            f"model '{layer_name(model)}' has the inputs {sorted(inputs)}, and is called with "
+            f"{sorted(argument)}"
         )
     names = (
         sorted(inputs)
         if isinstance(inputs, dict)
         else [reference.layer for reference in parse_references(inputs)]
     )
-    return [value for name in names for value in results_in(named[name])]
+    return [value for name in names for value in results_in(argument[name])]
 
 
 def _input_layer(path: LayerPath, round: int) -> LayerCall:
@@ -374,7 +394,11 @@ def _input_layer(path: LayerPath, round: int) -> LayerCall:
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:
-    """One output of a call, or of a model."""
+    """Return one output of a call, or of a model, from its results.
+
+    Raises:
+        ValueError: there is no such output.
+    """
     if type(output) is not int or output < 0 or (output and values == [SOURCE]):
         raise ValueError(f"no call gives output {output!r:.20}")
     return values[output] if len(values) > 1 or not output else Result(values[0].call, output)
@@ -389,7 +413,8 @@ class _Resolver:
         self._modern = any(node.keras3 for calls in nodes.values() for node in calls)
 
     def key(self, reference: KerasHistory, of_model: bool = False) -> tuple[str, int]:
-        """Layer and call. `of_model`: the reference is one of the model's outputs.
+        """Return the layer and the number of its call that a reference means. `of_model`: the reference is
+        one of the model's outputs.
 
         In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config).
         Keras 3 counts its calls from 0, but in `output_layers` from 1, except a Sequential's
@@ -401,14 +426,14 @@ class _Resolver:
         count = max(len(self._nodes[name]), 1)
         kind = self._kinds[name]
         if kind in MODELS:
-            late = (of_model and kind != "Sequential") if self._modern else True
-            call = 0 if count == 1 and call <= 1 else call - late
+            counts_from_1 = (of_model and kind != "Sequential") if self._modern else True
+            call = 0 if count == 1 and call <= 1 else call - counts_from_1
         if not 0 <= call < count:
             raise ValueError(f"layer '{name}' has no call {reference.call}")
         return name, call
 
     def order(self, outputs: Sequence[KerasHistory]) -> list[tuple[str, int]]:
-        """Every call that the outputs need, each after the calls that it needs itself."""
+        """Return every call that the outputs need, each after the calls that it needs itself."""
         waiting = [self.key(reference, of_model=True) for reference in outputs]
         needs: dict[tuple[str, int], list[tuple[str, int]]] = {}
         while waiting:
@@ -422,27 +447,29 @@ class _Resolver:
 
 
 def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
-    """The shapes of a model's inputs, by the names of their layers where there are several."""
+    """Return the shapes of a model's inputs by the names of their layers; the name of an only input is
+    empty.
+    """
     config = model["config"]
     references = config.get("input_layers") if isinstance(config, dict) else None
     starts = [] if references is None else [reference.layer for reference in parse_references(references)]
     if len(starts) < 2:
-        return {"": _shape_of(model)}
+        return {"": _input_shape(model)}
     layers = {layer_name(layer): layer for layer in _layers(model)}
-    return {name: _shape_of(layers[name]) if name in layers else () for name in starts}
+    return {name: _input_shape(layers[name]) if name in layers else () for name in starts}
 
 
-def _type_of(model: JsonObject, image: str) -> Dtype:
-    """The type of the input of this name; the name of an only one is empty."""
+def _input_type(model: JsonObject, image: str) -> Dtype:
+    """Return the type of the input of this name; the name of an only input is empty."""
     layers = _layers(model)
     inputs = [
         layer for layer in layers if layer["class_name"] == "InputLayer" and image in ("", layer_name(layer))
     ]
-    return computing(inputs[0]["config"].get("dtype")) if inputs else "float32"
+    return compute_type(inputs[0]["config"].get("dtype")) if inputs else "float32"
 
 
-def _shape_of(model: JsonObject) -> tuple[int | None, ...]:
-    """The shape of a model's first input, which versions of Keras state in different places."""
+def _input_shape(model: JsonObject) -> tuple[int | None, ...]:
+    """Return the shape of a model's first input, which versions of Keras state in different places."""
     config = model["config"]
     fields = config if isinstance(config, dict) else {}
     if model["class_name"] in MODELS and isinstance(config, dict | list):
@@ -451,7 +478,7 @@ def _shape_of(model: JsonObject) -> tuple[int | None, ...]:
         if "input_layers" in fields:
             start = parse_references(fields["input_layers"])[0].layer
             first = next((layer for layer in layers if layer_name(layer) == start), None)
-        if first is not None and (shape := _shape_of(first)):
+        if first is not None and (shape := _input_shape(first)):
             return shape
     shape = next((fields[key] for key in _SHAPES if fields.get(key)), ())
     if not all(size is None or type(size) is int for size in shape):

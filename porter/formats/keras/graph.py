@@ -31,7 +31,7 @@ from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, Stated, r
 from porter.formats.keras.layer import KerasLayer, Taken, Walk
 from porter.formats.keras.layers import (
     FUSING,
-    SEVERAL,
+    MERGES,
     holds_tensors,
     is_in_training,
     read_activation,
@@ -69,10 +69,11 @@ def read_graph(
     beside: Stated | None = None,
     outputs: Sequence[str] = (),
 ) -> FileGraph | str | None:
-    """The graph of a Keras model's config; None where the model is not made of a list of layers, and in words
-    what it takes where that is no image.
+    """Read the graph of a Keras model's config. Return None where the model is not made of a list of layers,
+    and where it takes no image, what it takes, in words.
 
     Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
+
 
     Args:
         text: the config as JSON, which the graph keeps as its definition.
@@ -90,12 +91,14 @@ def read_graph(
     flow = read_calls(text, where)
     if flow is None:
         return None
-    image = _image(flow.shape)
+    image = _image_input(flow.shape)
     if image is None:
-        return _no_image(flow)
+        return _describe_input(flow)
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
-    ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
+    ends = (
+        _find_outputs(calls, outputs) if outputs else [_node_output(calls, result) for result in flow.outputs]
+    )
 
     model = _Model(flow, calls, tensors, where)
 
@@ -113,25 +116,26 @@ def read_graph(
     )
 
 
-def _image(shape: Sequence[int | None]) -> GraphInput | None:
-    """What a port is given for an input of this shape, batch first: a map, or an array of known axes, whose
-    numbers stand in a map of one channel; None for others.
+def _image_input(shape: Sequence[int | None]) -> GraphInput | None:
+    """Return the graph's input for an input of this shape, batch first: a map, or an array of known axes,
+    whose numbers stand in a map of one channel. Return None where it is neither, or too large.
     """
     _, *sizes = shape or (None,)
     if len(sizes) == 3:
         rows, columns, channels = sizes
         return GraphInput(_IMAGE, channels, (rows, columns)) if channels else None
-    cells = [size for size in sizes if size]
-    if not cells or len(cells) < len(sizes):
+    known = [size for size in sizes if size]
+    if not known or len(known) < len(sizes):
         return None
-    rows, columns = (1, cells[0]) if len(cells) == 1 else (cells[0], math.prod(cells[1:]))
-    return (
-        GraphInput(_IMAGE, 1, (rows, columns), shape=tuple(cells)) if max(rows, columns) <= MAX_SIDE else None
-    )
+    # An array of F is one row, and of further axes rows by the product of the others.
+    rows, columns = (1, known[0]) if len(known) == 1 else (known[0], math.prod(known[1:]))
+    if max(rows, columns) > MAX_SIDE:
+        return None
+    return GraphInput(_IMAGE, 1, (rows, columns), shape=tuple(known))
 
 
-def _no_image(flow: Flow) -> str:
-    """What a model takes that is neither an image nor an array of known axes."""
+def _describe_input(flow: Flow) -> str:
+    """Return a sentence about the input of a model that takes neither an image nor an array of known axes."""
     if not flow.shape[1:]:
         return "its config states no shape of its input"
     text = "x".join(str(size or "?") for size in flow.shape[1:])
@@ -139,8 +143,8 @@ def _no_image(flow: Flow) -> str:
 
 
 def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
-    """The checkpoint with its graph, and with the tensors that the graph has of its own; or with a note of
-    why there is none.
+    """Return the checkpoint with its graph, and with the tensors that the graph has of its own; or with a
+    note of why there is none, if `graph` is the reason.
     """
     if isinstance(graph, str):
         return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
@@ -152,12 +156,13 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
     )
 
 
-def _end(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
+def _node_output(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
     return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
 
 
-def _chosen(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
-    """The values that a user names; a layer's name is that of its value after its activation.
+def _find_outputs(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
+    """Return the values that a user names; a layer's name means its value after its activation.
+
 
     Raises:
         UsageError: the model lacks one of them.
@@ -184,7 +189,7 @@ class _Model:
     where: str
 
     def graph(self, image: GraphInput, ends: Sequence[NodeOutput]) -> FileGraph:
-        """The graph for an image that ends at these values."""
+        """Build the graph for an image that ends at these values."""
         calls = self.calls
         before = {named.name: before_activation(named) for named in calls}
         layers = dict[str, KerasLayer]()
@@ -198,8 +203,8 @@ class _Model:
             budget=most_bytes(sum(array.nbytes for array in self.tensors.values())),
             tensors_of=lambda layer: layer.tensors,
         )
-        images = {named.name: _further_image(self.flow, named) for named in calls}
-        further = {name: beside for name, beside in images.items() if beside is not None}
+        inputs = {named.name: _further_image(self.flow, named) for named in calls}
+        further = {name: image for name, image in inputs.items() if image is not None}
 
         def tap(source: NodeOutput) -> str | None:
             return None if source[1] else before.get(source[0], source[0])
@@ -209,53 +214,55 @@ class _Model:
         live -= arrays
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
         graph = walk.finish(walk.output_values(ends), ends)
-        used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
+        used = {tensor.name for node in graph.nodes for tensor in node.tensors.values()}
         evaluated = {name: array for name, array in flow.evaluated.items() if name in used}
         return replace(graph, evaluated=evaluated)
 
     def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
-        """Adds the layers of all calls; gives the names of those that are stored arrays and nothing else."""
-        given, arrays = {SOURCE.call: _IMAGE}, set[str]()
+        """Add the layers of all calls to `layers`, and return the names of those that are stored arrays and
+        nothing else.
+        """
+        values, arrays = {SOURCE.call: _IMAGE}, set[str]()
         for index, named in enumerate(self.calls):
-            for layer in _layers(named, given, self.tensors, self.flow.keras):
+            for layer in _layers_of(named, values, self.tensors, self.flow.keras):
                 if layer.name in layers:
                     message = f"two layers have the name '{layer.name}'"
                     raise FileError(message, where=self.where, next="save the model again")
                 layers[layer.name] = layer
-                given[index] = layer.name, 0
+                values[index] = layer.name, 0
                 try:
-                    own, added = stored.add(layer)
+                    constants, added = stored.add(layer)
                 except _DAMAGED as error:
-                    raise _unreadable(layer, error, self.where) from None
-                for name, numbers in own.items():
-                    walk.flow.store_computed(name, numbers)
+                    raise _unreadable_layer(layer, error, self.where) from None
+                for name, constant in constants.items():
+                    walk.flow.store_computed(name, constant)
                 layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
-                if (array := stored.is_array(layer)) is not None:
-                    given[index] = array, 0
+                if (array := stored.array_name(layer)) is not None:
+                    values[index] = array, 0
                     arrays.add(layer.name)
                     break
         return arrays
 
     def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
-        """What a layer gives; damage of its config is an error of the file."""
+        """Return what a layer gives, and make a FileError of damage in its config."""
         try:
             return as_outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
             if any(walk.flow.is_live(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None
-            raise _unreadable(layer, error, self.where) from None
+            raise _unreadable_layer(layer, error, self.where) from None
 
 
 def _further_image(flow: Flow, named: NamedCall) -> GraphInput | None:
-    """What a call stands for that is a further input; None of other calls."""
-    *around, own = named.call.path
-    if named.call.kind != "InputLayer" or around or own not in flow.further:
+    """Return the graph's input for a call that is a further input of the model; None for any other call."""
+    *models, name = named.call.path
+    if named.call.kind != "InputLayer" or models or name not in flow.further:
         return None
     rows, columns = (*flow.shape[1:3], None, None)[:2]
-    return further_image((named.name, 0), flow.further[own], flow.shape[0], (rows, columns))
+    return further_image((named.name, 0), flow.further[name], flow.shape[0], (rows, columns))
 
 
-def _unreadable(layer: KerasLayer, error: Exception, where: str) -> FileError:
+def _unreadable_layer(layer: KerasLayer, error: Exception, where: str) -> FileError:
     reason = f"{type(error).__name__} {first_line(error)}"
     message = f"the file's description of layer '{layer.name}' cannot be read: {reason}"
     return FileError(message, where=where, next="save the model again")
@@ -271,20 +278,21 @@ class _StoredArrays:
     ones: set[NodeOutput]
 
     def add(self, layer: KerasLayer) -> tuple[NamedArrays, list[str]]:
-        """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all
-        that it added.
+        """Add the arrays that a layer holds or is. Return those that the file's tensors lack, and the names
+        of all that were added.
         """
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
             self.ones.add((layer.name, 0))
-        negative = layer.op == "negative" and layer.source[0] in self.arrays
-        own = {layer.name: np.negative(self.arrays[layer.source[0]])} if negative else layer.constants
+        constants = layer.constants
+        if layer.op == "negative" and layer.source[0] in self.arrays:
+            constants = {layer.name: np.negative(self.arrays[layer.source[0]])}
         array = stored_array(layer)
-        added = {**own, **dict([array] if array is not None else [])}
+        added = {**constants, **dict([array] if array is not None else [])}
         self.arrays |= added
-        return own, list(added)
+        return constants, list(added)
 
-    def is_array(self, layer: KerasLayer) -> str | None:
-        """The name of the array that a layer is, if it is nothing else."""
+    def array_name(self, layer: KerasLayer) -> str | None:
+        """Return the name of the array that a layer is, if it is nothing else; None otherwise."""
         array = stored_array(layer)
         if (
             array is not None
@@ -295,26 +303,34 @@ class _StoredArrays:
         return layer.name if layer.op == "negative" and layer.name in self.arrays else None
 
 
-def _layers(
-    named: NamedCall, given: Mapping[int, NodeOutput], tensors: NamedArrays, keras: int
+def _layers_of(
+    named: NamedCall, values: Mapping[int, NodeOutput], tensors: NamedArrays, keras: int
 ) -> Iterator[KerasLayer]:
-    """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
-    before it.
+    """Yield the nodes of one call: the layer, and its `activation` argument if it has one.
+
+    Args:
+        named: the call.
+        values: what each call before it gives, by its place in the flow.
+        tensors: the checkpoint's.
+        keras: the major version of Keras.
     """
     call = named.call
     operation = operation_name(named.call.kind, named.call.arguments)
-    inputs = tuple(_reference(result, given) for result in results_in(call.given))
-    of_operands = operation or call.kind in ATTENTIONS
-    arguments = StatedFields({**call.arguments, **(call.given.keywords if of_operands else {})})
+    inputs = tuple(_reference(result, values) for result in results_in(call.given))
+    has_operands = operation or call.kind in ATTENTIONS
+    arguments = StatedFields({**call.arguments, **(call.given.keywords if has_operands else {})})
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}
 
     def hold(array: Array) -> NodeOutput:
+        """Keep an array under a name of its own, and return a reference to it."""
         name = f"{named.name}:constant{len(constants) or ''}"
         constants[name] = array
         return name, 0
 
-    operands = tuple(_taken(operand, given, hold) for operand in operands_of(call)) if of_operands else ()
+    operands = (
+        tuple(_take_operand(operand, values, hold) for operand in operands_of(call)) if has_operands else ()
+    )
     read = read_operation if operation else partial(_read_layer, call)
     layer = KerasLayer(
         named.name,
@@ -340,36 +356,42 @@ def _read_layer(call: LayerCall, layer: KerasLayer, *values: Tensor) -> Any:
 
 
 def _expect_plain_call(layer: KerasLayer, call: LayerCall) -> None:
-    if len(layer.inputs) != 1 and not (layer.inputs and call.kind in SEVERAL):
+    """Raise Unsupported for a call of other values than its layer takes, or in training."""
+    if len(layer.inputs) != 1 and not (layer.inputs and call.kind in MERGES):
         raise Unsupported(f"of {len(layer.inputs)} values" if layer.inputs else "as a further one")
     if is_in_training(call):
         raise Unsupported("called with training=True")
 
 
 def operands_of(call: LayerCall) -> list[Any]:
-    """The operands of an operation, in order: results and constants."""
+    """Return the operands of an operation, in order: results and constants."""
     keywords = call.given.keywords
     return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None)]
 
 
-def _reference(result: Result, given: Mapping[int, NodeOutput]) -> NodeOutput:
-    return (given[result.call][0], result.output) if result.output else given[result.call]
+def _reference(result: Result, values: Mapping[int, NodeOutput]) -> NodeOutput:
+    """Return the node's output that a result is; `values` are the first outputs of all calls before it."""
+    return (values[result.call][0], result.output) if result.output else values[result.call]
 
 
-def _taken(operand: Any, given: Mapping[int, NodeOutput], hold: Callable[[Array], NodeOutput]) -> Any:
-    """An operand with its values, and its arrays of several axes or of many numbers, as `Taken`; others stay
-    as they are.
+def _take_operand(operand: Any, values: Mapping[int, NodeOutput], hold: Callable[[Array], NodeOutput]) -> Any:
+    """Return an operand with `Taken` for each value in it, and for each array of several axes or of many
+    numbers, which `hold` keeps; others stay as they are.
     """
     if isinstance(operand, Result):
-        return Taken(_reference(operand, given))
+        return Taken(_reference(operand, values))
     array = numbers_in(operand) if isinstance(operand, list) else None
     if array is not None and array.size > min(array.shape[-1], MOST_CONSTANTS):
         return Taken(hold(array))
-    return tuple(_taken(item, given, hold) for item in operand) if isinstance(operand, tuple) else operand
+    if isinstance(operand, tuple):
+        return tuple(_take_operand(item, values, hold) for item in operand)
+    return operand
 
 
 def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
-    """Every call with the name of its node: its layer's name, `layer:2` at the layer's second call."""
+    """Return every call with the name of its node: its layer's name, and `layer:2` at the layer's second
+    call.
+    """
     holders = [call.path for call in flow.calls if _may_hold(call)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)
     by_layer: dict[str, dict[str, str]] = {}
@@ -377,19 +399,18 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
         layer, _, variable = tensor.rpartition("/")
         by_layer.setdefault(layer, {})[variable] = tensor
     holding = set(holders)
-    return [
-        NamedCall(
-            call,
-            names[call.path] + (f":{call.call_index + 1}" if call.call_index else ""),
-            by_layer.get(names[call.path], _parts(call, by_layer)) if call.path in holding else {},
-        )
-        for call in flow.calls
-    ]
+
+    def name_call(call: LayerCall) -> NamedCall:
+        layer = names[call.path]
+        variables = by_layer.get(layer, _attention_tensors(call, by_layer)) if call.path in holding else {}
+        return NamedCall(call, f"{layer}:{call.call_index + 1}" if call.call_index else layer, variables)
+
+    return [*map(name_call, flow.calls)]
 
 
-def _parts(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others
-    have them too.
+def _attention_tensors(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the variables of the layers in a MultiHeadAttention; none for another layer. Their names show
+    that they are in it where others have them too.
     """
     tensors: dict[str, str] = {}
     for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
@@ -408,21 +429,21 @@ def _may_hold(call: LayerCall) -> bool:
 
 
 def last_name(named: NamedCall) -> str:
-    """The name of the node that gives a layer's value, also that of its activation."""
+    """Return the name of the node that gives a layer's value after its activation."""
     return fused_name(named) if named.call.kind in FUSING else named.name
 
 
 def before_activation(named: NamedCall) -> str:
-    """What a layer's value is called before its `activation` argument, such as `dense:linear`; its name, if
-    it has none.
+    """Return the name of a layer's value before its `activation` argument, such as `dense:linear`; the
+    layer's name, if it has none.
     """
-    is_last = (
-        named.call.kind not in FUSING or activation_name(named.call.arguments.get("activation")) == "linear"
+    has_activation = (
+        named.call.kind in FUSING and activation_name(named.call.arguments.get("activation")) != "linear"
     )
-    return named.name if is_last else f"{named.name}:linear"
+    return f"{named.name}:linear" if has_activation else named.name
 
 
 def fused_name(named: NamedCall) -> str:
-    """The name of the node for a layer's `activation` argument, such as `dense:softmax`."""
+    """Return the name of the node for a layer's `activation` argument, such as `dense:softmax`."""
     activation = named.call.arguments.get("activation")
     return f"{named.name}:{activation.rpartition('.')[2] if isinstance(activation, str) else 'activation'}"

@@ -25,11 +25,11 @@ from porter.formats.limits import most_bytes
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 """Groups that hold a model's layers in `.weights.h5`."""
 _MOST_NAMES = 1 << 16
-_NAME_BYTES = 64
+_BYTES_PER_NAME = 64
 """What Python takes for a name besides its letters."""
 _MOST_DEPTH = 64
 _MOST_PATH = 500
-_SAVE = "save the weights again, without compression, into a new file"
+_SAVE_AGAIN = "save the weights again, without compression, into a new file"
 _Found = TypeVar("_Found")
 
 
@@ -59,15 +59,15 @@ class Hdf5:
         object_at: what is at an address.
         top: the root's address.
         size: bytes of the file.
-        taken: the bytes of the names read so far, under its only key. Any number of names may be the same
-            bytes of a file.
+        name_bytes: the bytes of the names read so far, under its only key: any number of names may be the
+            same bytes of a file.
     """
 
     path: Path
     object_at: Callable[[int], Object]
     top: int
     size: int
-    taken: Counter[str] = field(default_factory=Counter)
+    name_bytes: Counter[str] = field(default_factory=Counter)
 
     @property
     def root(self) -> Hdf5Node:
@@ -76,12 +76,14 @@ class Hdf5:
     def node(self, name: str, address: int) -> Hdf5Node:
         return Hdf5Node(name[:_MOST_PATH], address, self.object_at(address))
 
-    def holds(self, size: int) -> bool:
-        """Counts the bytes of a name: False if all are more than a file of this size may make."""
-        self.taken["names"] += size + _NAME_BYTES
-        return self.taken["names"] <= most_bytes(self.size)
+    def count_name(self, size: int) -> bool:
+        """Count the bytes of one more name; return False if all names together are more than a file of this
+        size may make.
+        """
+        self.name_bytes["names"] += size + _BYTES_PER_NAME
+        return self.name_bytes["names"] <= most_bytes(self.size)
 
-    def too_long(self, names: str) -> FileError:
+    def names_too_long(self, names: str) -> FileError:
         return self.refuse(f"{names} have more than {most_bytes(self.size)} bytes")
 
     def refuse(self, message: str, next: str | None = None) -> FileError:
@@ -89,35 +91,37 @@ class Hdf5:
 
 
 def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = None) -> _Found:
-    """What `read` makes of the HDF5 file `path`, or of the HDF5 bytes `image` that were read from it.
+    """Return what `read` makes of the HDF5 file `path`, or of the HDF5 bytes `image` that were read from it.
 
-    Where the file has what porter's reader does not know, `read` is called again, with what HDF5's library
-    says.
+    If the file has a part that porter's reader does not know, HDF5's own library reads the file, and `read`
+    is called a second time.
 
     Raises:
         FileError: it is not HDF5, is cut short or damaged.
     """
     with refusing_damage(path, "fetch or copy it again", "this HDF5 file", (MemoryError,)):
-        data = mapped(path) if image is None else image
+        data = map_file(path) if image is None else image
         try:
             parsed = Hdf5Bytes(data)
             return read(Hdf5(path, parsed.object_at, parsed.root(), len(data)))
         except UnknownPart:
-            from porter.formats.keras.hdf5_library import told_by_library  # few files need it
+            from porter.formats.keras.hdf5_library import read_with_library  # few files need it
 
-            objects, root = told_by_library(path, image, data)
+            objects, root = read_with_library(path, image, data)
             return read(Hdf5(path, objects.__getitem__, root, len(data)))
 
 
-def mapped(path: Path) -> mmap.mmap:
-    """The file's bytes: tensors that are views of them need no copy, and no memory until they are used."""
+def map_file(path: Path) -> mmap.mmap:
+    """Return the file's bytes, mapped: tensors that are views of them need no copy, and no memory until they
+    are used.
+    """
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def hdf5_format(file: Hdf5) -> str:
-    """A file's layout: Keras's `keras-h5` (by layer name) or `keras-weights-h5` (by class and counter),
-    otherwise `hdf5`.
+def recognise_layout(file: Hdf5) -> str:
+    """Return a file's layout: Keras's `keras-h5` (by layer name) or `keras-weights-h5` (by class and
+    counter), otherwise `hdf5`.
     """
     root = file.root
     if (
@@ -133,18 +137,18 @@ def hdf5_format(file: Hdf5) -> str:
 
 
 def children(file: Hdf5, group: Hdf5Node) -> list[str]:
-    """The names in a group.
+    """Return the names in a group.
 
     Raises:
         FileError: the names read so far are larger than a file of this size may make them.
     """
-    if not all(file.holds(len(name)) for name in group.object.links):
-        raise file.too_long(f"the names in '{group.name:.200}'")
+    if not all(file.count_name(len(name)) for name in group.object.links):
+        raise file.names_too_long(f"the names in '{group.name:.200}'")
     return list(group.object.links)
 
 
 def has_child(group: Hdf5Node, name: str) -> bool:
-    """Whether a link of that name exists."""
+    """Return whether a link of that name exists."""
     return name in group.object.links
 
 
@@ -153,7 +157,7 @@ def has_attribute(owner: Hdf5Node, name: str) -> bool:
 
 
 def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """The group or dataset at `name`, a path relative to `group`, each step of which is a hard link.
+    """Return the group or dataset at `name`, a path relative to `group`, each step of which is a hard link.
 
     Raises:
         FileError: it does not exist, or a step is a soft or an external link.
@@ -174,35 +178,36 @@ def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
 
 
 def group_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """The child that `child_of` gives, which is a group.
+    """Return the child that `child_of` gives, which is a group.
 
     Raises:
         FileError: as `child_of`, or it is a dataset.
     """
-    return _expect("group", file, group, name)
+    return _expect_child("group", file, group, name)
 
 
 def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """The child that `child_of` gives, which is a dataset.
+    """Return the child that `child_of` gives, which is a dataset.
 
     Raises:
         FileError: as `child_of`, or it is a group.
     """
-    return _expect("dataset", file, group, name)
+    return _expect_child("dataset", file, group, name)
 
 
-def _expect(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
+def _expect_child(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
+    """Return the child at `name`, and refuse one of another kind than `kind`."""
     node = child_of(file, group, name)
     if node.kind != kind:
         raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {node.kind}")
     return node
 
 
-def walk(
+def walk_groups(
     file: Hdf5, group: Hdf5Node, skip: Collection[str] = ()
 ) -> Iterator[tuple[tuple[str, ...], Hdf5Node]]:
-    """Every group below `group` with its path, parents first. Those with a name in `skip` are left out, if no
-    container holds them.
+    """Yield every group below `group` with its path, parents first. Groups with a name in `skip` are left
+    out, unless a container holds them.
 
     Raises:
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
@@ -216,17 +221,17 @@ def walk(
             raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
         seen.add(current.address)
         yield path, current
-        of_layers = bool(path) and path[-1] in CONTAINERS
+        is_container = bool(path) and path[-1] in CONTAINERS
         for name in children(file, current):
-            if name in skip and not of_layers:
+            if name in skip and not is_container:
                 continue
             child = child_of(file, current, name)
             if child.kind == "group":
                 waiting.append(((*path, name), child))
 
 
-def text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
-    """A scalar text attribute, or None where there is none.
+def read_text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
+    """Return the text of a scalar attribute, or None where there is no such attribute.
 
     Raises:
         FileError: it is no text, or an array.
@@ -242,18 +247,19 @@ def text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
     return str(attribute.texts[0], "utf-8")
 
 
-def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """A list of names. Keras splits one that is too long for an HDF5 header into `name0`, `name1` and so on.
+def read_names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
+    """Return the list of names in an attribute. Keras splits one that is too long for an HDF5 header into
+    `name0`, `name1` and so on.
 
     Raises:
         FileError: it does not exist, or is not a list of texts.
     """
     if has_attribute(owner, name):
-        return _names(file, owner, name)
+        return _read_names(file, owner, name)
     chunks: list[str] = []
     count = 0
     while has_attribute(owner, f"{name}{count}"):
-        chunks += _names(file, owner, f"{name}{count}")
+        chunks += _read_names(file, owner, f"{name}{count}")
         count += 1
     if not count:
         raise file.refuse(
@@ -262,39 +268,39 @@ def names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
     return tuple(chunks)
 
 
-def _names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """The texts of an attribute, bounded before they are decoded."""
+def _read_names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
+    """Return the texts of an attribute, whose size is bounded before they are decoded."""
     attribute = owner.object.attributes[name]
     if attribute is None or len(attribute.shape) != 1 or len(attribute.texts) > _MOST_NAMES:
-        said = f"shape {attribute.shape}" if attribute else "other values"
-        raise file.refuse(f"expected a list of names in attribute '{name}' of '{owner.name}', got {said}")
-    if not all(file.holds(len(text)) for text in attribute.texts):
-        raise file.too_long(f"the names up to attribute '{name}' of '{owner.name}'")
+        found = f"shape {attribute.shape}" if attribute else "other values"
+        raise file.refuse(f"expected a list of names in attribute '{name}' of '{owner.name}', got {found}")
+    if not all(file.count_name(len(text)) for text in attribute.texts):
+        raise file.names_too_long(f"the names up to attribute '{name}' of '{owner.name}'")
     return tuple(str(text, "utf-8") for text in attribute.texts)
 
 
 def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
-    """The values of every dataset, under its key, in native byte order. The sizes of all are checked before
-    any is read.
+    """Return the values of every dataset by its key, in native byte order. The sizes of all are checked
+    before any is read.
 
     Raises:
         FileError: a type is not a number, values are in another file or were never written, or the file
             cannot hold the sizes.
     """
-    values_of = {
+    values_by_name = {
         name: node.object.values for name, node in datasets.items() if node.object.values is not None
     }
-    total = sum(values.nbytes for values in values_of.values())
+    total = sum(values.nbytes for values in values_by_name.values())
     most = most_bytes(file.size)
     if total > most:
         raise file.refuse(f"the file declares {total} bytes of tensors, more than the {most} it can hold")
-    for node in datasets.values():
-        if node.object.values is not None and node.object.values.lack is not None:
-            raise file.refuse(f"dataset '{node.name}' {node.object.values.lack:.400}", _SAVE)
-    return {name: _array(values) for name, values in values_of.items()}
+    for name, values in values_by_name.items():
+        if values.lack is not None:
+            raise file.refuse(f"dataset '{datasets[name].name}' {values.lack:.400}", _SAVE_AGAIN)
+    return {name: _array(values) for name, values in values_by_name.items()}
 
 
 def _array(values: DatasetValues) -> Array:
-    """A view of the file where it has them in native byte order."""
+    """Return the values as an array, which is a view of the file if they have native byte order there."""
     stored = np.frombuffer(values.data, values.dtype, math.prod(values.shape), values.start)
     return stored.reshape(values.shape).astype(stored.dtype.newbyteorder("="), copy=False)

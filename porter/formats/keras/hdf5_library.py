@@ -22,16 +22,18 @@ import numpy as np
 if TYPE_CHECKING:
     from porter.formats.keras.hdf5_objects import Object
 
-ELSEWHERE = "keeps its values in another file; porter reads only this file"
+IN_ANOTHER_FILE = "keeps its values in another file; porter reads only this file"
 _OPAQUE, _ENUM = 5, 8
-_BYTES = "latin-1"
+"""HDF5's classes of types."""
+_ANY_BYTES = "latin-1"
 """Any bytes are texts in it, and so can be said in JSON."""
 
 
-def told_by_library(
+def read_with_library(
     path: Path, image: bytes | None, data: bytes | mmap.mmap
 ) -> tuple[Mapping[int, Object], int]:
-    """The objects by address of the HDF5 file `path`, or of the HDF5 bytes `image`, and the root's address.
+    """Return the objects by address of the HDF5 file `path`, or of the HDF5 bytes `image`, and the root's
+    address.
 
     Args:
         data: the bytes of either.
@@ -52,64 +54,67 @@ def told_by_library(
             source.write_bytes(image)
         limits = replace(READING, written=most_bytes(len(data)))
         run_apart(__file__, [source.absolute(), index, values], len(data), "HDF5", limits)
-        told = read_json(index.read_bytes())
+        description = read_json(index.read_bytes())
         written = values.read_bytes()
-    return {address: _object(data, written, *parts) for address, *parts in told["objects"]}, told["root"]
+    objects = {address: _build_object(data, written, *parts) for address, *parts in description["objects"]}
+    return objects, description["root"]
 
 
-def _object(
+def _build_object(
     data: bytes | mmap.mmap,
     written: bytes,
     links: Mapping[str, int | None],
     attributes: Mapping[str, Any],
     values: list[Any] | None,
 ) -> Object:
-    """An object from what the child process wrote of it."""
+    """Build an object from what the child process wrote of it."""
     from porter.base.dtypes import storage_type
     from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
-    def name(said: str) -> str:
-        return said.encode(_BYTES).decode("utf-8", "surrogateescape")
+    def name_of(link: str) -> str:
+        return link.encode(_ANY_BYTES).decode("utf-8", "surrogateescape")
 
-    stored = None
+    def texts_of(attribute: Any) -> Texts | None:
+        """Return the texts of an attribute; None if its values are no texts."""
+        if attribute is None:
+            return None
+        shape, texts = attribute
+        return Texts(tuple(shape), tuple(text.encode(_ANY_BYTES) for text in texts))
+
+    dataset_values = None
     if values is not None:
         start, is_written, shape, kind, dtype_text, lack = values
-        dtype = (
-            storage_type("bfloat16")
-            if dtype_text and kind == _OPAQUE
-            else dtype_text and np.dtype(dtype_text)
-        )
+        dtype = None
+        if dtype_text:
+            # HDF5 has no bfloat16: Keras writes it as two opaque bytes.
+            dtype = storage_type("bfloat16") if kind == _OPAQUE else np.dtype(dtype_text)
         content = written if is_written else data
-        stored = values_at(start, DatasetValues(tuple(shape), dtype, 0, content, lack), kind)
+        dataset_values = values_at(start, DatasetValues(tuple(shape), dtype, 0, content, lack), kind)
     return Object(
-        {name(link): address for link, address in links.items()},
-        {
-            name(one): attribute
-            and Texts(tuple(attribute[0]), tuple(text.encode(_BYTES) for text in attribute[1]))
-            for one, attribute in attributes.items()
-        },
-        stored,
+        {name_of(link): address for link, address in links.items()},
+        {name_of(name): texts_of(attribute) for name, attribute in attributes.items()},
+        dataset_values,
     )
 
 
-def _described(item: Any, target: BinaryIO) -> list[Any]:
-    """The links, the texts and the values of a group or a dataset; values that do not lie together are
-    written.
+def _describe(item: Any, target: BinaryIO) -> list[Any]:
+    """Return the links, the texts and the values of a group or a dataset, for the process that started this
+    one. Values that do not lie together are written to `target`.
     """
     from h5py import h5a, h5d, h5g, h5l
 
     links, texts = {}, {}
     for name in item if isinstance(item, h5g.GroupID) else ():
         link = item.links.get_info(name)
-        links[name.decode(_BYTES)] = link.u if link.type == h5l.TYPE_HARD else None
+        links[name.decode(_ANY_BYTES)] = link.u if link.type == h5l.TYPE_HARD else None
     for index in range(h5a.get_num_attrs(item)):
         attribute = h5a.open(item, index=index)
-        texts[attribute.name.decode(_BYTES)] = _texts(attribute)
-    return [links, texts, _values(item, target) if isinstance(item, h5d.DatasetID) else None]
+        texts[attribute.name.decode(_ANY_BYTES)] = _texts_of(attribute)
+    return [links, texts, _values_of(item, target) if isinstance(item, h5d.DatasetID) else None]
 
 
-def _texts(attribute: Any) -> list[Any] | None:
-    """The shape and the texts of an attribute; None if its values are none."""
+def _texts_of(attribute: Any) -> list[Any] | None:
+    """Return the shape and the texts of an attribute; None if its values are no texts."""
     from h5py import h5s, h5t
 
     if attribute.get_space().get_simple_extent_type() == h5s.NULL:
@@ -119,37 +124,39 @@ def _texts(attribute: Any) -> list[Any] | None:
         return None
     if texts.size:
         attribute.read(texts)
-    return [texts.shape, [text.decode(_BYTES) for text in texts.flat]]
+    return [texts.shape, [text.decode(_ANY_BYTES) for text in texts.flat]]
 
 
-def _values(dataset: Any, target: BinaryIO) -> list[Any]:
-    """The arguments of porter.formats.keras.hdf5_objects.values_at, and whether the values are written."""
+def _values_of(dataset: Any, target: BinaryIO) -> list[Any]:
+    """Return where the values begin, whether they were written to `target`, and the other arguments of
+    porter.formats.keras.hdf5_objects.values_at.
+    """
     import h5py
     from h5py import h5t
 
     opened = h5py.Dataset(dataset)
     kind = dataset.get_type()
-    number = _number(kind) if opened.shape is not None else None
-    what = [opened.shape or (), kind.get_class(), number and number.str]
+    number = _numpy_type(kind) if opened.shape is not None else None
+    description = [opened.shape or (), kind.get_class(), number and number.str]
     if opened.is_virtual or opened.external:
-        return [None, False, *what, ELSEWHERE]
-    if number is None or not opened.size or not _is_stored(opened):
-        return [None, False, *what, None]
+        return [None, False, *description, IN_ANOTHER_FILE]
+    if number is None or not opened.size or not _is_complete(opened):
+        return [None, False, *description, None]
     base = kind.get_super() if kind.get_class() == _ENUM else kind
     start = dataset.get_offset()
     if start is not None and (kind.get_class() == _OPAQUE or base.equal(h5t.py_create(base.dtype))):
-        return [start, False, *what, None]
+        return [start, False, *description, None]
     try:
         numbers = np.asarray(opened[()], number)
         start = target.tell()
     except (OSError, MemoryError) as error:  # other filters than HDF5's own, and damage
-        return [None, False, *what, f"cannot be read by HDF5: {error}"]
+        return [None, False, *description, f"cannot be read by HDF5: {error}"]
     target.write(numbers.tobytes())
-    return [start, True, *what, None]
+    return [start, True, *description, None]
 
 
-def _number(kind: Any) -> np.dtype[np.generic] | None:
-    """The type of numbers that porter reads; None for another."""
+def _numpy_type(kind: Any) -> np.dtype[np.generic] | None:
+    """Return the numpy type of numbers that porter reads; None for another type."""
     try:
         dtype: np.dtype[np.generic] = kind.dtype
     except TypeError:  # numpy has no such type
@@ -158,8 +165,8 @@ def _number(kind: Any) -> np.dtype[np.generic] | None:
     return dtype if is_number or (kind.get_class() == _OPAQUE and dtype.itemsize == 2) else None
 
 
-def _is_stored(dataset: Any) -> bool:
-    """Whether no value lacks, for which the library would give another."""
+def _is_complete(dataset: Any) -> bool:
+    """Return whether every value was written: the library gives another one in place of one that lacks."""
     if dataset.chunks is None:
         return bool(dataset.id.get_storage_size())
     chunks = (-(-size // step) for size, step in zip(dataset.shape, dataset.chunks, strict=True))
@@ -167,7 +174,7 @@ def _is_stored(dataset: Any) -> bool:
 
 
 def main() -> None:
-    """Writes what a file holds, by h5py, for the process that started this one."""
+    """Write what a file holds, as h5py reads it, for the process that started this one."""
     import h5py
     from h5py import h5o
 
@@ -180,9 +187,9 @@ def main() -> None:
             address, group, name = waiting.pop()
             if address not in described:
                 item = h5o.open(group, name)
-                described[address] = _described(item, target)
+                described[address] = _describe(item, target)
                 links = described[address][0].items()
-                waiting += [(at, item, link.encode(_BYTES)) for link, at in links if at is not None]
+                waiting += [(at, item, link.encode(_ANY_BYTES)) for link, at in links if at is not None]
     objects = [[address, *parts] for address, parts in described.items()]
     Path(index).write_text(json.dumps({"root": root, "objects": objects}))
 

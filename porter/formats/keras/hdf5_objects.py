@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-_CLASSES = (
+_WORDS_OF_CLASSES = (
     "integers",
     "floats",
     "times",
@@ -24,6 +24,7 @@ _CLASSES = (
     "texts of any length",
     "arrays",
 )
+"""HDF5's classes of types, in the order of their numbers."""
 _NEVER_WRITTEN = "lacks values: some of them, or all, were never written"
 
 
@@ -57,7 +58,7 @@ class DatasetValues:
 
 
 def values_at(start: int | None, values: DatasetValues, kind: int) -> DatasetValues:
-    """A dataset's values, of which all is known but where they begin.
+    """Return a dataset's values with their place in the data, of which all is known but where they begin.
 
     Args:
         start: None if they were never written.
@@ -68,7 +69,7 @@ def values_at(start: int | None, values: DatasetValues, kind: int) -> DatasetVal
     """
     lack = values.lack
     if values.dtype is None and lack is None:
-        words = _CLASSES[kind] if kind < len(_CLASSES) else f"values of class {kind}"
+        words = _WORDS_OF_CLASSES[kind] if kind < len(_WORDS_OF_CLASSES) else f"values of class {kind}"
         lack = f"holds {words}, expected numbers"
     if lack is not None or values.nbytes == 0:
         return replace(values, lack=lack)

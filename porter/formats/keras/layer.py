@@ -18,8 +18,8 @@ from porter.graph.ops import LARGEST_FLOAT32
 Arguments = Mapping[str, Any]
 Walk = walk.NodeWalk["KerasLayer"]
 Reader = Callable[..., Any]
-"""Gives what a layer gives, as porter.filegraph.readers.as_outputs takes it, from the layer and its
-values.
+"""A function of a layer and of its values that returns what the layer gives, in a form that
+porter.filegraph.readers.outputs takes.
 """
 
 
@@ -59,19 +59,19 @@ class KerasLayer(Reading):
     constants: NamedArrays = field(default_factory=dict)
 
     def flag(self, name: str) -> bool:
-        """An argument that is true if it is not stated."""
+        """Return an argument that is true if it is not stated."""
         return bool(self.arguments.get(name, True))
 
-    def keeps(self) -> bool:
-        """Whether axes that it reduces stay with one cell."""
+    def keeps_axes(self) -> bool:
+        """Return whether the axes that the layer reduces stay, with one cell."""
         return bool(self.arguments.get("keepdims"))
 
     def first_of(self, *names: str, default: Any = None) -> Any:
-        """An argument that versions of Keras name differently."""
+        """Return an argument that versions of Keras name differently; `default` where no name is stated."""
         return next((self.arguments[name] for name in names if self.arguments.get(name) is not None), default)
 
     def stored(self, variable: str, axes: str = "") -> Stored:
-        """A variable; `axes` as in Stored.
+        """Return a variable; `axes` as in Stored.
 
         Raises:
             Unsupported: the file lacks it.
@@ -82,7 +82,8 @@ class KerasLayer(Reading):
 
 
 def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
-    """The axes of a value that the argument `axis` names, one or several; the last one if it names none.
+    """Return the axes of `x` that the argument `axis` names, one or several; the last one if it is not
+    stated.
 
     Raises:
         Unsupported: it is no list of axes of the value.
@@ -94,52 +95,49 @@ def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
     return axes
 
 
-_LISTS: Mapping[str, int] = by_name(
+_LIST_DEPTHS: Mapping[str, int] = by_name(
     {
         "axes attention_axes dilation_rate dims indices_or_sections kernel_size": 1,
         "num_or_size_splits output_padding output_size perm pool_size size strides": 1,
         "cropping pad_width padding paddings": 3,
     }
 )
-"""Arguments that are whole numbers, in at most so many lists; in several they may also be a rule by its
-name.
+"""Arguments that are whole numbers, or lists of these of at most this depth. An argument whose depth is above
+one may also be a rule by its name, such as a padding of `same`.
 """
-_TEXTS = frozenset({"bias_axes", "equation", "subscripts"})
+_TEXT_ARGUMENTS = frozenset({"bias_axes", "equation", "subscripts"})
 
 
 def expect_kinds(arguments: Arguments) -> None:
-    """Refuses arguments of other kinds than Keras's, by their names: a file may state any.
+    """Raise ValueError for an argument of another kind than Keras's, by its name: a file may state any.
 
     Raises:
         ValueError: there is one.
     """
     for name, value in arguments.items():
-        lists = _LISTS.get(name, 0)
-        is_text = isinstance(value, str) and (name in _TEXTS or lists > 1)
-        if (
-            (lists or name in _TEXTS)
-            and value is not None
-            and not is_text
-            and not (lists and _are_whole(value, lists))
-        ):
+        depth = _LIST_DEPTHS.get(name, 0)
+        if value is None or not (depth or name in _TEXT_ARGUMENTS):
+            continue
+        is_text = isinstance(value, str) and (name in _TEXT_ARGUMENTS or depth > 1)
+        if not is_text and not (depth and _are_whole_numbers(value, depth)):
             raise ValueError(f"{name} is {value!r:.40}")
 
 
-def _are_whole(value: Any, lists: int) -> bool:
-    """Whether a value is a whole number, or such numbers in at most so many lists."""
+def _are_whole_numbers(value: Any, depth: int) -> bool:
+    """Return whether a value is a whole number, or such numbers in lists of at most this depth."""
     if isinstance(value, list | tuple):
-        return lists > 0 and all(_are_whole(each, lists - 1) for each in value)
+        return depth > 0 and all(_are_whole_numbers(each, depth - 1) for each in value)
     return type(value) is int
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Rows and columns. Keras accepts one number for both."""
+    """Return rows and columns. Keras accepts one number for both."""
     first, second = value if isinstance(value, list | tuple) else (value, value)
     return first, second
 
 
 def count(value: Any) -> int:
-    """A whole number above 0.
+    """Return `value` if it is a whole number above 0.
 
     Raises:
         ValueError: anything else.
@@ -149,8 +147,8 @@ def count(value: Any) -> int:
     return value
 
 
-def whole(value: Any) -> int:
-    """A whole number.
+def whole_number(value: Any) -> int:
+    """Return `value` if it is a whole number.
 
     Raises:
         ValueError: anything else.
@@ -161,7 +159,7 @@ def whole(value: Any) -> int:
 
 
 def number(value: Any) -> float:
-    """A finite number that a float32 can hold.
+    """Return `value` as a float if it is a finite number that a float32 can hold.
 
     Raises:
         ValueError: anything else.

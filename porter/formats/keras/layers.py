@@ -15,13 +15,13 @@ from porter.filegraph.readers import call_with_inputs
 from porter.filegraph.tensor import Tensor, concat, merge_all
 from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
-from porter.formats.keras.activations import activated, activation_name
+from porter.formats.keras.activations import activation_name, apply_activation
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import LayerCall
-from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole
+from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole_number
 from porter.formats.keras.layer_classes import VARIABLES
 from porter.formats.keras.versions import COSINE, modern
-from porter.formats.keras.windows import ROWS, WINDOWS, is_already_of_size, read_row, weights
+from porter.formats.keras.windows import ROWS, WINDOWS, is_already_of_size, kernel_and_bias, read_row
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
 
@@ -71,7 +71,7 @@ IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
 """Layers that give their input back outside of training; RandomCrop only if its input has its size.
 StochasticDepth is keras.applications' own.
 """
-_TRAINED = (IDENTITY_AT_INFERENCE | {"BatchNormalization", "SpectralNormalization"}) - {
+_TRAINING_DEPENDENT = (IDENTITY_AT_INFERENCE | {"BatchNormalization", "SpectralNormalization"}) - {
     "ActivityRegularization",
     "Identity",
 }
@@ -87,20 +87,20 @@ FUSING = frozenset(
 
 
 def is_in_training(call: LayerCall) -> bool:
-    """Whether a call computes in inference what its layer computes in training.
+    """Return whether a call computes in inference what its layer computes in training.
 
     Keras 3 writes training=True for every call of an augmentation layer, because that is the argument's
     default, and its `predict` sets it to False (keras/src/models/functional.py, operation_fn).
     """
     return (
         call.training is True
-        and call.kind in _TRAINED
+        and call.kind in _TRAINING_DEPENDENT
         and not (call.given.keras3 and call.kind in AUGMENTATIONS)
     )
 
 
 def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
-    """What a layer is, without its `activation` argument if it is one of FUSING.
+    """Return what a layer gives, before its `activation` argument if it is one of FUSING.
 
     Raises:
         Unsupported: porter has no op for the layer.
@@ -110,7 +110,7 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
     kind = layer.op
     x = values[0]
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or is_already_of_size(layer, x)):
-        if kind not in _TRAINED:
+        if kind not in _TRAINING_DEPENDENT:
             return x
         rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))
         rate = next((float(each) for each in rates if isinstance(each, int | float)), None)
@@ -122,58 +122,60 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
         raise Unsupported("")
     if layer.arguments.get("data_format") not in (None, "channels_last") and kind != "Flatten":
         raise Unsupported("with channels first")
-    if others := sorted(layer.tensors.keys() - _variables_of(kind, layer.tensors)):
+    if unknown := sorted(layer.tensors.keys() - _variables_of(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
-        raise Unsupported(f"that also has {some(others)}")
+        raise Unsupported(f"that also has {some(unknown)}")
     expect_kinds(layer.arguments)
     return call_with_inputs(reader, layer, *values)
 
 
 def _variables_of(kind: str, present: Collection[str]) -> Collection[str]:
-    """The variables that a class may have; all that are `present` if their names say nothing."""
+    """Return the variables that a class may have; all that are `present` if their names say nothing."""
     if kind.startswith("DepthwiseConv"):
         return (*VARIABLES[kind], "kernel")  # Keras 3's name
     return VARIABLES.get(kind, present) if kind != "LayerScale" else present
 
 
 def holds_tensors(kind: str) -> bool:
-    """Whether layers of a class may have tensors; layers of an unknown class may."""
+    """Return whether layers of a class may have tensors; layers of an unknown class may."""
     return kind in VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
 
 
-def _flatten(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A Flatten; channels that come first are put last (keras/src/layers/reshaping/flatten.py, `call`)."""
+def _read_flatten(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a Flatten; channels that come first are put last
+    (keras/src/layers/reshaping/flatten.py, `call`).
+    """
     if layer.arguments.get("data_format") != "channels_first" or x.rank < 3:
         return x.flatten(1)
     return x.transpose([0, *range(2, x.rank), 1]).flatten(1)
 
 
-def _dense(layer: KerasLayer, x: Tensor) -> Tensor:
-    tensors = weights(layer, layer.stored("kernel", "IO"))
+def _read_dense(layer: KerasLayer, x: Tensor) -> Tensor:
+    tensors = kernel_and_bias(layer, layer.stored("kernel", "IO"))
     return x.linear(count(layer.arguments["units"]), tensors)
 
 
-def _relu(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A ReLU with a slope and a largest value, or with a threshold."""
+def _read_relu(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a ReLU with a slope and a largest value, or with a threshold."""
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
         raise Unsupported("that is not Keras's own")
     slope = number(layer.arguments.get("negative_slope") or 0)
-    most = layer.arguments["max_value"]
+    max_value = layer.arguments["max_value"]
     threshold = number(layer.arguments.get("threshold") or 0)
-    if threshold and (slope or most is not None):
+    if threshold and (slope or max_value is not None):
         raise Unsupported(f"with threshold {threshold:g} and another bound or slope")
     if threshold:
         return x.apply_elementwise(ops.ThresholdedRelu(threshold))
-    high = np.inf if most is None else number(most)
+    high = np.inf if max_value is None else number(max_value)
     if not slope:
         return x.clip(0.0, high)
-    bound = [] if most is None else [ops.Clip(-LARGEST_FLOAT32, high)]
+    bound = [] if max_value is None else [ops.Clip(-LARGEST_FLOAT32, high)]
     return x.apply_elementwise(ops.LeakyRelu(slope), *bound)
 
 
 def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
-    """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
+    """Apply the `activation` argument: a name, or since Keras 3 a layer that is an activation.
 
     Raises:
         Unsupported: porter has no op for it.
@@ -183,14 +185,14 @@ def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     if name == "linear":
         return x
     if name is not None:
-        return activated(replace(layer, op=name, arguments={}), x).with_refusal_prefix(
+        return apply_activation(replace(layer, op=name, arguments={}), x).with_refusal_prefix(
             f"with activation '{name:.60}'"
         )
     config = argument.get("config") if isinstance(argument, dict) else argument
     if (
         isinstance(argument, dict)
         and isinstance(config, dict)
-        and str(argument["class_name"]) in _AS_ACTIVATIONS
+        and str(argument["class_name"]) in _ACTIVATION_LAYERS
         and not is_foreign(argument)
     ):
         kind, arguments = modern(argument["class_name"], config)
@@ -199,38 +201,42 @@ def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     raise Unsupported(f"with activation of the user's own: {config!r:.60}")
 
 
-def _named(name: str) -> Reader:
-    return lambda layer, x: activated(replace(layer, op=name), x)
+def _activation_reader(name: str) -> Reader:
+    """Return a reader of layers that are the activation of this name."""
+    return lambda layer, x: apply_activation(replace(layer, op=name), x)
 
 
-def _merged(kind: str) -> Reader:
+def _merge_reader(kind: str) -> Reader:
+    """Return a reader of layers that merge their values by this kind of op."""
     return lambda layer, *values: merge_all(kind, values)
 
 
-def _custom_scale(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
-    """Inception-ResNet's own layer: the first value, and the second one scaled."""
+def _read_custom_scale(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
+    """Return the value of Inception-ResNet's own layer: the sum of the first value and the second one
+    scaled.
+    """
     if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(further) != 1:
         raise Unsupported("that is not keras.applications' own")
     return x + number(layer.arguments["scale"]) * further[0]
 
 
-def _layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
-    """LayerScale, a layer that ConvNeXt brings with it."""
+def _read_layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a LayerScale, a layer that ConvNeXt brings with it."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise Unsupported("that is not keras.applications' own")
     return x.apply_along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})
 
 
-def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Other axes after the batch; -1 is what is left."""
+def _read_reshape(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value with other axes after the batch; -1 is what is left."""
     sizes = layer.arguments["target_shape"]
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
         raise Unsupported(f"to {sizes!r:.40}")
     return x.reshape([x.sizes[0], *sizes])
 
 
-_AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
-SEVERAL = frozenset(
+_ACTIVATION_LAYERS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
+MERGES = frozenset(
     {
         "Add",
         "Attention",
@@ -246,43 +252,43 @@ SEVERAL = frozenset(
         "Subtract",
     }
 )
-"""Layers of several values."""
+"""Layers that read several values."""
 _READERS: Mapping[str, Reader] = {
     **WINDOWS,
     **dict.fromkeys(ROWS, read_row),
     "Activation": read_activation,
-    "Add": _merged("Add"),
+    "Add": _merge_reader("Add"),
     "Attention": arrays.read_plain_attention,
-    "Average": _merged("Mean"),
+    "Average": _merge_reader("Mean"),
     "BatchNormalization": norms.read_batch_norm,
-    "Concatenate": lambda layer, *values: concat(values, whole(layer.arguments.get("axis", -1))),
-    "CustomScaleLayer": _custom_scale,
+    "Concatenate": lambda layer, *values: concat(values, whole_number(layer.arguments.get("axis", -1))),
+    "CustomScaleLayer": _read_custom_scale,
     COSINE: arrays.read_cosine,
-    "Dense": _dense,
+    "Dense": _read_dense,
     "Dot": arrays.read_dot,
-    "ELU": _named("elu"),
+    "ELU": _activation_reader("elu"),
     "EinsumDense": arrays.read_einsum,
-    "Flatten": _flatten,
-    "GlobalAveragePooling1D": lambda layer, x: x.mean([1], layer.keeps()),
-    "GlobalMaxPooling1D": lambda layer, x: x.max([1], layer.keeps()),
+    "Flatten": _read_flatten,
+    "GlobalAveragePooling1D": lambda layer, x: x.mean([1], layer.keeps_axes()),
+    "GlobalMaxPooling1D": lambda layer, x: x.max([1], layer.keeps_axes()),
     "GroupNormalization": norms.read_group_norm,
     "LayerNormalization": norms.read_layer_norm,
-    "LayerScale": _layer_scale,
+    "LayerScale": _read_layer_scale,
     "LeakyReLU": lambda layer, x: x.apply_elementwise(
         ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
     ),
-    "Maximum": _merged("Max"),
-    "Minimum": _merged("Min"),
+    "Maximum": _merge_reader("Max"),
+    "Minimum": _merge_reader("Min"),
     "MultiHeadAttention": arrays.read_attention,
-    "Multiply": _merged("Mul"),
+    "Multiply": _merge_reader("Mul"),
     "Normalization": norms.read_normalization,
     "PReLU": norms.read_prelu,
     "Permute": lambda layer, x: x.transpose([0, *layer.arguments["dims"]]),
     "RMSNormalization": norms.read_rms_norm,
-    "ReLU": _relu,
+    "ReLU": _read_relu,
     "Rescaling": norms.read_rescaling,
-    "Reshape": _reshape,
-    "Softmax": _named("softmax"),
-    "Subtract": _merged("Sub"),
+    "Reshape": _read_reshape,
+    "Softmax": _activation_reader("softmax"),
+    "Subtract": _merge_reader("Sub"),
     "UnitNormalization": norms.read_unit_norm,
 }

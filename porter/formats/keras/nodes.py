@@ -40,20 +40,23 @@ class Inbound:
     keras3: bool = False
 
     def references(self) -> Iterator[KerasHistory]:
-        yield from _histories(self.arguments)
-        yield from _histories(tuple(self.keywords.values()))
+        """Yield the references in all arguments, in order."""
+        yield from _references_in(self.arguments)
+        yield from _references_in(tuple(self.keywords.values()))
 
-    def replaced(self, with_value: Callable[[KerasHistory], Any]) -> Inbound:
-        """The same arguments with each reference replaced."""
+    def resolve(self, value_of: Callable[[KerasHistory], Any]) -> Inbound:
+        """Return the same arguments with `value_of` each reference in its place."""
         return Inbound(
-            tuple(_replaced(argument, with_value) for argument in self.arguments),
-            {name: _replaced(value, with_value) for name, value in self.keywords.items()},
+            tuple(_replace_references(argument, value_of) for argument in self.arguments),
+            {name: _replace_references(value, value_of) for name, value in self.keywords.items()},
             self.keras3,
         )
 
 
 def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
-    """One entry of a layer's `inbound_nodes`. `layers` are the names in the layer's model.
+    """Parse one entry of a layer's `inbound_nodes`, the arguments of one call. `layers` are the names in the
+    layer's model.
+
 
     Raises:
         ValueError, TypeError: the entry has none of the known forms.
@@ -65,22 +68,27 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
         )
     if not isinstance(node, dict | list) or not node:
         raise ValueError("an inbound node is neither an object nor a list")
-    entries = list(node.values()) if isinstance(node, dict) else [node] if isinstance(node[0], str) else node
+    if isinstance(node, dict):
+        entries = [*node.values()]
+    elif isinstance(node[0], str):
+        entries = [node]
+    else:
+        entries = node
+    # An entry is the layer, its call, its output and, if there are any, the keywords of this call.
     keywords = entries[0][3] if len(entries[0]) > 3 else {}
-    parsed = [_entry(entry) for entry in entries]
-    argument = (
-        dict(zip(node, parsed, strict=True))
-        if isinstance(node, dict)
-        else parsed[0]
-        if len(parsed) == 1
-        else tuple(parsed)
-    )
-    return Inbound((argument,), {name: _keyword(value, layers) for name, value in keywords.items()})
+    parsed = [_parse_entry(entry) for entry in entries]
+    argument: Any = tuple(parsed)
+    if isinstance(node, dict):
+        argument = dict(zip(node, parsed, strict=True))
+    elif len(parsed) == 1:
+        argument = parsed[0]
+    return Inbound((argument,), {name: _parse_keyword(value, layers) for name, value in keywords.items()})
 
 
 def parse_references(value: Any) -> list[KerasHistory]:
-    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such in the
-    order of its keys.
+    """Return the references in a model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or
+    an object of such in the order of its keys.
+
 
     Raises:
         ValueError: anything else.
@@ -94,7 +102,8 @@ def parse_references(value: Any) -> list[KerasHistory]:
     return [each for item in value for each in parse_references(item)]
 
 
-def _entry(entry: Any) -> Any:
+def _parse_entry(entry: Any) -> Any:
+    """Return what one entry of Keras 1 or 2 stands for: a constant, or a reference."""
     if entry[0] == _CONSTANT:
         return entry[2]
     if not _is_reference(entry[:3]):
@@ -102,13 +111,17 @@ def _entry(entry: Any) -> Any:
     return KerasHistory(entry[0], entry[1], entry[2])
 
 
-def _keyword(value: Any, layers: Collection[str]) -> Any:
+def _parse_keyword(value: Any, layers: Collection[str]) -> Any:
+    """Return the reference that a keyword's value of Keras 1 or 2 is, if it names one of `layers`; else the
+    value itself.
+    """
     if isinstance(value, list) and _is_reference(value) and value[0] in layers:
         return KerasHistory(value[0], value[1], value[2])
     return value
 
 
 def _is_reference(value: list[Any]) -> bool:
+    """Return whether a list is `[layer, call, output]`, as Keras 1 and 2 write a reference."""
     return (
         len(value) == 3
         and isinstance(value[0], str)
@@ -117,8 +130,8 @@ def _is_reference(value: list[Any]) -> bool:
 
 
 def _parse(value: Any) -> Any:
-    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists, dicts of values
-    dicts.
+    """Return a Keras 3 argument with references for tensors, tuples for lists, nested lists for arrays, and
+    dicts for dicts of values.
     """
     if isinstance(value, list):
         return tuple(_parse(item) for item in value)
@@ -132,20 +145,26 @@ def _parse(value: Any) -> Any:
         return KerasHistory(layer, call, output)
     if kind in ("__numpy__", "__tensor__"):
         return value["config"]["value"]
-    return tuple(_parse(item) for item in value["config"]["value"]) if kind == "__tuple__" else value
+    if kind == "__tuple__":
+        return tuple(_parse(item) for item in value["config"]["value"])
+    return value
 
 
-def _histories(value: Any) -> Iterator[KerasHistory]:
+def _references_in(value: Any) -> Iterator[KerasHistory]:
+    """Yield the references in an argument, at any depth of tuples and dicts."""
     if isinstance(value, KerasHistory):
         yield value
     elif isinstance(value, tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _histories(item)
+            yield from _references_in(item)
 
 
-def _replaced(value: Any, with_value: Callable[[KerasHistory], Any]) -> Any:
+def _replace_references(value: Any, value_of: Callable[[KerasHistory], Any]) -> Any:
+    """Return an argument with `value_of` each reference in its place, at any depth of tuples and dicts."""
     if isinstance(value, KerasHistory):
-        return with_value(value)
+        return value_of(value)
     if isinstance(value, dict):
-        return StatedFields((key, _replaced(item, with_value)) for key, item in value.items())
-    return tuple(_replaced(item, with_value) for item in value) if isinstance(value, tuple) else value
+        return StatedFields((key, _replace_references(item, value_of)) for key, item in value.items())
+    if isinstance(value, tuple):
+        return tuple(_replace_references(item, value_of) for item in value)
+    return value

@@ -25,7 +25,7 @@ from porter.filegraph.tensor import (
     minimum,
     stack,
 )
-from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
+from porter.formats.keras.activations import ACTIVATIONS, PARTS, apply_activation
 from porter.formats.keras.layer import (
     KerasLayer,
     Reader,
@@ -34,13 +34,13 @@ from porter.formats.keras.layer import (
     count,
     expect_kinds,
     number,
-    whole,
+    whole_number,
 )
 from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.padding import LOWEST
 
-OF_NUMBERS: Mapping[str, Op] = {
+ELEMENTWISE: Mapping[str, Op] = {
     "absolute": ops.Abs(),
     "exp": ops.Exp(),
     "log": ops.Log(),
@@ -55,7 +55,9 @@ OF_NUMBERS: Mapping[str, Op] = {
     "round": ops.Round(),
 }
 """Functions of each number that are one op of porter's."""
-MADE: Mapping[str, str] = {
+_EPSILON = 1e-7
+"""keras.config.epsilon(), where an operation states no other one."""
+COMPOSED: Mapping[str, str] = {
     "arccosh": "acosh",
     "arcsinh": "asinh",
     "arctanh": "atanh",
@@ -65,34 +67,35 @@ MADE: Mapping[str, str] = {
 
 
 def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
-    """What an operation is, whose name in keras.ops is `layer.op`.
+    """Return what an operation gives, whose name in keras.ops is `layer.op`.
 
     Raises:
         Unsupported: porter has no op for it.
         PaddingError, ValueError: as porter.formats.keras.layers.read_layer.
     """
-    reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS.keys() | PARTS else None)
+    reader = _READERS.get(layer.op, apply_activation if layer.op in ACTIVATIONS.keys() | PARTS else None)
     if reader is None or not values:
         raise Unsupported("")
     expect_kinds(layer.arguments)
     return call_with_inputs(reader, layer, *values)
 
 
-def _of_operands(function: Callable[..., Any], count: int = 2) -> Reader:
-    """A function of so many operands, of which some may be constants."""
+def _operands_reader(function: Callable[..., Any], count: int = 2) -> Reader:
+    """Return a reader of a function of so many operands, some of which may be constants."""
 
     def read(layer: KerasLayer, x: Tensor, *further: Tensor) -> Any:
+        """Apply the function to the operands."""
         if len(layer.operands) != count:
             raise Unsupported(f"of {len(layer.operands)} operands")
         if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
             raise Unsupported("with the channels first")
-        return function(*(_operand(x.scope, each) for each in layer.operands))
+        return function(*(_to_tensor(x.scope, each) for each in layer.operands))
 
     return read
 
 
-def _operand(scope: Scope, operand: Any) -> Tensor:
-    """An operand as a tensor."""
+def _to_tensor(scope: Scope, operand: Any) -> Tensor:
+    """Return an operand as a tensor, which is a value or a constant."""
     if isinstance(operand, Taken):
         return scope.tensor(operand.source)
     numbers = numbers_in(operand)
@@ -102,7 +105,11 @@ def _operand(scope: Scope, operand: Any) -> Tensor:
 
 
 def _axes(layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = None) -> list[int]:
-    """The axes that an argument names."""
+    """Return the axes that an argument names.
+
+    Raises:
+        Unsupported: it is no list of axes of the value.
+    """
     argument = layer.arguments.get(name, default)
     axes = [*argument] if isinstance(argument, list | tuple) else [argument]
     if not axes or not all(type(axis) is int and -x.rank <= axis < x.rank for axis in axes):
@@ -110,20 +117,22 @@ def _axes(layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = None)
     return axes
 
 
-def _reduced(function: Reduction) -> Reader:
-    return lambda layer, x: x.reduce(function, _axes(layer, x), layer.keeps())
+def _reduction_reader(function: Reduction) -> Reader:
+    """Return a reader of a reduction over the axes that a layer names."""
+    return lambda layer, x: x.reduce(function, _axes(layer, x), layer.keeps_axes())
 
 
 def _norm(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the norm over some axes; over several only the root of the sum of squares."""
     axes = _axes(layer, x)
     order = 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
     if len(axes) > 1 and order != 2:
         raise Unsupported(f"of a matrix of order {order!r:.20}")
-    return functions.norm(x, number(order), axes, layer.keeps())
+    return functions.norm(x, number(order), axes, layer.keeps_axes())
 
 
-def _several(layer: KerasLayer, x: Tensor) -> list[Tensor]:
-    """The values and arrays of an operation that takes several, as a list or apart."""
+def _list_tensors(layer: KerasLayer, x: Tensor) -> list[Tensor]:
+    """Return the values and arrays of an operation that takes several, as one list or as its arguments."""
     operands = (
         layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
     )
@@ -134,13 +143,12 @@ def _several(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 
 def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
-    """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of
-    TensorFlow.
-    """
+    """Return parts of so many cells, or up to these cells."""
     (axis,) = _axes(layer, x, default=0)
-    sections, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
+    sections = layer.arguments.get("indices_or_sections")  # of Keras 3: the cells to cut before, or a number
+    parts = layer.arguments.get("num_or_size_splits")  # of TensorFlow: the sizes, or a number
     if isinstance(sections, list | tuple):
-        parts = [end - start for start, end in pairwise([0, *map(whole, sections), x.size(axis)])]
+        parts = [end - start for start, end in pairwise([0, *map(whole_number, sections), x.size(axis)])]
     elif not isinstance(parts, list | tuple):
         pieces = count(sections if parts is None else parts)
         parts = [x.size(axis) // pieces] * pieces
@@ -154,7 +162,7 @@ def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 
 def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Each cell of an axis several times, one after the other."""
+    """Return each cell of an axis several times, one after the other."""
     (axis,) = _axes(layer, x)
     sizes = [*x.sizes]
     times = count(layer.arguments["repeats"])
@@ -164,8 +172,8 @@ def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
     return x.expand(sizes)
 
 
-def _tiled(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Whole copies of axes, one after the other; the first axes may be left out."""
+def _tile(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return whole copies of the axes, one after the other; the first axes may be left out."""
     repeats = layer.first_of("repeats", "multiples")
     times = [*map(count, repeats if isinstance(repeats, list | tuple) else [repeats])]
     if len(times) > x.rank:
@@ -174,46 +182,51 @@ def _tiled(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _prod(layer: KerasLayer, x: Tensor) -> Tensor:
-    _expect_own_type(layer)
-    return functions.prod(x, _axes(layer, x), layer.keeps())
+    _expect_no_cast(layer)
+    return functions.prod(x, _axes(layer, x), layer.keeps_axes())
 
 
 def _cumsum(layer: KerasLayer, x: Tensor) -> Tensor:
-    _expect_own_type(layer)
+    _expect_no_cast(layer)
     (axis,) = _axes(layer, x)
     return x.cumsum(axis)
 
 
-def _expect_own_type(layer: KerasLayer) -> None:
+def _expect_no_cast(layer: KerasLayer) -> None:
+    """Raise Unsupported if an operation gives another type than it takes."""
     if layer.arguments.get("dtype") is not None:
         raise Unsupported("to another type")
 
 
-def _quarter_turns(layer: KerasLayer, x: Tensor) -> Tensor:
+def _rot90(layer: KerasLayer, x: Tensor) -> Tensor:
     first, second = _axes(layer, x, "axes", (0, 1))
-    return x.rot90((first, second), whole(layer.arguments.get("k", 1)))
+    return x.rot90((first, second), whole_number(layer.arguments.get("k", 1)))
 
 
 def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
-    offset = whole(layer.arguments.get("k", 0))
+    offset = whole_number(layer.arguments.get("k", 0))
     bounds = (offset, None) if layer.op == "triu" else (None, offset)
     return functions.band_part(x, *bounds)
 
 
 def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value with the cells of some axes moved round, all axes by one number or each by its own."""
     shift = layer.arguments["shift"]
     axes = _axes(layer, x)
-    shifts = [*map(whole, shift)] if isinstance(shift, list | tuple) else [whole(shift)] * len(axes)
+    if isinstance(shift, list | tuple):
+        shifts = [*map(whole_number, shift)]
+    else:
+        shifts = [whole_number(shift)] * len(axes)
     return x.roll(dict(zip(axes, shifts, strict=True)))
 
 
 def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     text = layer.arguments.get("subscripts") or layer.arguments.get("equation")
-    return einsum(str(text), *(_operand(x.scope, each) for each in layer.operands))
+    return einsum(str(text), *(_to_tensor(x.scope, each) for each in layer.operands))
 
 
 def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A pad of `numpy.pad`'s modes."""
+    """Return the value with a pad of `numpy.pad`'s modes."""
     widths = layer.first_of("pad_width", "paddings")
     fill = layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
@@ -231,29 +244,29 @@ def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
-    """x[...], as numpy takes it."""
-    items = key_of(layer.operands, layer.arguments)
+    """Return x[...], as numpy takes it."""
+    items = parse_key(layer.operands, layer.arguments)
     sizes = x.sizes
     if items.count(...) > 1:
         raise Unsupported("with two ellipses")
     missing = len(sizes) - sum(item is not None and item is not ... for item in items)
-    at = items.index(...) if ... in items else len(items)
-    return x.take([*items[:at], *[slice(None)] * missing, *items[at + 1 :]])
+    ellipsis = items.index(...) if ... in items else len(items)
+    return x.take([*items[:ellipsis], *[slice(None)] * missing, *items[ellipsis + 1 :]])
 
 
-def key_of(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
-    """The key of a get_item: slices, indices, None and ellipses.
+def parse_key(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
+    """Return the items in the key of a get_item: slices, indices, None and ellipses.
 
     Raises:
         Unsupported: it has other parts.
     """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
-    return [_item(item) for item in (key if isinstance(key, list | tuple) else [key])]
+    return [_parse_key_item(item) for item in (key if isinstance(key, list | tuple) else [key])]
 
 
-def _item(item: Any) -> Any:
-    """One part of a key: a slice, an index, None, or an ellipsis. Keras 2 writes a slice as an object of
-    three numbers.
+def _parse_key_item(item: Any) -> Any:
+    """Return one item of a key: a slice, an index, None, or an ellipsis. Keras 2 writes a slice as an object
+    of three numbers.
     """
     if not isinstance(item, dict):
         if item is not None and type(item) is not int:
@@ -271,6 +284,7 @@ def _item(item: Any) -> Any:
 
 
 def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value with other axes, the batch among them."""
     sizes = layer.first_of("newshape", "shape")
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
         raise Unsupported(f"to {sizes!r:.40}")
@@ -278,30 +292,32 @@ def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _transpose(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Axes in another order; without one turned around."""
+    """Return the axes in another order; turned around if none is stated."""
     axes: Any = layer.first_of("axes", "perm", default=range(x.rank)[::-1])
     return x.transpose([axes] if isinstance(axes, int) else axes)
 
 
-def _swapped(layer: KerasLayer, x: Tensor) -> Tensor:
+def _swap_axes(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value with two axes exchanged."""
     order = [*range(x.rank)]
     (first,), (second,) = _axes(layer, x, "axis1"), _axes(layer, x, "axis2")
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
-def _moved(layer: KerasLayer, x: Tensor) -> Tensor:
-    """moveaxis: the axes in their order, but some at other places."""
-    taken, put = (
+def _move_axis(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the axes in their order, but some of them at other places."""
+    sources, destinations = (
         [range(x.rank)[axis] for axis in _axes(layer, x, name)] for name in ("source", "destination")
     )
-    order = [axis for axis in range(x.rank) if axis not in taken]
-    for position, axis in sorted(zip(put, taken, strict=True)):
+    order = [axis for axis in range(x.rank) if axis not in sources]
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(position, axis)
     return x.transpose(order)
 
 
 def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
+    """Return the cells of an axis at a constant list of indices."""
     cells = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
     axis, *_ = _axes(layer, x)
     if cells is None or cells.ndim != 1 or (cells % 1).any():
@@ -310,13 +326,13 @@ def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
-    """A matrix product of values, or with a constant."""
-    turns = [
+    """Return a matrix product of values, or of a value and a constant."""
+    transpositions = [
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]
-    if any(turns) or len(layer.operands) != 2:
+    if any(transpositions) or len(layer.operands) != 2:
         raise Unsupported("with a transposition")
-    first, second = (_operand(x.scope, operand) for operand in layer.operands)
+    first, second = (_to_tensor(x.scope, operand) for operand in layer.operands)
     if first.is_value and second.is_value:
         return matmul(first, second)
     return first.dense(Product(second.reference, "IO")) if first.is_value else matmul_stored(first, second)
@@ -329,8 +345,8 @@ def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _response_norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    """tf.nn.local_response_normalization, with its defaults."""
-    radius = whole(layer.arguments.get("depth_radius", 5))
+    """Return tf.nn.local_response_normalization, with its defaults."""
+    radius = whole_number(layer.arguments.get("depth_radius", 5))
     alpha, beta, bias = (
         number(layer.arguments.get(name, default))
         for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
@@ -339,99 +355,102 @@ def _response_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    """rms_normalization without a scale, which a model's layer has."""
+    """Return rms_normalization without a scale, which a model's layer has."""
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise Unsupported("with a scale")
-    least = layer.arguments.get("epsilon")
-    return x.apply_along(axes_in(layer, x), RmsNorm(1e-7 if least is None else number(least), scale=False))
+    epsilon = layer.arguments.get("epsilon")
+    least = _EPSILON if epsilon is None else number(epsilon)
+    return x.apply_along(axes_in(layer, x), RmsNorm(least, scale=False))
 
 
 def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
-    variance = functions.variance(x, _axes(layer, x), layer.keeps())
+    variance = functions.variance(x, _axes(layer, x), layer.keeps_axes())
     return functions.sqrt(variance) if layer.op == "std" else variance
 
 
 def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
+    """Return a value over its norm (keras/src/ops/nn.py, `_normalize`)."""
     order = layer.arguments.get("order", 2)
-    least = layer.arguments.get("epsilon")
+    epsilon = layer.arguments.get("epsilon")
     if order not in (1, 2):
         raise Unsupported(f"of order {order!r:.20}")
-    return functions.divide_by_norm(
-        x, whole(order), _axes(layer, x, default=-1), 1e-7 if least is None else number(least)
-    )
+    axes = _axes(layer, x, default=-1)
+    least = _EPSILON if epsilon is None else number(epsilon)
+    return functions.divide_by_norm(x, whole_number(order), axes, least)
 
 
-def _of_number(layer: KerasLayer, x: Tensor) -> Tensor:
+def _elementwise(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return one op of each number; `round` to whole numbers only."""
     if layer.arguments.get("decimals", 0) != 0:
         raise Unsupported("to decimals")
-    return x.apply_elementwise(OF_NUMBERS[layer.op])
+    return x.apply_elementwise(ELEMENTWISE[layer.op])
 
 
-def _made(kind: str) -> Reader:
+def _function_reader(kind: str) -> Reader:
+    """Return a reader of a function of porter.filegraph.functions."""
     return lambda layer, x: functions.FUNCTIONS[kind](x)
 
 
 _READERS: Mapping[str, Reader] = by_name(
     {
-        **dict.fromkeys(OF_NUMBERS, _of_number),
-        **{name: _made(kind) for name, kind in MADE.items()},
-        "amax max": _reduced("max"),
-        "amin min": _reduced("min"),
+        **dict.fromkeys(ELEMENTWISE, _elementwise),
+        **{name: _function_reader(kind) for name, kind in COMPOSED.items()},
+        "amax max": _reduction_reader("max"),
+        "amin min": _reduction_reader("min"),
         "std var": _variance,
         "tril triu": _triangle,
-        "add": _of_operands(operator.add),
+        "add": _operands_reader(operator.add),
         "cast": _cast,
         "clip": lambda layer, x: x.clip(
             number(layer.first_of("x_min", "clip_value_min")),
             number(layer.first_of("x_max", "clip_value_max")),
         ),
         "concatenate": lambda layer, x, *further: concat(
-            _several(layer, x), whole(layer.arguments.get("axis", -1))
+            _list_tensors(layer, x), whole_number(layer.arguments.get("axis", -1))
         ),
         "cumsum": _cumsum,
         "depth_to_space": lambda layer, x: x.apply_op(DepthToSpace(count(layer.arguments["block_size"]))),
         "einsum": _einsum,
-        "equal": _of_operands(functions.equal),
-        "expand_dims": lambda layer, x: x.unsqueeze([whole(layer.arguments["axis"])]),
+        "equal": _operands_reader(functions.equal),
+        "expand_dims": lambda layer, x: x.unsqueeze([whole_number(layer.arguments["axis"])]),
         "flip": lambda layer, x: x.flip(_axes(layer, x)),
-        "floor_divide": _of_operands(lambda x, other: functions.whole_quotient(x, other, "floor")),
+        "floor_divide": _operands_reader(lambda x, other: functions.whole_quotient(x, other, "floor")),
         "get_item": _get_item,
-        "greater": _of_operands(operator.gt),
-        "greater_equal": _of_operands(operator.ge),
+        "greater": _operands_reader(operator.gt),
+        "greater_equal": _operands_reader(operator.ge),
         "hard_shrink": lambda layer, x: functions.hard_shrink(
             x, number(layer.arguments.get("threshold", 0.5))
         ),
-        "hypot": _of_operands(functions.hypot),
+        "hypot": _operands_reader(functions.hypot),
         "identity": lambda layer, x: x,
-        "less": _of_operands(operator.lt),
-        "less_equal": _of_operands(operator.le),
+        "less": _operands_reader(operator.lt),
+        "less_equal": _operands_reader(operator.le),
         "local_response_normalization": _response_norm,
-        "logaddexp": _of_operands(functions.log_add_exp),
-        "logical_and": _of_operands(operator.mul),
+        "logaddexp": _operands_reader(functions.log_add_exp),
+        "logical_and": _operands_reader(operator.mul),
         "logical_not": lambda layer, x: functions.logical_not(x),
-        "logical_or": _of_operands(maximum),
-        "logsumexp": lambda layer, x: functions.log_sum_exp(x, _axes(layer, x), layer.keeps()),
+        "logical_or": _operands_reader(maximum),
+        "logsumexp": lambda layer, x: functions.log_sum_exp(x, _axes(layer, x), layer.keeps_axes()),
         "matmul": _matmul,
-        "maximum": _of_operands(maximum),
-        "mean": _reduced("mean"),
-        "minimum": _of_operands(minimum),
-        "mod": _of_operands(lambda x, other: functions.remainder(x, other, "floor")),
-        "moveaxis": _moved,
-        "multiply": _of_operands(operator.mul),
+        "maximum": _operands_reader(maximum),
+        "mean": _reduction_reader("mean"),
+        "minimum": _operands_reader(minimum),
+        "mod": _operands_reader(lambda x, other: functions.remainder(x, other, "floor")),
+        "moveaxis": _move_axis,
+        "multiply": _operands_reader(operator.mul),
         "negative": lambda layer, x: -x,
         "norm": _norm,
         "normalize": _normalize,
-        "not_equal": _of_operands(functions.not_equal),
+        "not_equal": _operands_reader(functions.not_equal),
         "ones_like": lambda layer, x: functions.ones(x),
         "pad": _pad,
-        "power": _of_operands(operator.pow),
+        "power": _operands_reader(operator.pow),
         "prod": _prod,
         "repeat": _repeat,
         "reshape": _reshape,
         "rms_normalization": _rms_norm,
         "roll": _roll,
-        "rot90": _quarter_turns,
+        "rot90": _rot90,
         "rsqrt": lambda layer, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
         "soft_shrink": lambda layer, x: functions.soft_shrink(
             x, number(layer.arguments.get("threshold", 0.5))
@@ -441,19 +460,21 @@ _READERS: Mapping[str, Reader] = by_name(
         "squeeze": lambda layer, x: x.squeeze(
             None if layer.arguments.get("axis") is None else _axes(layer, x)
         ),
-        "stack": lambda layer, x, *further: stack(_several(layer, x), whole(layer.arguments.get("axis", 0))),
-        "subtract": _of_operands(operator.sub),
-        "sum": _reduced("sum"),
-        "swapaxes": _swapped,
+        "stack": lambda layer, x, *further: stack(
+            _list_tensors(layer, x), whole_number(layer.arguments.get("axis", 0))
+        ),
+        "subtract": _operands_reader(operator.sub),
+        "sum": _reduction_reader("sum"),
+        "swapaxes": _swap_axes,
         "take": _take,
         "threshold": lambda layer, x: functions.threshold(
             x, number(layer.arguments["threshold"]), number(layer.arguments["default_value"])
         ),
-        "tile": _tiled,
+        "tile": _tile,
         "transpose": _transpose,
-        "true_divide": _of_operands(operator.truediv),
+        "true_divide": _operands_reader(operator.truediv),
         "unstack": _unstack,
-        "where": _of_operands(functions.where, 3),
+        "where": _operands_reader(functions.where, 3),
     }
 )
 OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys() | PARTS)

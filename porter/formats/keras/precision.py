@@ -12,8 +12,8 @@ POLICIES = frozenset({"float32", "float64", *HALVES, *(f"mixed_{half}" for half 
 
 
 def policy_of(dtype: Any) -> str:
-    """The name in a layer's `dtype`, which is that name or describes a policy; `float32` where it is none of
-    POLICIES.
+    """Return the name in a layer's `dtype`, which is that name or describes a policy; `float32` where it is
+    none of POLICIES.
     """
     while isinstance(dtype, Mapping):  # a map of policies has one for the layer, and others for its parts
         config = dtype.get("config") or {}
@@ -21,26 +21,26 @@ def policy_of(dtype: Any) -> str:
     return dtype if isinstance(dtype, str) and dtype in POLICIES else "float32"
 
 
-def computing(dtype: Any) -> Dtype:
-    """The type in which a layer computes."""
+def compute_type(dtype: Any) -> Dtype:
+    """Return the type in which a layer computes."""
     return cast(Dtype, policy_of(dtype).removeprefix("mixed_"))
 
 
 def halves_in(config: Any) -> tuple[Dtype, ...]:
-    """The types of half precision that any part of a config states."""
-    types = {computing(each) for each in _policies(config)}
+    """Return the types of half precision that any part of a config states."""
+    types = {compute_type(each) for each in _dtypes_in(config)}
     return tuple(half for half in HALVES if half in types)
 
 
-def _policies(config: Any) -> Iterator[Any]:
-    """Every `dtype` in a config."""
+def _dtypes_in(config: Any) -> Iterator[Any]:
+    """Yield every `dtype` in a config."""
     match config:
         case Mapping():
             for name, value in config.items():
                 if name == "dtype":
                     yield value
                 else:
-                    yield from _policies(value)
+                    yield from _dtypes_in(value)
         case list():
             for value in config:
-                yield from _policies(value)
+                yield from _dtypes_in(value)

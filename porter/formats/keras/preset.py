@@ -15,12 +15,12 @@ from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, PRESET, TASK_
 from porter.formats.keras.read_keras import read_weights_h5
 from porter.formats.sharded.read import read_index, shards_beside
 
-_AGAIN = "fetch the folder again, whole"
+_FETCH_AGAIN = "fetch the folder again, whole"
 
 
 def read_preset(folder: Path) -> Checkpoint:
-    """The tensors of a backbone, and those of its task, whose names begin with `task/`. Its path is that of
-    the backbone's file, or of its index.
+    """Read the tensors of a backbone, and those of its task, whose names begin with `task/`. The checkpoint's
+    path is that of the backbone's file, or of its index.
 
     Raises:
         FileError: a file is damaged, the backbone's is not there, or its index and the files beside it
@@ -33,7 +33,9 @@ def read_preset(folder: Path) -> Checkpoint:
         backbone = _read_sharded(index)
     else:
         raise FileError(
-            f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=folder, next=_AGAIN
+            f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}",
+            where=folder,
+            next=_FETCH_AGAIN,
         )
     if not (folder / TASK_WEIGHTS).is_file():
         return backbone
@@ -43,31 +45,32 @@ def read_preset(folder: Path) -> Checkpoint:
 
 
 def _read_sharded(index: Path) -> Checkpoint:
-    """The tensors of a backbone in several files, by their places in these (keras/src/saving/saving_lib.py,
-    ShardedH5IOStore).
+    """Read the tensors of a backbone in several files, by their places in these
+    (keras/src/saving/saving_lib.py, ShardedH5IOStore).
     """
     tensors: dict[str, Array] = {}
     groups_by_shard = read_index(index)
     files = shards_beside(index, groups_by_shard)
     for name, file in files.items():
-        arrays = hdf5.read_hdf5(file, _variables)
+        arrays = hdf5.read_hdf5(file, _read_variables)
         groups = {f"/{path.rpartition('/')[0]}" for path in arrays}
-        if unlike := sorted(groups_by_shard[name] ^ groups):
+        if in_one_only := sorted(groups_by_shard[name] ^ groups):
             message = (
-                f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
+                f"index and shard '{name}' do not hold the same layers: only one of them has "
+                f"{some(in_one_only)}"
             )
-            raise FileError(message, where=index, next=_AGAIN)
-        if twice := sorted(tensors.keys() & arrays.keys()):
-            raise FileError(f"several of its shards hold {some(twice)}", where=index, next=_AGAIN)
+            raise FileError(message, where=index, next=_FETCH_AGAIN)
+        if repeated := sorted(tensors.keys() & arrays.keys()):
+            raise FileError(f"several of its shards hold {some(repeated)}", where=index, next=_FETCH_AGAIN)
         tensors |= arrays
     weights = {path: array for path, array in tensors.items() if "seed_generator" not in path.split("/")}
     return Checkpoint(index, PRESET, "tf", weights, files=(index, *files.values()))
 
 
-def _variables(file: hdf5.Hdf5) -> NamedArrays:
-    """The variables of all layers, by the path of each."""
+def _read_variables(file: hdf5.Hdf5) -> NamedArrays:
+    """Return the variables of all layers, by the path of each."""
     datasets: dict[str, hdf5.Hdf5Node] = {}
-    for path, group in hdf5.walk(file, file.root):
+    for path, group in hdf5.walk_groups(file, file.root):
         if path[-1:] == ("vars",):
             datasets |= {
                 "/".join((*path, number)): hdf5.dataset_of(file, group, number)

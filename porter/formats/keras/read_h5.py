@@ -34,11 +34,11 @@ _KERAS_1_NAME = re.compile(
 )
 _FILTERS_FIRST = re.compile(r'"dim_ordering": *"th"')
 """In a config of Keras 1 (its keras/layers/convolutional.py, `build`)."""
-_UNSTATED = (
+_BACKEND_UNSTATED = (
     "Keras 1 wrote this model with channels first, but not whether it ran on Theano, whose windows "
     "and kernels are others"
 )
-_STATE = (
+_STATE_BACKEND = (
     "say so in the file: h5py.File('FILE.h5', 'a')['model_weights'].attrs['backend'] = b'theano', or "
     "b'tensorflow'"
 )
@@ -48,7 +48,7 @@ _Variables = Mapping[str, hdf5.Hdf5Node]
 
 
 def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
-    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in
+    """Read a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in
     `model_config`, which ends at `outputs` if any are named.
 
     Raises:
@@ -56,12 +56,12 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
             turn, or a `model_config` that is none.
         UsageError: the model lacks one of `outputs`.
     """
-    contents = hdf5.read_hdf5(path, _read)
+    contents = hdf5.read_hdf5(path, _read_contents)
     checkpoint = Checkpoint(path, "keras-h5", "tf", contents.tensors, contents.notes)
     if contents.config is None:
-        with_tensors = {name.rpartition("/")[0] for name in contents.tensors}
-        # Layers stand in the order of the data.
-        first = takewhile(lambda name: name not in with_tensors or is_scaling(name), contents.layers)
+        trained = {name.rpartition("/")[0] for name in contents.tensors}
+        # Layers stand in the order of the data: those that scale the input come before any other trained one.
+        first = takewhile(lambda name: name not in trained or is_scaling(name), contents.layers)
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph, with_graph
 
@@ -71,22 +71,22 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
 
 
 def read_scoped(path: Path) -> NamedArrays:
-    """The tensors of a file of weights by the whole names of its variables, with all scopes that these were
-    made in.
+    """Read the tensors of a file of weights by the whole names of its variables, with all scopes that these
+    were made in.
 
     Raises:
         FileError: it is damaged.
     """
 
     def read(file: hdf5.Hdf5) -> NamedArrays:
+        """Read the datasets of all layers by the names in their `weight_names`."""
         datasets: dict[str, hdf5.Hdf5Node] = {}
-        for layer in hdf5.names_attribute(file, file.root, "layer_names"):
+        for layer in hdf5.read_names_attribute(file, file.root, "layer_names"):
             group = hdf5.group_of(file, file.root, layer)
-            for weight in hdf5.names_attribute(file, group, "weight_names"):
-                above, _, last = weight.rpartition("/")
-                datasets[weight.removesuffix(":0")] = hdf5.dataset_of(
-                    file, hdf5.group_of(file, group, above) if above else group, last
-                )
+            for weight in hdf5.read_names_attribute(file, group, "weight_names"):
+                scope, _, variable = weight.rpartition("/")
+                owner = hdf5.group_of(file, group, scope) if scope else group
+                datasets[weight.removesuffix(":0")] = hdf5.dataset_of(file, owner, variable)
         return hdf5.read_datasets(file, datasets)
 
     return hdf5.read_hdf5(path, read)
@@ -103,40 +103,40 @@ class _Contents:
     metadata: Mapping[str, str | None]
 
 
-def _read(file: hdf5.Hdf5) -> _Contents:
-    """The names and arrays of a file of weights, and what else it states."""
-    whole = hdf5.has_child(file.root, "model_weights")
-    group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
-    names = hdf5.names_attribute(file, group, "layer_names")
+def _read_contents(file: hdf5.Hdf5) -> _Contents:
+    """Read the names and arrays of a file of weights, and what else it states."""
+    is_whole_model = hdf5.has_child(file.root, "model_weights")
+    group = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
+    names = hdf5.read_names_attribute(file, group, "layer_names")
     if hdf5.has_child(group, "top_level_model_weights"):
         names += ("top_level_model_weights",)
-    config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
+    config = hdf5.read_text_attribute(file, file.root, "model_config") if is_whole_model else None
     metadata = {
-        "keras_version": hdf5.text_attribute(file, file.root, "keras_version"),
-        "backend": hdf5.text_attribute(file, group, "backend"),
+        "keras_version": hdf5.read_text_attribute(file, file.root, "keras_version"),
+        "backend": hdf5.read_text_attribute(file, group, "backend"),
     }
-    inside: Mapping[str, Collection[str]] = {}
+    inner_layers: Mapping[str, Collection[str]] = {}
     if config is not None:
         from porter.formats.keras.flow import names_within  # most files hold only weights
 
-        inside = names_within(config, str(file.path))
-    layers = [
-        layer
-        for name in names
-        for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
-    ]
+        inner_layers = names_within(config, str(file.path))
+    layers = list[Holder]()
+    for name in names:
+        layer_group = hdf5.group_of(file, group, name)
+        layers += _layers_of(file, layer_group, name, inner_layers.get(name, frozenset()))
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    tensors, kernels = _with_kernels_of_today(file, tensors, config or "", metadata)
-    notes = [*(["read under 'model_weights'"] if whole else []), *kernels]
+    tensors, notes_on_kernels = _with_todays_kernels(file, tensors, config or "", metadata)
+    notes = [*(["read under 'model_weights'"] if is_whole_model else []), *notes_on_kernels]
     if hdf5.has_child(file.root, "optimizer_weights"):
         notes.append("ignored the optimiser's state")
     return _Contents(tensors, tuple(notes), names, config, metadata)
 
 
-def _with_kernels_of_today(
+def _with_todays_kernels(
     file: hdf5.Hdf5, tensors: NamedArrays, config: str, metadata: Mapping[str, str | None]
 ) -> tuple[NamedArrays, list[str]]:
-    """The tensors with kernels as Keras stores them today, and notes on those that it stored otherwise.
+    """Return the tensors with kernels as Keras stores them today, and notes on those that it stored
+    otherwise.
 
     Args:
         config: of a whole model; empty of mere weights.
@@ -145,7 +145,7 @@ def _with_kernels_of_today(
     backend = metadata["backend"]
     if _FILTERS_FIRST.search(config):
         if backend is None:
-            raise file.refuse(_UNSTATED, _STATE)
+            raise file.refuse(_BACKEND_UNSTATED, _STATE_BACKEND)
         tensors = {
             name: array.transpose(2, 3, 1, 0) if array.ndim == 4 else array for name, array in tensors.items()
         }
@@ -158,7 +158,7 @@ def _with_kernels_of_today(
             "as TensorFlow's"
         )
     if backend == "theano":
-        tensors = _turned(file, tensors)
+        tensors = _turn_kernels(file, tensors)
         notes.append(
             "its kernels are turned around, because Keras on Theano stored them for convolutions, not "
             "correlations"
@@ -166,20 +166,17 @@ def _with_kernels_of_today(
     return tensors, notes
 
 
-def _turned(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
-    """The tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from their last
-    cell to the first, and Keras 2 turns those of a Conv2D when it loads them, but not those of depthwise and
-    separable ones (keras/engine/saving.py).
+def _turn_kernels(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
+    """Return the tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from
+    their last cell to the first, and Keras 2 turns those of a Conv2D when it loads them, but not those of
+    depthwise and separable ones (keras/engine/saving.py).
     """
-    other = next(
-        (
-            name
-            for name, array in tensors.items()
-            if array.ndim > 2 and not (array.ndim == 4 and name.endswith("/kernel"))
-        ),
-        None,
+    other_kernels = (
+        name
+        for name, array in tensors.items()
+        if array.ndim > 2 and not (array.ndim == 4 and name.endswith("/kernel"))
     )
-    if other is not None:
+    if (other := next(other_kernels, None)) is not None:
         raise file.refuse(
             f"'{other}' was stored by Keras on Theano, which flips kernels, and porter turns those of "
             "Conv2D only",
@@ -191,56 +188,62 @@ def _turned(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
     }
 
 
-def _layers_of(file: hdf5.Hdf5, group: hdf5.Hdf5Node, name: str, inside: Collection[str]) -> list[Holder]:
-    """The layers whose variables are in one group, which is a layer or a nested model.
+def _layers_of(
+    file: hdf5.Hdf5, group: hdf5.Hdf5Node, name: str, inner_names: Collection[str]
+) -> list[Holder]:
+    """Return the layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a
     second TF 1 session, `model/conv1`), so the layer's name is the group's, unless the weight names are of
     several layers.
 
     Args:
-        inside: names of the layers in the nested model, where the file says them.
+        inner_names: names of the layers in the nested model, where the file says them.
     """
     scopes: dict[_Scope, dict[str, hdf5.Hdf5Node]] = {}
     owners = {"": group}
-    for weight in hdf5.names_attribute(file, group, "weight_names"):
-        scope, variable = _split(weight)
+    for weight in hdf5.read_names_attribute(file, group, "weight_names"):
+        scope, variable = _split_name(weight)
         variables = scopes.setdefault(scope, {})
         if variable in variables:
             raise file.refuse(f"layer '{name}' has two variables '{variable}'")
-        above, _, last = weight.rpartition("/")
-        if above not in owners:
-            owners[above] = hdf5.group_of(file, group, above)
-        variables[variable] = hdf5.dataset_of(file, owners[above], last)
-    if len(scopes) == 1 and not inside:
+        path, _, dataset = weight.rpartition("/")
+        if path not in owners:
+            owners[path] = hdf5.group_of(file, group, path)
+        variables[variable] = hdf5.dataset_of(file, owners[path], dataset)
+    if len(scopes) == 1 and not inner_names:
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []
-    for scope, of_layer in _renamed(scopes, inside).items():
+    for scope, of_layer in _with_layer_names(scopes, inner_names).items():
         inner = scope[1:] if scope[:1] == (name,) else scope
         # Keras 2 names the variables of a TimeDistributed's layer as its own.
-        if len(inside) == len(scopes) == 1:
-            inner = inner or tuple(inside)
+        if len(inner_names) == len(scopes) == 1:
+            inner = inner or tuple(inner_names)
         layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), of_layer))
     return layers
 
 
-def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Mapping[_Scope, _Variables]:
-    """The scopes under their layers' names.
+def _with_layer_names(
+    scopes: Mapping[_Scope, _Variables], inner_names: Collection[str]
+) -> Mapping[_Scope, _Variables]:
+    """Return the variables by their layers' names instead of their scopes, unless two scopes would be one
+    then.
 
     TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the
     layer `conv1`.
     """
-    by_layer = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
+    by_layer = {_without_number(scope, inner_names): variables for scope, variables in scopes.items()}
     return by_layer if len(by_layer) == len(scopes) else scopes
 
 
-def _without_number(scope: _Scope, inside: Collection[str]) -> _Scope:
+def _without_number(scope: _Scope, inner_names: Collection[str]) -> _Scope:
+    """Return a scope without the number that TF 1 gave it, if it is a layer's name then and none before."""
     plain = re.sub(r"_\d+$", "", scope[-1]) if scope else ""
-    return (*scope[:-1], plain) if plain in inside and scope[-1] not in inside else scope
+    return (*scope[:-1], plain) if plain in inner_names and scope[-1] not in inner_names else scope
 
 
-def _split(weight: str) -> tuple[tuple[str, ...], str]:
-    """The scopes in a weight's name, and the variable's name in Keras 2 and 3."""
+def _split_name(weight: str) -> tuple[tuple[str, ...], str]:
+    """Return the scopes in a weight's name, and the variable's name in Keras 2 and 3."""
     *scope, variable = weight.removesuffix(":0").split("/")
     if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):
         return (old["layer"],), _KERAS_1_VARIABLES.get(old["variable"], old["variable"])

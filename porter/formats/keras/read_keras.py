@@ -31,47 +31,53 @@ _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
 
 def read_weights_h5(path: Path) -> Checkpoint:
-    """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are
+    """Read a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are
     `class_counter/variable`.
 
     Raises:
         FileError: it is damaged, or a layer has other variables than its class.
     """
-    return hdf5.read_hdf5(path, lambda file: _read(file, "keras-weights-h5", {}))
+    return hdf5.read_hdf5(path, lambda file: _read_checkpoint(file, "keras-weights-h5", {}))
 
 
 def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
-    """Reads a `.keras` archive: only its config and its weights, both into memory. Its graph ends at
-    `outputs` if any are named.
+    """Read a `.keras` archive: only its config and its weights, both into memory. Its graph ends at `outputs`
+    if any are named.
 
     Raises:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
         UsageError: the model lacks one of `outputs`.
     """
-    archive = read_archived(path)
+    archive = read_archive(path)
     described = describe_layers(archive.config, path)
-    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), archive.weights)
-    metadata = {"keras_version": _version(archive.metadata)}
+    checkpoint = hdf5.read_hdf5(
+        path, lambda file: _read_checkpoint(file, "keras", described), archive.weights
+    )
+    metadata = {"keras_version": _keras_version(archive.metadata)}
     return with_graph(
         checkpoint, read_graph(archive.config, checkpoint.tensors, str(path), metadata, outputs)
     )
 
 
 @dataclass(frozen=True)
-class Archived:
-    """What is read of a `.keras` archive: the bytes of its members."""
+class ArchiveBytes:
+    """The bytes of the members of a `.keras` archive that are read."""
 
     config: bytes
     metadata: bytes
     weights: bytes
 
 
-def read_archived(path: Path) -> Archived:
-    """Raises FileError where the archive is damaged or incomplete."""
+def read_archive(path: Path) -> ArchiveBytes:
+    """Read the members of a `.keras` archive.
+
+    Raises:
+        FileError: it is damaged or incomplete.
+    """
     size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
         members = ZipMembers(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
-        return Archived(
+        return ArchiveBytes(
             # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
             # config.
             members.read(_CONFIG, max(size, _SMALL_CONFIG)),
@@ -80,8 +86,8 @@ def read_archived(path: Path) -> Archived:
         )
 
 
-def _version(metadata: bytes) -> str | None:
-    """The version of Keras that a file's metadata states, if they state any."""
+def _keras_version(metadata: bytes) -> str | None:
+    """Return the version of Keras that a file's metadata states, if they state any."""
     try:
         fields = read_json(metadata)
     except (ValueError, RecursionError):
@@ -100,61 +106,62 @@ class _LayerVariables:
     numbered: Mapping[str, hdf5.Hdf5Node]
 
 
-def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
-    """The tensors of a `.weights.h5`, by the layers that config.json describes."""
-    stored = _all_stored(file)
-    names = _names(stored, described)
+def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+    """Read the tensors of a `.weights.h5`, with the layers that config.json describes if there is one."""
+    stored = _read_layers(file)
+    names = _layer_names(stored, described)
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = [layer for layer in stored.values() if layer.numbered]
-    holders.sort(key=lambda layer: _order(layer.path, ranks))
-    counted = any(layer.path and names.keys().isdisjoint(_steps(layer.path)) for layer in holders)
-    notes = [f"ignored {what}" for name, what in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
-    if counted:
+    holders.sort(key=lambda layer: _sort_key(layer.path, ranks))
+    lacks_names = any(layer.path and names.keys().isdisjoint(_path_prefixes(layer.path)) for layer in holders)
+    notes = [f"ignored {state}" for name, state in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
+    if lacks_names:
         notes.append("the file holds no layer names: layers are named by class and counter")
         names = {}
     layers, guessed = [], []
     for layer in holders:
-        variables, is_guess = _variables(file, layer, described.get(layer.path))
+        variables, is_guess = _name_variables(file, layer, described.get(layer.path))
         guessed += ["/".join(layer.path)] if is_guess else []
-        layers.append(_holder(layer, names, variables))
+        layers.append(_make_holder(layer, names, variables))
     if guessed:
-        read = "read as beta, moving_mean, moving_variance (scale=False)"
-        notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
+        reading = "read as beta, moving_mean, moving_variance (scale=False)"
+        notes.append(f"batch norms with three variables, {reading}: {len(guessed)}, such as {guessed[0]}")
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    scaling = () if described else _scaling(stored, names)
-    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=scaling)
+    scaling = () if described else _scaling_names(stored, names)
+    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), lacks_names, scaling=scaling)
 
 
-def _names(
+def _layer_names(
     stored: Mapping[LayerPath, _LayerVariables], described: Mapping[LayerPath, Described]
 ) -> dict[LayerPath, str]:
-    """The layers' own names, as far as the file or its config says them."""
+    """Return the layers' own names, as far as the file or its config says them."""
     names = {path: layer.name for path, layer in stored.items() if layer.name}
     return names | {path: layer.name for path, layer in described.items()}
 
 
-def _holder(
+def _make_holder(
     layer: _LayerVariables, names: Mapping[LayerPath, str], variables: Mapping[str, hdf5.Hdf5Node]
 ) -> Holder:
-    levels = [names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
+    """Return a layer with its variables under the names of the models around it and its own."""
+    levels = [names.get(step, step[-1]) for step in _path_prefixes(layer.path)] or [layer.name or "model"]
     return Holder(levels[-1], "/".join(levels), variables)
 
 
-def _scaling(paths: Iterable[LayerPath], names: Mapping[LayerPath, str]) -> tuple[str, ...]:
-    """The names of layers that scale the input. A group's name is its layer's class."""
+def _scaling_names(paths: Iterable[LayerPath], names: Mapping[LayerPath, str]) -> tuple[str, ...]:
+    """Return the names of layers that scale the input. A group's name is its layer's class."""
     return tuple(names.get(path, path[-1]) for path in paths if path and is_scaling(path[-1]))
 
 
-def _steps(path: LayerPath) -> list[LayerPath]:
-    """The models that a layer is nested in, outermost first, and the layer."""
+def _path_prefixes(path: LayerPath) -> list[LayerPath]:
+    """Return the paths of the models that a layer is nested in, outermost first, and its own."""
     return [path[: depth + 1] for depth in range(len(path))]
 
 
-def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
-    """The variables of every layer by the layer's path."""
+def _read_layers(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
+    """Return the variables of every layer by the layer's path."""
     by_path: dict[LayerPath, _LayerVariables] = {}
-    for path, group in hdf5.walk(file, file.root, _NOT_THE_MODEL):
-        layer = _stored(file, path, group)
+    for path, group in hdf5.walk_groups(file, file.root, _NOT_THE_MODEL):
+        layer = _read_layer_variables(file, path, group)
         if layer is None:
             continue
         if layer.path in by_path:
@@ -163,8 +170,10 @@ def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
     return by_path
 
 
-def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node) -> _LayerVariables | None:
-    """The variables in one group, or None where it has none or they are a dropout's random state."""
+def _read_layer_variables(
+    file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node
+) -> _LayerVariables | None:
+    """Return the variables in one group, or None where it has none or they are a dropout's random state."""
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
     if hdf5.child_of(file, group, "vars").kind != "group":
@@ -176,48 +185,58 @@ def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node) -> _La
             f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}"
         )
     numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
-    return _LayerVariables(_layer_path(path), hdf5.text_attribute(file, variables, "name"), numbered)
+    return _LayerVariables(_layer_path(path), hdf5.read_text_attribute(file, variables, "name"), numbered)
 
 
 def _layer_path(path: tuple[str, ...]) -> LayerPath:
-    """A group's path without the containers, which are at every second place, beginning with the first."""
-    return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in hdf5.CONTAINERS)
+    """Return a group's path without the containers, which are at every second place, beginning with the
+    first.
+    """
+    return tuple(step for depth, step in enumerate(path) if depth % 2 or step not in hdf5.CONTAINERS)
 
 
-def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
-    """The config's order; without a config by class and then by counter, because HDF5 lists `_10` before
-    `_2`.
+def _sort_key(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
+    """Return a key that sorts layers by the config's order; without a config by class and then by counter,
+    because HDF5 lists `_10` before `_2`.
     """
     if path in ranks:
         return (0, ranks[path])
-    return (1, *((_kind(part), int(part[len(_kind(part)) + 1 :] or 0)) for part in path))
+    # `conv2d_10` sorts as conv2d and 10, and `conv2d` as conv2d and 0.
+    return (1, *((_class_of(step), int(step[len(_class_of(step)) + 1 :] or 0)) for step in path))
 
 
-def _kind(counted: str) -> str:
+def _class_of(counted: str) -> str:
     return re.sub(r"_\d+$", "", counted)
 
 
-def _variables(
+def _name_variables(
     file: hdf5.Hdf5, stored: _LayerVariables, described: Described | None
 ) -> tuple[dict[str, hdf5.Hdf5Node], bool]:
-    """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
-    kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
+    """Return a layer's variables by name, and whether the names are a guess. The variables of an unknown
+    class keep their numbers.
+    """
+    kind = ""
+    if described:
+        kind = described.kind
+    elif stored.path:
+        kind = _class_of(stored.path[-1])
     where = "/".join(stored.path)
     count = len(stored.numbered)
+    numbers = tuple(stored.numbered)
     guessed = False
     if kind == "batch_normalization":
         names = _norm_variables(count, described)
         guessed = described is None and count == 3
     elif kind in ("layer_normalization", "group_normalization"):
         both = ("gamma", "beta")
-        unknown = tuple(stored.numbered)
-        names = _trained(described) if described else both if count == len(both) else unknown
+        unstated = both if count == len(both) else numbers
+        names = _trained_variables(described) if described else unstated
     elif kind in COUNTED:
         names = COUNTED[kind]
-        bias = _has_bias(described) if described else count == len(names)
-        names = names if bias else names[:-1]
+        has_bias = _has_bias(described) if described else count == len(names)
+        names = names if has_bias else names[:-1]
     else:
-        names = tuple(stored.numbered)
+        names = numbers
     if len(names) != count:
         raise file.refuse(
             f"layer '{where}' has {count} variables, expected {len(names)}: {', '.join(names)}",
@@ -227,12 +246,14 @@ def _variables(
 
 
 def _has_bias(layer: Described) -> bool:
-    """EinsumDense states the axes of its bias, other classes whether they have one."""
+    """Return whether a layer has a bias: EinsumDense states the axes of its bias, other classes whether they
+    have one.
+    """
     return bool(layer.arguments.get("use_bias", True)) and layer.arguments.get("bias_axes", "") is not None
 
 
 def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
-    """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
+    """Return gamma, beta and the statistics, in the order in which BatchNormalization.build makes them.
 
     Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo
     has only `center=False`.
@@ -241,10 +262,14 @@ def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
     if described is None:
         by_count = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
         return by_count.get(count, ("gamma", "beta", *statistics, *_RENORM))
-    return (*_trained(described), *statistics, *(_RENORM if described.arguments.get("renorm") else ()))
+    return (
+        *_trained_variables(described),
+        *statistics,
+        *(_RENORM if described.arguments.get("renorm") else ()),
+    )
 
 
-def _trained(norm: Described) -> tuple[str, ...]:
+def _trained_variables(norm: Described) -> tuple[str, ...]:
     return tuple(
         name for name, key in (("gamma", "scale"), ("beta", "center")) if norm.arguments.get(key, True)
     )

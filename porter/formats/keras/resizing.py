@@ -12,13 +12,13 @@ from porter.graph import Resize
 from porter.padding import KnownSize, Pads, Size
 
 _CROP, _PAD = "crop_to_aspect_ratio", "pad_to_aspect_ratio"
-_EXACT = 2**24
+_EXACT_IN_FLOAT32 = 2**24
 """Keras divides products of sizes in float32, which has smaller ones exactly."""
 
 
-def evened(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
-    """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own,
-    and what fills them (keras/src/backend/tensorflow/image.py, `resize`).
+def pads_to_aspect(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
+    """Return the pads that give a map of `size` the aspect of a Resizing's own size, and what fills them.
+    They are below zero where it crops (keras/src/backend/tensorflow/image.py, `resize`).
 
     Raises:
         Unsupported: the map has an open size.
@@ -26,37 +26,41 @@ def evened(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     crops, pads = bool(arguments.get(_CROP)), bool(arguments.get(_PAD))
     if not crops and not pads:
         return (0, 0, 0, 0), 0.0
-    rows, columns = _fixed(size)
-    down, across = count(arguments["height"]), count(arguments["width"])
-    if max(columns * down, rows * across) >= _EXACT or (
-        pads and arguments.get("fill_mode", "constant") != "constant"
-    ):
-        raise Unsupported(f"with {_CROP if crops else _PAD} of {rows}x{columns} to {down}x{across}")
-    wanted = columns * down // across, rows * across // down
+    rows, columns = _fixed_size(size)
+    height, width = count(arguments["height"]), count(arguments["width"])
+    is_inexact = max(columns * height, rows * width) >= _EXACT_IN_FLOAT32
+    if is_inexact or (pads and arguments.get("fill_mode", "constant") != "constant"):
+        raise Unsupported(f"with {_CROP if crops else _PAD} of {rows}x{columns} to {height}x{width}")
+    # The rows that fit the map's columns, and the columns that fit its rows.
+    fitting_rows, fitting_columns = columns * height // width, rows * width // height
     if crops:
-        return _cropped((rows, columns), (max(min(rows, wanted[0]), 1), max(min(columns, wanted[1]), 1))), 0.0
-    top, left = (max(new - old, 0) // 2 for new, old in zip(wanted, (rows, columns), strict=True))
+        kept = max(min(rows, fitting_rows), 1), max(min(columns, fitting_columns), 1)
+        return _crop_pads((rows, columns), kept), 0.0
+    top = max(fitting_rows - rows, 0) // 2
+    left = max(fitting_columns - columns, 0) // 2
     return (top, top, left, left), number(arguments.get("fill_value", 0.0))
 
 
-def centred(arguments: JsonObject, size: Size) -> Pads | None:
-    """The pads below zero by which a CenterCrop crops a map of `size`; None where the map is smaller.
+def center_crop_pads(arguments: JsonObject, size: Size) -> Pads | None:
+    """Return the pads below zero by which a CenterCrop crops a map of `size`; None where the map is smaller.
 
     Raises:
         Unsupported: the map has an open size.
     """
-    rows, columns = _fixed(size)
-    wanted = count(arguments["height"]), count(arguments["width"])
-    return _cropped((rows, columns), wanted) if rows >= wanted[0] and columns >= wanted[1] else None
+    rows, columns = _fixed_size(size)
+    height, width = count(arguments["height"]), count(arguments["width"])
+    return _crop_pads((rows, columns), (height, width)) if rows >= height and columns >= width else None
 
 
-def _cropped(size: KnownSize, wanted: tuple[int, int]) -> Pads:
+def _crop_pads(size: KnownSize, wanted: tuple[int, int]) -> Pads:
+    """Return the pads below zero that leave `wanted` rows and columns in the middle of `size`."""
     less = [old - new for old, new in zip(size, wanted, strict=True)]
     (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in less)
     return top, bottom, left, right
 
 
-def _fixed(size: Size) -> tuple[int, int]:
+def _fixed_size(size: Size) -> tuple[int, int]:
+    """Return rows and columns, and raise Unsupported where one is open."""
     rows, columns = size
     if rows is None or columns is None:
         raise Unsupported("of a map of any size: save the model for one size")
@@ -64,7 +68,7 @@ def _fixed(size: Size) -> tuple[int, int]:
 
 
 def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
-    """An UpSampling2D or a Resizing of a map of `size`; None where the map has its size.
+    """Return the op of an UpSampling2D or a Resizing of a map of `size`; None where the map has its size.
 
     Raises:
         Unsupported: porter has no op for it.

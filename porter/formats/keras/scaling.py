@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,17 @@ _LEAST_DEVIATION = 1e-7
 """keras.config.epsilon(), Normalization's lower bound of a deviation."""
 
 
-def constant(value: Any) -> Float64Array | None:
-    """A number, or one number per channel, as a vector; None where `value` is neither."""
+def channel_numbers(value: Any) -> Float64Array | None:
+    """Return a number, or one number per channel, as a vector; None where `value` is neither."""
     array = numbers_in(value)
-    fits = (
-        array is not None
-        and array.size <= MOST_CONSTANTS
-        and array.size == (array.shape[-1] if array.ndim else 1)
-    )
-    return array.reshape(-1) if array is not None and fits else None
+    if array is None or array.size > MOST_CONSTANTS:
+        return None
+    channels = array.shape[-1] if array.ndim else 1
+    return array.reshape(-1) if array.size == channels else None
 
 
 def numbers_in(value: Any) -> Float64Array | None:
-    """A finite number, or an array of them; None where `value` is neither."""
+    """Return a finite number, or an array of them, as an array; None where `value` is neither."""
     if isinstance(value, dict) and value.get("class_name") in ("__numpy__", "__tensor__"):
         value = value["config"]["value"] if isinstance(value["config"], dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple):
@@ -41,19 +39,16 @@ def numbers_in(value: Any) -> Float64Array | None:
 def statistics(
     arguments: Mapping[str, Any], variables: NamedArrays
 ) -> tuple[Float64Array, Float64Array] | None:
-    """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per
-    channel.
+    """Return mean and variance of a Normalization, of the same length; None where they are missing, or not
+    one per channel.
 
-    They are in the config, or in the weights if it was adapted to data.
+    They are in the config, or in the weights if the layer was adapted to data.
     """
-    moments = arguments.get("mean"), arguments.get("variance")
-    stored = variables.get("mean"), variables.get("variance")
-    pair = (
-        moments
-        if moments[0] is not None
-        else tuple(None if one is None else one.astype(np.float64).tolist() for one in stored)
-    )
-    mean, variance = (constant(one) for one in pair)
+    moments: Iterable[Any] = arguments.get("mean"), arguments.get("variance")
+    if arguments.get("mean") is None:
+        stored = variables.get("mean"), variables.get("variance")
+        moments = (None if array is None else array.astype(np.float64).tolist() for array in stored)
+    mean, variance = map(channel_numbers, moments)
     if mean is None or variance is None or (variance < 0).any() or len({len(mean), len(variance)} - {1}) > 1:
         return None
     mean, variance = np.broadcast_arrays(mean, variance)
@@ -63,7 +58,7 @@ def statistics(
 def normalising(
     mean: Float64Array, variance: Float64Array, invert: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """Scale and offset of a Normalization.
+    """Return scale and offset of a Normalization, from its mean and variance.
 
     x becomes (x - mean) / max(sqrt(variance), 1e-7), or the inverse
     (keras/src/layers/preprocessing/normalization.py, call).

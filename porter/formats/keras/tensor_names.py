@@ -36,13 +36,13 @@ class Holder:
 
 
 def is_scaling(layer: str) -> bool:
-    """Whether Keras gives this name to a layer or an operation that scales a model's input."""
+    """Return whether Keras gives this name to a layer or an operation that scales a model's input."""
     return re.sub(r"_\d+$", "", layer) in _SCALINGS
 
 
 def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Hdf5Node]:
-    """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown
-    only where two layers share a name.
+    """Return the dataset of each `layer/variable`. A recipe names a backbone's layers by their own names, so
+    nesting is shown only where two layers share a name.
 
     Raises:
         FileError: two tensors still have the same name.
@@ -64,8 +64,8 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Hdf5Node]:
 def name_layers(
     holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
 ) -> dict[tuple[str, ...], str]:
-    """The name that `name_tensors` gave each layer's tensors; for layers without tensors a name that no other
-    layer has.
+    """Return the name that `name_tensors` gave each layer's tensors; for layers without tensors a name that
+    no other layer has.
 
     A legacy file has the outermost model that a layer is nested in, but not always the models between, so the
     whole path is tried first, and then paths without some of them.
@@ -91,7 +91,8 @@ def name_layers(
     taken = set(names.values())
     for path in layers:
         if path not in names:
-            spelling = next((one for one in (path[-1], "/".join(path)) if one not in taken), "/".join(path))
+            whole_path = "/".join(path)
+            spelling = path[-1] if path[-1] not in taken else whole_path
             while spelling in taken:
                 spelling += "'"
             names[path] = spelling

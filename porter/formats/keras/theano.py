@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, moved, results_in
+from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, results_in, with_places
 from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.versions import OPERATION
 
@@ -19,18 +19,19 @@ _Pads = tuple[tuple[int, int], tuple[int, int]]
 """Before and after the rows, and the columns."""
 
 
-def padded_by_theano(flow: Flow) -> Flow:
-    """The model with channels last as Keras computes it on TensorFlow: a pad stands before each window that
-    Theano pads otherwise.
+def with_theano_pads(flow: Flow) -> Flow:
+    """Return the model with channels last as Keras computes it on TensorFlow: a pad stands before each window
+    that Theano pads otherwise.
 
-    An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has.
+    An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has,
+    so that they are refused.
     """
     calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
     for index, call in enumerate(flow.calls):
-        given = moved(call.given, places)
+        given = with_places(call.given, places)
         pads = _pads(call)
         if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
-            calls.append(_pad(call, pads, given))
+            calls.append(_pad_layer(call, pads, given))
             given = Inbound((Result(len(calls) - 1),), {})
             call = replace(call, arguments={**call.arguments, "padding": "valid"})
         elif pads is not None or (call.kind not in _WINDOWS and call.arguments.get("padding") == "same"):
@@ -42,24 +43,24 @@ def padded_by_theano(flow: Flow) -> Flow:
 
 
 def _pads(call: LayerCall) -> _Pads | None:
-    """The pads of a call, where TensorFlow's SAME has others at some size."""
+    """Return the pads of a call; None where TensorFlow's SAME has the same ones at every size."""
     arguments = call.arguments
     if call.kind not in _WINDOWS or arguments.get("padding") != "same":
         return None
     window = _pair(arguments[_WINDOWS[call.kind]])
     dilation = _pair(arguments.get("dilation_rate") or 1)
     stride = _pair(arguments.get("strides") or (1 if call.kind == "Conv2D" else window))
-    extents = [(cells - 1) * apart + 1 for cells, apart in zip(window, dilation, strict=True)]
-    before = [_before(call.kind, extent) for extent in extents]
-    if stride == (1, 1) and all(
-        first == (extent - 1) // 2 for first, extent in zip(before, extents, strict=True)
-    ):
+    extents = [(cells - 1) * step + 1 for cells, step in zip(window, dilation, strict=True)]
+    before = [_pad_before(call.kind, extent) for extent in extents]
+    before_by_tensorflow = [(extent - 1) // 2 for extent in extents]
+    if stride == (1, 1) and before == before_by_tensorflow:
         return None
     rows, columns = ((first, extent - 1 - first) for first, extent in zip(before, extents, strict=True))
     return rows, columns
 
 
-def _before(kind: str, extent: int) -> int:
+def _pad_before(kind: str, extent: int) -> int:
+    """Return how many cells Theano's `same` pads before a window of this extent."""
     if kind == "Conv2D":
         return extent // 2
     return extent - 2 if extent > 2 and extent % 2 else extent - 1
@@ -70,8 +71,10 @@ def _pair(argument: Any) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _pad(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
-    """Zeros before a convolution, and nothing that could be the largest before a pool."""
+def _pad_layer(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
+    """Return a layer that pads: zeros before a convolution, and nothing that could be the largest before a
+    pool.
+    """
     kind = "ZeroPadding2D"
     arguments = dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")
     if call.kind == "MaxPooling2D":

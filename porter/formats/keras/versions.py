@@ -19,7 +19,7 @@ OPERATION = "keras.ops."
 """Prefix of an operation's class, because some layers have the same name: both have an Add."""
 _OPERATIONS: Mapping[str, str] = {"divide": "true_divide", "rms_norm": "rms_normalization"}
 """Operations of Keras 3 whose function has another name, by their class in snake case."""
-_OF_LAYERS: Mapping[str, str] = {
+_OPERATIONS_AS_LAYERS: Mapping[str, str] = {
     "MaxPool": "MaxPooling2D",
     "AveragePool": "AveragePooling2D",
     "Resize": "Resizing",
@@ -86,18 +86,16 @@ not name their module.
 
 
 def operation_name(kind: str, arguments: JsonObject) -> str | None:
-    """The name in keras.ops of the operation that a call computes; None for a layer.
+    """Return the name in keras.ops of the operation that a call computes; None for a layer.
 
     A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda
     NAME` for one that belongs to none of its packages for arithmetic and networks.
     """
     if kind in ("TFOpLambda", "SlicingOpLambda"):
         package, _, name = str(arguments.get("function")).rpartition(".")
-        return (
-            _FUNCTIONS.get(name, name)
-            if package in _FUNCTION_PACKAGES
-            else f"TFOpLambda {arguments.get('function')!r:.60}"
-        )
+        if package not in _FUNCTION_PACKAGES:
+            return f"TFOpLambda {arguments.get('function')!r:.60}"
+        return _FUNCTIONS.get(name, name)
     if not kind.startswith(OPERATION):
         return None
     name = snake_case(kind.removeprefix(OPERATION))
@@ -105,35 +103,35 @@ def operation_name(kind: str, arguments: JsonObject) -> str | None:
 
 
 def operation(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-    """An operation's class and arguments as those of a call, of the layer that is the same where there is
-    one.
+    """Return an operation's class and arguments as those of a call; if a layer is the same, as those of the
+    layer.
 
     Raises:
         ValueError: its size is not that of rows and columns.
     """
     if kind != "Resize":
-        return _OF_LAYERS.get(kind, f"{OPERATION}{kind}"), arguments
+        return _OPERATIONS_AS_LAYERS.get(kind, f"{OPERATION}{kind}"), arguments
     size = arguments.get("size")
     if not isinstance(size, list) or len(size) != 2:
         raise ValueError(f"a size of {size!r:.40}")
-    return _OF_LAYERS[kind], {**arguments, "height": size[0], "width": size[1]}
+    return _OPERATIONS_AS_LAYERS[kind], {**arguments, "height": size[0], "width": size[1]}
 
 
 def is_operation(layer: JsonObject) -> bool:
-    """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module
-    that says so.
+    """Return whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the
+    module that says so.
     """
     module, nodes = layer.get("module"), layer.get("inbound_nodes")
     if isinstance(module, str):
         return module.startswith("keras.src.ops.")
     by_keras_3 = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
     kind = layer["class_name"]
-    has_its_kind = kind in _OF_LAYERS or operation_name(f"{OPERATION}{kind}", {}) in OPERATIONS
+    has_its_kind = kind in _OPERATIONS_AS_LAYERS or operation_name(f"{OPERATION}{kind}", {}) in OPERATIONS
     return by_keras_3 and has_its_kind and "trainable" not in layer["config"]
 
 
 def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-    """A layer's class and arguments as Keras 2 and 3 spell them."""
+    """Return a layer's class and arguments as Keras 2 and 3 spell them."""
     if kind == "Merge":
         mode = str(arguments.get("mode", "sum"))
         axes = {"axis": arguments.get("concat_axis", -1), "axes": arguments.get("dot_axes", -1)}
@@ -146,12 +144,12 @@ def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
     if kind == "LeakyReLU" and "alpha" in arguments:
         arguments = {**arguments, "negative_slope": arguments["alpha"]}
     if kind == "ZeroPadding2D" and "padding" in arguments:
-        arguments = {**arguments, "padding": _pads(arguments["padding"])}
-    return kind, _arguments_of_keras_1(arguments)
+        arguments = {**arguments, "padding": _as_sides(arguments["padding"])}
+    return kind, _rename_keras_1_arguments(arguments)
 
 
-def _arguments_of_keras_1(arguments: JsonObject) -> JsonObject:
-    """Arguments as Keras 2 spells them; unchanged where none is spelt as Keras 1 did."""
+def _rename_keras_1_arguments(arguments: JsonObject) -> JsonObject:
+    """Return arguments as Keras 2 spells them; unchanged where none is spelt as Keras 1 did."""
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
         return arguments
     renamed = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
@@ -163,9 +161,9 @@ def _arguments_of_keras_1(arguments: JsonObject) -> JsonObject:
     return renamed
 
 
-def _pads(padding: Any) -> Any:
-    """Keras 1.2 wrote the pads of four sides as one list, or by their names (its
-    keras/layers/convolutional.py).
+def _as_sides(padding: Any) -> Any:
+    """Return pads as rows and columns: Keras 1.2 wrote the pads of four sides as one list, or by their names
+    (its keras/layers/convolutional.py).
     """
     if isinstance(padding, dict) and padding.keys() <= set(_KERAS_1_PADS):
         padding = [padding.get(side, 0) for side in _KERAS_1_PADS]

@@ -10,20 +10,22 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import KerasLayer, Reader, count, pair
-from porter.formats.keras.resizing import centred, evened, resize_of
+from porter.formats.keras.resizing import center_crop_pads, pads_to_aspect, resize_of
 from porter.formats.limits import StatedFields
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Size, Window
 
 
-def _window(layer: KerasLayer, kernel: str, strides: Any) -> Window:
-    stride = layer.arguments.get("strides") or strides
+def _read_window(layer: KerasLayer, kernel: str, default_stride: Any) -> Window:
+    """Return the window that a layer states; `kernel` is the name of the argument with its size."""
+    stride = layer.arguments.get("strides") or default_stride
     return Window(
         pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1)
     )
 
 
-def _convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
+def _read_convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
+    """Return the convention that a layer's `padding` states, with what fills it."""
     rule = layer.arguments.get("padding", "valid")
     if rule not in ("valid", "same"):
         raise Unsupported(f"with padding {rule!r:.40}")
@@ -31,92 +33,101 @@ def _convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
 
 
 def _kernel(layer: KerasLayer, variable: str, axes: str) -> Stored:
-    """A kernel, which has no rows if its layer has one axis of places."""
-    return layer.stored(variable, axes[-layer.arrays[variable].ndim :] if variable in layer.arrays else axes)
+    """Return a kernel, which has no rows if its layer has one axis of places."""
+    if variable in layer.arrays:
+        axes = axes[-layer.arrays[variable].ndim :]
+    return layer.stored(variable, axes)
 
 
-def weights(layer: KerasLayer, kernel: Stored) -> dict[str, Stored]:
+def kernel_and_bias(layer: KerasLayer, kernel: Stored) -> dict[str, Stored]:
+    """Return the tensors of a layer: its kernel, and its bias if it has one."""
     return {"kernel": kernel, **({"bias": layer.stored("bias")} if layer.flag("use_bias") else {})}
 
 
-def _conv(layer: KerasLayer, x: Tensor) -> Tensor:
-    tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
-    window = _window(layer, "kernel_size", 1)
+def _read_conv(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a convolution, of groups if it states them."""
+    tensors = kernel_and_bias(layer, _kernel(layer, "kernel", "HWIO"))
+    window = _read_window(layer, "kernel_size", 1)
     groups = count(layer.arguments.get("groups", 1))
-    op = ops.Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
+    op = ops.Conv(count(layer.arguments["filters"]), window, _read_convention(layer), groups)
     return x.conv(op, tensors)
 
 
-def _depthwise(layer: KerasLayer, x: Tensor) -> Tensor:
-    """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
+def _read_depthwise(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a DepthwiseConv. The kernel's shape has the number of channels; Keras 3 calls it
+    `kernel`.
+    """
     kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
-    return _by_channel(layer, x, kernel, weights(layer, _kernel(layer, kernel, "HWIM")))
+    return _depthwise_conv(layer, x, kernel, kernel_and_bias(layer, _kernel(layer, kernel, "HWIM")))
 
 
-def _by_channel(layer: KerasLayer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
-    """A depthwise convolution."""
+def _depthwise_conv(layer: KerasLayer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
+    """Return a depthwise convolution by `tensors`, whose channels are those of the kernel's shape."""
     shape = layer.arrays[kernel].shape
     if len(shape) not in (3, 4):
         raise Unsupported(f"with a kernel of {len(shape)} axes")
     filters = shape[-2] * count(layer.arguments.get("depth_multiplier", 1))
-    op = ops.Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[-2])
+    op = ops.Conv(filters, _read_window(layer, "kernel_size", 1), _read_convention(layer), shape[-2])
     return x.conv(op, tensors)
 
 
-def _separable(layer: KerasLayer, x: Tensor) -> Tensor:
+def _read_separable(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a SeparableConv: a depthwise convolution, and one of 1×1 after it."""
     depthwise = {"kernel": _kernel(layer, "depthwise_kernel", "HWIM")}
-    between = _by_channel(layer, x, "depthwise_kernel", depthwise)
+    between = _depthwise_conv(layer, x, "depthwise_kernel", depthwise)
     op = ops.Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
-    return between.conv(op, weights(layer, _kernel(layer, "pointwise_kernel", "HWIO")))
+    return between.conv(op, kernel_and_bias(layer, _kernel(layer, "pointwise_kernel", "HWIO")))
 
 
-def _transposed(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut`
-    leaves.
+def _read_transposed_conv(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a Conv2DTranspose: the gradient of a convolution whose input has the size that
+    `_cut_cells` leaves.
     """
-    window = _window(layer, "kernel_size", 1)
-    convention = _convention(layer)
-    groups = layer.arguments.get("groups", 1)
-    more = layer.arguments.get("output_padding")
-    if groups != 1:
+    window = _read_window(layer, "kernel_size", 1)
+    convention = _read_convention(layer)
+    output_padding = layer.arguments.get("output_padding")
+    if layer.arguments.get("groups", 1) != 1:
         raise Unsupported("with groups")
     extents = (window.extent(0), window.extent(1))
-    extra = (None, None) if more is None else pair(more)
-    cuts = [
-        _cut(convention.rule == "same", *sizes) for sizes in zip(extents, window.stride, extra, strict=True)
-    ]
-    tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
+    extra = (None, None) if output_padding is None else pair(output_padding)
+    is_same = convention.rule == "same"
+    cuts = [_cut_cells(is_same, *sizes) for sizes in zip(extents, window.stride, extra, strict=True)]
+    tensors = kernel_and_bias(layer, _kernel(layer, "kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
     return x.apply_op(
         ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors
     )
 
 
-def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, int]:
-    """Cells that are cut at both ends (keras/src/backend/common/backend_utils.py,
-    _get_output_shape_given_tf_padding).
+def _cut_cells(is_same: bool, extent: int, stride: int, output_padding: int | None) -> tuple[int, int]:
+    """Return how many cells of the whole output are cut at either end of an axis
+    (keras/src/backend/common/backend_utils.py, _get_output_shape_given_tf_padding).
     """
-    asked = None if more is None else (2 * (extent // 2) if same else 0) - more
-    less = asked if asked is not None else extent - stride if same else min(extent - stride, 0)
-    first = max(less, 0) // 2 if same else 0
-    return first, less - first
+    if output_padding is not None:
+        cut = (2 * (extent // 2) if is_same else 0) - output_padding
+    else:
+        cut = extent - stride if is_same else min(extent - stride, 0)
+    first = max(cut, 0) // 2 if is_same else 0
+    return first, cut - first
 
 
-def _pool(layer: KerasLayer, x: Tensor) -> Tensor:
-    largest = layer.op.startswith("Max")
-    window = _window(layer, "pool_size", layer.arguments["pool_size"])
-    return x.pool("max" if largest else "mean", window, _convention(layer, LOWEST if largest else 0.0))
+def _read_pool(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a largest or an average pool."""
+    window = _read_window(layer, "pool_size", layer.arguments["pool_size"])
+    if layer.op.startswith("Max"):
+        return x.pool("max", window, _read_convention(layer, LOWEST))
+    return x.pool("mean", window, _read_convention(layer, 0.0))
 
 
-def _adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
+def _read_adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
     rows, columns = map(count, pair(layer.arguments["output_size"]))
     function: ops.Function = "max" if "Max" in layer.op else "mean"
     return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
 
 
 def _sides(value: Any) -> Pads:
-    """Top, bottom, left, right of a ZeroPadding2D or Cropping2D: a number, (rows, columns), or ((top,
-    bottom), (left, right)).
+    """Return top, bottom, left, right of a ZeroPadding2D or Cropping2D: from a number, (rows, columns), or
+    ((top, bottom), (left, right)).
 
     Raises:
         PaddingError: they are not numbers of cells.
@@ -126,20 +137,22 @@ def _sides(value: Any) -> Pads:
 
 
 def is_already_of_size(layer: KerasLayer, x: Tensor) -> bool:
-    """Whether a map already has the size that a layer crops or resizes it to."""
-    return (layer.arguments["height"], layer.arguments["width"]) == _size(x)
+    """Return whether a map already has the size that a layer crops or resizes it to."""
+    return (layer.arguments["height"], layer.arguments["width"]) == _map_size(x)
 
 
-def _size(x: Tensor) -> Size:
-    """Rows and columns of a map."""
+def _map_size(x: Tensor) -> Size:
+    """Return rows and columns of a map; None for each of another value."""
     shape = x.value.shape or ()
     return (shape[1], shape[2]) if len(shape) == 3 else (None, None)
 
 
-def _resized(layer: KerasLayer, x: Tensor) -> Tensor:
-    """UpSampling2D and Resizing, which may first crop or pad to the aspect of its size."""
-    padded = x.pad_map(*evened(layer.arguments, _size(x)))
-    op = resize_of(layer.op, layer.arguments, _size(padded))
+def _read_resize(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of an UpSampling2D or a Resizing, which may first crop or pad to the aspect of its
+    size.
+    """
+    padded = x.pad_map(*pads_to_aspect(layer.arguments, _map_size(x)))
+    op = resize_of(layer.op, layer.arguments, _map_size(padded))
     if op is None:
         return padded
     if op.mode == "nearest" and op.scale:
@@ -147,39 +160,41 @@ def _resized(layer: KerasLayer, x: Tensor) -> Tensor:
     return padded.apply_op(op)
 
 
-def _center_crop(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A crop; of an image that is smaller, Keras's smart_resize."""
-    pads = centred(layer.arguments, _size(x))
+def _read_center_crop(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return a crop; of an image that is smaller, what Keras's smart_resize gives."""
+    pads = center_crop_pads(layer.arguments, _map_size(x))
     if pads is not None:
         return x.pad_map(pads)
     arguments = StatedFields({**layer.arguments, "crop_to_aspect_ratio": True})
-    return _resized(replace(layer, op="Resizing", arguments=arguments), x)
+    return _read_resize(replace(layer, op="Resizing", arguments=arguments), x)
 
 
 WINDOWS: Mapping[str, Reader] = {
-    **dict.fromkeys(("AdaptiveAveragePooling2D", "AdaptiveMaxPooling2D"), _adaptive_pool),
-    "AveragePooling2D": _pool,
-    "CenterCrop": _center_crop,
-    "Conv2D": _conv,
-    "Conv2DTranspose": _transposed,
+    **dict.fromkeys(("AdaptiveAveragePooling2D", "AdaptiveMaxPooling2D"), _read_adaptive_pool),
+    "AveragePooling2D": _read_pool,
+    "CenterCrop": _read_center_crop,
+    "Conv2D": _read_conv,
+    "Conv2DTranspose": _read_transposed_conv,
     "Cropping2D": lambda layer, x: x.apply_op(ops.CropMap(_sides(layer.arguments["cropping"]))),
-    "DepthwiseConv2D": _depthwise,
-    "GlobalAveragePooling2D": lambda layer, x: x.apply_op(ops.GlobalAvgPool(layer.keeps())),
-    "GlobalMaxPooling2D": lambda layer, x: x.apply_op(ops.GlobalMaxPool(layer.keeps())),
-    "MaxPooling2D": _pool,
-    "Resizing": _resized,
-    "SeparableConv2D": _separable,
-    "UpSampling2D": _resized,
+    "DepthwiseConv2D": _read_depthwise,
+    "GlobalAveragePooling2D": lambda layer, x: x.apply_op(ops.GlobalAvgPool(layer.keeps_axes())),
+    "GlobalMaxPooling2D": lambda layer, x: x.apply_op(ops.GlobalMaxPool(layer.keeps_axes())),
+    "MaxPooling2D": _read_pool,
+    "Resizing": _read_resize,
+    "SeparableConv2D": _read_separable,
+    "UpSampling2D": _read_resize,
     "ZeroPadding2D": lambda layer, x: x.pad_map(_sides(layer.arguments.get("padding", 1))),
 }
 """Readers of layers of maps."""
 
 
 def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
-    """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
+    """Read a layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
     row = x.as_row_map()
     kind = layer.op.replace("1D", "2D")
-    arguments = StatedFields({name: _of_row(name, argument) for name, argument in layer.arguments.items()})
+    arguments = StatedFields(
+        {name: _as_map_argument(name, argument) for name, argument in layer.arguments.items()}
+    )
     if arguments.get("padding") == "causal":
         dilation = pair(arguments.get("dilation_rate") or 1)
         extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
@@ -189,15 +204,15 @@ def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
     return of_maps.without_rows()
 
 
-_OF_PLACES = frozenset(
+_ARGUMENTS_BY_AXIS = frozenset(
     {"kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size"}
 )
 """Arguments that state a number for each axis of places."""
 
 
-def _of_row(name: str, argument: Any) -> Any:
-    """An argument of a layer of rows as that of a layer of maps."""
-    if name in _OF_PLACES and argument is not None:
+def _as_map_argument(name: str, argument: Any) -> Any:
+    """Return an argument of a layer of rows as that of a layer of maps."""
+    if name in _ARGUMENTS_BY_AXIS and argument is not None:
         (size,) = argument if isinstance(argument, list | tuple) else [argument]
         return (0 if name == "output_padding" else 1, size)
     if name in ("cropping", "padding") and not isinstance(argument, str):

@@ -5,7 +5,7 @@ porter.verification.witnesses.Witness.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,52 +20,55 @@ from porter.formats.damage import refusing_damage
 from porter.formats.format import look_at
 from porter.formats.keras import HDF5_MAGIC, hdf5
 from porter.formats.keras.hdf5_bytes import Hdf5Bytes, UnknownPart
-from porter.formats.keras.hdf5_library import told_by_library
+from porter.formats.keras.hdf5_library import read_with_library
 from porter.formats.keras.hdf5_objects import DatasetValues
-from porter.formats.keras.read_keras import read_archived
+from porter.formats.keras.read_keras import read_archive
 from porter.padding import KnownSize
 
 NAME = "h5py"
 
 
 def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
-    """See porter.verification.witnesses.Witness.
+    """Return a sentence about a value that porter and h5py read otherwise; None if they agree. See
+    porter.verification.witnesses.Witness.
 
     Raises:
         CannotRun: h5py is not installed, or does not read the file.
     """
     expect_installed("h5py", "pip install h5py")
-    for path, image in _files(checkpoint):
-        data = hdf5.mapped(path) if image is None else image
+    for path, image in _hdf5_files(checkpoint):
+        data = hdf5.map_file(path) if image is None else image
         try:
-            objects, root = told_by_library(path, image, data)
+            objects, root = read_with_library(path, image, data)
         except ValueError as error:
             raise CannotRun(str(error), where=path) from None
         ours = hdf5.Hdf5(path, Hdf5Bytes(data).object_at, root, len(data))
         theirs = hdf5.Hdf5(path, objects.__getitem__, root, len(data))
-        for name in (*_unlike(ours, theirs), *_unturned(checkpoint, theirs)):
+        for name in (*_find_differences(ours, theirs), *_find_unturned_kernels(checkpoint, theirs)):
             return f"porter and {NAME} read other values of '{escaped(name)}'"
     return None
 
 
-def _files(checkpoint: Checkpoint) -> Iterator[tuple[Path, bytes | None]]:
-    """The HDF5 files of a checkpoint; a .keras has the bytes of one within it."""
+def _hdf5_files(checkpoint: Checkpoint) -> Iterator[tuple[Path, bytes | None]]:
+    """Yield the HDF5 files of a checkpoint; for a .keras also the bytes of the one within it."""
     for path in checkpoint.files or (checkpoint.path,):
         if look_at(path).head.startswith(HDF5_MAGIC):
             yield path, None
         elif checkpoint.format == "keras":
-            yield path, read_archived(path).weights
+            yield path, read_archive(path).weights
 
 
-def _unlike(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
-    """Groups and datasets of which porter reads other links, texts, shapes, types or values."""
-    seen: set[int] = set()
+def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
+    """Yield the names of groups and datasets of which porter reads other links, texts, shapes, types or
+    values.
+    """
+    visited: set[int] = set()
     waiting = [("", theirs.top)]
     while waiting:
         name, address = waiting.pop()
-        if address in seen:
+        if address in visited:
             continue
-        seen.add(address)
+        visited.add(address)
         described = theirs.object_at(address)
         # What porter's reader does not know, it has not read: the library has, or nobody.
         with suppress(UnknownPart, FileError), refusing_damage(theirs.path):
@@ -76,12 +79,12 @@ def _unlike(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
 
 
 def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | None) -> bool:
-    """Whether porter takes from their place the values that are there."""
+    """Return whether porter takes from their place the values that are there."""
     if values is None or values.lack is not None:
         return True
     array = hdf5.read_datasets(file, {node.name: node})[node.name]
-    there = np.ndarray(values.shape, values.dtype, values.data, values.start)
-    native = there.astype(there.dtype.newbyteorder("="), copy=False)
+    view = np.ndarray(values.shape, values.dtype, values.data, values.start)
+    native = view.astype(view.dtype.newbyteorder("="), copy=False)
     # Not as numbers, of which some are equal to nothing.
     return array.dtype == native.dtype and np.array_equal(_bytes(array), _bytes(native))
 
@@ -90,29 +93,32 @@ def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _unturned(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:
-    """Kernels of convolutions that Keras stored otherwise than TensorFlow has them, and that porter does not
-    give as Keras turns them when it loads them: Keras 1 stored the filters first, and Theano the last cell
-    (keras/engine/saving.py of Keras 2.2, `preprocess_weights_for_loading`).
+def _find_unturned_kernels(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:
+    """Yield the names of kernels of convolutions that Keras stored otherwise than TensorFlow has them, and
+    that porter does not give as Keras turns them when it loads them: Keras 1 stored the filters first, and
+    Theano the last cell (keras/engine/saving.py of Keras 2.2, `preprocess_weights_for_loading`).
     """
-    stored = "model_weights" if hdf5.has_child(file.root, "model_weights") else None
-    within = hdf5.group_of(file, file.root, stored) if stored else file.root
-    config = hdf5.text_attribute(file, file.root, "model_config") or ""
-    is_theano = hdf5.text_attribute(file, within, "backend") == "theano"
-    is_first = '"th"' in config and any(
-        one.get("dim_ordering") == "th" for one in _objects(json.loads(config))
+    is_whole_model = hdf5.has_child(file.root, "model_weights")
+    weights = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
+    config = hdf5.read_text_attribute(file, file.root, "model_config") or ""
+    is_theano = hdf5.read_text_attribute(file, weights, "backend") == "theano"
+    has_filters_first = '"th"' in config and any(
+        fields.get("dim_ordering") == "th" for fields in _objects(json.loads(config))
     )
-    if not is_first and not is_theano:
+    if not has_filters_first and not is_theano:
         return
-    turned = {(kernel.shape, kernel.tobytes()) for kernel in _kernels(file, within, is_first, is_theano)}
+    kernels = _turned_kernels(file, weights, has_filters_first, is_theano)
+    turned = {(kernel.shape, kernel.tobytes()) for kernel in kernels}
     for name, array in checkpoint.tensors.items():
         if array.ndim == 4 and name.endswith("/kernel") and (array.shape, array.tobytes()) not in turned:
             yield name
 
 
-def _kernels(file: hdf5.Hdf5, within: hdf5.Hdf5Node, is_first: bool, is_theano: bool) -> Iterator[Array]:
-    """Every kernel of four axes as TensorFlow has it."""
-    for _, group in hdf5.walk(file, within):
+def _turned_kernels(
+    file: hdf5.Hdf5, weights: hdf5.Hdf5Node, has_filters_first: bool, is_theano: bool
+) -> Iterator[Array]:
+    """Yield every kernel of four axes as TensorFlow has it."""
+    for _, group in hdf5.walk_groups(file, weights):
         datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
         by_name = {
             name: node
@@ -120,13 +126,15 @@ def _kernels(file: hdf5.Hdf5, within: hdf5.Hdf5Node, is_first: bool, is_theano: 
             if node.object.values and len(node.object.values.shape) == 4
         }
         for kernel in hdf5.read_datasets(file, by_name).values():
-            kernel = kernel.transpose(2, 3, 1, 0) if is_first else kernel
+            kernel = kernel.transpose(2, 3, 1, 0) if has_filters_first else kernel
             yield np.flip(kernel, (0, 1)) if is_theano else kernel
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects in JSON."""
+    """Yield all objects in JSON, at any depth."""
+    items: Iterable[Any] = value if isinstance(value, list) else ()
     if isinstance(value, dict):
         yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects(each)
+        items = value.values()
+    for item in items:
+        yield from _objects(item)

@@ -97,12 +97,12 @@ Planted = Callable[[pytest.MonkeyPatch], None]
 
 
 def _keys_for_queries(patch: pytest.MonkeyPatch) -> None:
-    right, other = arrays._part, {"query": "key", "key": "query"}
+    right, other = arrays._apply_part, {"query": "key", "key": "query"}
 
     def wrong(layer: Any, part: str, x: Tensor, equation: Equation) -> Tensor:
         return right(layer, other.get(part, part), x, equation)
 
-    patch.setattr(arrays, "_part", wrong)
+    patch.setattr(arrays, "_apply_part", wrong)
 
 
 def _heads_for_channels(patch: pytest.MonkeyPatch) -> None:

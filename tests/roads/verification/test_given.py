@@ -336,7 +336,10 @@ def fails(*_: object) -> Any:
 
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Mapping[str, Any]]] = {
-    "two readings of a config": (FILES["keras"], {"porter.frameworks.tf.keras_files.build.misread": said}),
+    "two readings of a config": (
+        FILES["keras"],
+        {"porter.frameworks.tf.keras_files.build.find_misreading": said},
+    ),
     "h5py": (FILES["h5"], {"porter.formats.keras.witness.disagreement": said}),
     "the interpreter": (FILES["tflite"], {"porter.frameworks.tflite.witness.disagreement": said}),
     "TensorFlow's definitions": (

@@ -31,10 +31,10 @@ from porter.formats.keras.graph import NamedCall, before_activation, fused_name,
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layer_classes import CLASSES
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
-from porter.formats.keras.precision import computing, policy_of
+from porter.formats.keras.precision import compute_type, policy_of
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
-from porter.formats.keras.wiring import misread, turned_otherwise
+from porter.formats.keras.wiring import find_misreading, find_wrong_turn
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_files.operations import (
     activate,
@@ -131,7 +131,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     flow = read_flow(graph.definition, where) if graph is not None else None
     if graph is None or read is None or flow is None:
         raise CannotRun("the file carries no Keras model's config", where=where)
-    wrong = misread(flow, graph.definition) or turned_otherwise(read, flow)
+    wrong = find_misreading(flow, graph.definition) or find_wrong_turn(read, flow)
     if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
     as_stated, full = dtype in HALVES, "float32" if dtype in HALVES else dtype
@@ -268,7 +268,7 @@ class _Builder:
         """What a layer computes with that has a type of its own, as Keras casts it."""
         if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
             return inputs
-        own = computing(call.arguments.get("dtype"))
+        own = compute_type(call.arguments.get("dtype"))
         return [keras_do("cast", value, own) if "float" in value.dtype else value for value in inputs]
 
     def _result_in_order(self, named: NamedCall, inputs: list[Any]) -> Any:
@@ -328,7 +328,7 @@ class _Builder:
         """What an operation of keras.ops gives."""
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
-            return keras_do("cast", operands[0], computing(call.arguments.get("dtype")))
+            return keras_do("cast", operands[0], compute_type(call.arguments.get("dtype")))
         return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
 
     def _same_of_theano(self, named: NamedCall, value: Any) -> Any:

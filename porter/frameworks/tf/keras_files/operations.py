@@ -13,7 +13,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.json import JsonObject
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, ActivationRow
-from porter.formats.keras.operations import MADE, OF_NUMBERS
+from porter.formats.keras.operations import COMPOSED, ELEMENTWISE
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
@@ -195,7 +195,7 @@ def _depth_to_space(operands: list[Any], settings: OperationSettings) -> Any:
 
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], OperationSettings], Any]] = {
-    **{name: _named(name) for name in (*OF_NUMBERS, "rsqrt", "log_sigmoid", "negative")},
+    **{name: _named(name) for name in (*ELEMENTWISE, "rsqrt", "log_sigmoid", "negative")},
     **{
         name: _named(name)
         for name in (
@@ -211,7 +211,7 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], OperationSettings], Any]] = {
     "where": _named("where"),
     **{
         name: _named(name)
-        for name in (*MADE, "hypot", "logaddexp", "equal", "not_equal", "mod", "floor_divide")
+        for name in (*COMPOSED, "hypot", "logaddexp", "equal", "not_equal", "mod", "floor_divide")
     },
     **{name: _named(name, "threshold") for name in ("hard_shrink", "soft_shrink")},
     "threshold": _named("threshold", "threshold", "default_value"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from porter.formats.keras.activations import ACTIVATIONS, ActivationRow
-from porter.formats.keras.operations import OF_NUMBERS
+from porter.formats.keras.operations import ELEMENTWISE
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import CallValue
@@ -340,7 +340,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
         for name, row in ACTIVATIONS.items()
         if isinstance(row, ActivationRow)
     },
-    **{type(op): _operation(name) for name, op in OF_NUMBERS.items()},
+    **{type(op): _operation(name) for name, op in ELEMENTWISE.items()},
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
     ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),

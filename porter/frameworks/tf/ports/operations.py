@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.formats.keras.activations import ACTIVATIONS, ActivationRow
-from porter.formats.keras.operations import OF_NUMBERS
+from porter.formats.keras.operations import ELEMENTWISE
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ _REDUCED = ("axis", "keepdims")
 OPERATIONS: Mapping[str, OperationClass] = {
     **{
         name: OperationClass("numpy", name.capitalize())
-        for name in (*OF_NUMBERS, "negative", "square", "tanh")
+        for name in (*ELEMENTWISE, "negative", "square", "tanh")
     },
     **{
         name: OperationClass("numpy", name.capitalize(), 2)

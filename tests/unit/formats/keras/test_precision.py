@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from porter.formats.keras.precision import computing, halves_in, policy_of
+from porter.formats.keras.precision import compute_type, halves_in, policy_of
 
 
 def policy(name: Any, kind: str = "DTypePolicy") -> dict[str, Any]:
@@ -35,7 +35,7 @@ STATED: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("stated", "name", "type"), STATED)
 def test_what_a_dtype_says(stated: Any, name: str, type: str) -> None:
-    assert (policy_of(stated), computing(stated)) == (name, type)
+    assert (policy_of(stated), compute_type(stated)) == (name, type)
     config = {"layers": [{"config": {"dtype": "float32", "layers": [{"config": {"dtype": stated}}]}}]}
     assert halves_in(config) == ((type,) if type in ("float16", "bfloat16") else ())
 

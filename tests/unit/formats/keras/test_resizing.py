@@ -23,7 +23,7 @@ def test_a_wrong_crop_that_leaves_nothing_to_resize_is_refused(
     )
     keras.Model(given, found).save(tmp_path / "net.keras")
     monkeypatch.setattr(
-        resizing, "_cropped", lambda size, wanted: (0, wanted[0] - size[0], 0, wanted[1] - size[1])
+        resizing, "_crop_pads", lambda size, wanted: (0, wanted[0] - size[0], 0, wanted[1] - size[1])
     )
     with pytest.raises(porter.PorterError, match=r"is not the source's function: resizing.* in float64"):
         porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
@@ -50,7 +50,7 @@ def test_a_wrong_crop_of_the_middle_is_refused(
     given = keras.layers.Input((12, 15, 3))
     found = keras.layers.CenterCrop(*target)(keras.layers.Conv2D(4, 3, padding="same")(given))
     keras.Model(given, found).save(tmp_path / "net.keras")
-    monkeypatch.setattr(resizing, "_cropped", wrong)
+    monkeypatch.setattr(resizing, "_crop_pads", wrong)
     with pytest.raises(
         porter.PorterError, match=r"is not the source's function: \w+ is the first.* in float64"
     ):
@@ -67,7 +67,7 @@ def test_a_random_crop_that_the_reader_leaves_out_though_it_resizes_is_refused(
     keras.Model(given, found).save(tmp_path / "net.keras")
     monkeypatch.setattr(
         "porter.formats.keras.layers.is_already_of_size",
-        lambda layer, x: layer.arguments["height"] == windows._size(x)[0],
+        lambda layer, x: layer.arguments["height"] == windows._map_size(x)[0],
     )
     with pytest.raises(porter.PorterError, match=r"the file gives 'random_crop.*', for which porter takes"):
         porter.convert(tmp_path / "net.keras", out=tmp_path / "port")

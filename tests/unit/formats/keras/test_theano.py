@@ -129,8 +129,8 @@ def test_ports_compute_what_theano_did(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "function", "wrong", "says"),
     [
-        (theano, "_before", lambda kind, extent: (extent - 1) // 2, "differs"),
-        (read_h5, "_turned", lambda file, tensors: tensors, "porter and h5py read other values"),
+        (theano, "_pad_before", lambda kind, extent: (extent - 1) // 2, "differs"),
+        (read_h5, "_turn_kernels", lambda file, tensors: tensors, "porter and h5py read other values"),
     ],
 )
 @pytest.mark.parametrize("name", NAMES)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from porter.formats.keras.channels_first import read_calls
-from porter.formats.keras.flow import Flow, Result, moved, read_flow
-from porter.formats.keras.wiring import misread, turned_otherwise
+from porter.formats.keras.flow import Flow, Result, read_flow, with_places
+from porter.formats.keras.wiring import find_misreading, find_wrong_turn
 
 
 def _layer(name: str, *sources: list[Any] | list[list[Any]], kind: str = "ReLU") -> dict[str, Any]:
@@ -65,7 +65,7 @@ def flow() -> Flow:
 
 def test_calls_as_the_config_names_them(flow: Flow) -> None:
     assert [call.path[-1] for call in flow.calls] == ["first", *("a", "b", "both") * 2, "last"]
-    assert misread(flow, TEXT) is None
+    assert find_misreading(flow, TEXT) is None
 
 
 def _reading(place: int, *sources: int) -> Callable[[Flow], Flow]:
@@ -92,7 +92,7 @@ def _swapped(flow: Flow) -> Flow:
 
 def _shifted(flow: Flow) -> Flow:
     places = {place: place - 1 for place in range(len(flow.calls))} | {-1: -1}
-    calls = tuple(replace(call, given=moved(call.given, places)) for call in flow.calls)
+    calls = tuple(replace(call, given=with_places(call.given, places)) for call in flow.calls)
     return replace(flow, calls=calls)
 
 
@@ -109,7 +109,7 @@ def _shifted(flow: Flow) -> Flow:
     ],
 )
 def test_others(change: Callable[[Flow], Flow], said: str, flow: Flow) -> None:
-    assert re.search(said, misread(change(flow), TEXT) or "")
+    assert re.search(said, find_misreading(change(flow), TEXT) or "")
 
 
 def _sequential(*layers: tuple[str, dict[str, Any]]) -> str:
@@ -151,6 +151,6 @@ def _skips(flow: Flow) -> Flow:
 def test_a_model_that_was_turned_has_the_wires_that_its_config_states(text: str) -> None:
     turned, stated = read_calls(text, "model.json"), read_flow(text, "model.json")
     assert turned is not None and stated is not None and len(turned.calls) > len(stated.calls)
-    assert turned_otherwise(turned, stated) is None
+    assert find_wrong_turn(turned, stated) is None
     for change, said in ((_ends_before, "the model gives"), (_skips, "'relu' reads")):
-        assert said in (turned_otherwise(change(turned), stated) or "")
+        assert said in (find_wrong_turn(change(turned), stated) or "")

@@ -40,7 +40,7 @@ def swapped(message: bytes) -> Any:
     return found.newbyteorder() if found is not None else None
 
 
-RIGHT: Any = hdf5_bytes._number
+RIGHT: Any = hdf5_bytes._numpy_type
 
 
 @pytest.mark.parametrize("form", ["h5", "weights", "keras"])
@@ -49,7 +49,7 @@ def test_bytes_the_other_way_round_are_refused(
 ) -> None:
     checkpoint = read_checkpoint(files[form])
     assert disagreement(checkpoint, SIZE, True) is None
-    monkeypatch.setattr(hdf5_bytes, "_number", swapped)
+    monkeypatch.setattr(hdf5_bytes, "_numpy_type", swapped)
     found = disagreement(checkpoint, SIZE, True)
     assert found is not None and found.startswith("porter and h5py read other values of '/")
 
@@ -57,9 +57,9 @@ def test_bytes_the_other_way_round_are_refused(
 @pytest.mark.parametrize(
     ("owner", "name", "wrong"),
     [
-        (hdf5_bytes, "_shape", lambda right: lambda message: right(message)[::-1]),
-        (hdf5_bytes.Hdf5Bytes, "_table", lambda right: lambda *given: list(right(*given))[:-1]),
-        (hdf5_bytes.Hdf5Bytes, "_text", lambda right: lambda *given: right(*given)[:-1]),
+        (hdf5_bytes, "_read_shape", lambda right: lambda message: right(message)[::-1]),
+        (hdf5_bytes.Hdf5Bytes, "_read_links", lambda right: lambda *given: list(right(*given))[:-1]),
+        (hdf5_bytes.Hdf5Bytes, "_read_text", lambda right: lambda *given: right(*given)[:-1]),
         (hdf5, "_array", lambda right: lambda values: right(values) * np.float32(1.001)),
     ],
 )

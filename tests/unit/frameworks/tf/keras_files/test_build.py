@@ -259,13 +259,13 @@ def test_no_graph(tmp_path: Path) -> None:
 def test_a_wrong_name_of_a_variable_is_not_the_references_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keras, right = import_keras(), read_keras._trained
+    keras, right = import_keras(), read_keras._trained_variables
     image = keras.Input((9, 8, 3))
     normed = keras.layers.BatchNormalization(name="norm")(keras.layers.Conv2D(4, 3)(image))
     model = keras.Model(image, keras.layers.ReLU()(normed))
     random = np.random.default_rng(0)
     model.set_weights([random.uniform(0.2, 1, each.shape) for each in model.get_weights()])
     model.save(tmp_path / "model.keras")
-    monkeypatch.setattr(read_keras, "_trained", lambda norm: right(norm)[::-1])
+    monkeypatch.setattr(read_keras, "_trained_variables", lambda norm: right(norm)[::-1])
     with pytest.raises(porter.CheckFailed, match="norm is the first node that differs"):
         porter.convert(tmp_path / "model.keras", to="torch", out=tmp_path / "port")
