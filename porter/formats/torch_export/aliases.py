@@ -11,43 +11,47 @@ from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 
-def changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[str, str]:
-    """In words, each use of a value that an op before it has changed, by the name of the node that uses it.
-    Under "" is what concerns the whole program: an output that is changed, a stored tensor, or a value that a
-    program without such ops gives back.
+def find_changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[str, str]:
+    """Return a sentence about each use of a value that an op before it has changed, by the name of the node
+    that uses it. Under "" is what concerns the whole program: an output that is changed, a stored tensor, or
+    a value that a program without such ops gives back.
 
     Args:
         known_ops: ops that porter knows. Others may give the memory of what they take.
     """
+    # Of each value the name of the node that made its memory, and the values of each such memory.
     memory: dict[NodeOutput, str] = {}
-    holding: dict[str, list[NodeOutput]] = {}
+    values_in: dict[str, list[NodeOutput]] = {}
     changed: dict[NodeOutput, AtenNode] = {}
     uses = {"": f"each run changes {program.mutated[0]}"} if program.mutated else {}
     for node in program.nodes.values():
         for source in node.inputs:
             if source in changed:
-                by = changed[source]
+                writer = changed[source]
                 uses.setdefault(
-                    node.name, f"'{node.name}' uses a value that '{by.name}' ({by.target}) has changed"
+                    node.name,
+                    f"'{node.name}' uses a value that '{writer.name}' ({writer.target}) has changed",
                 )
-        taken = changed_inputs(node)
-        for source in taken:
+        written = changed_inputs(node)
+        for source in written:
             if memory[source] in program.stored:
                 uses.setdefault("", f"'{node.name}' ({node.target}) changes a tensor of the model")
-            changed |= dict.fromkeys(holding.pop(memory[source], ()), node)
-        shares = node.inputs and (taken or node.op in VIEWS or node.op not in known_ops)
-        number = memory[node.source] if shares else node.name
+            changed |= dict.fromkeys(values_in.pop(memory[source], ()), node)
+        shares = node.inputs and (written or node.op in VIEWS or node.op not in known_ops)
+        owner = memory[node.source] if shares else node.name
         for output in range(max(node.outputs, 1)):
-            memory[node.name, output] = number
-            holding.setdefault(number, []).append((node.name, output))
-    for by in (changed[end] for name in program.outputs if (end := program.given[name]) in changed):
-        uses.setdefault("", f"an output is changed by '{by.name}' ({by.target}) after it")
+            memory[node.name, output] = owner
+            values_in.setdefault(owner, []).append((node.name, output))
+    for source in map(program.sources.__getitem__, program.outputs):
+        if source in changed:
+            writer = changed[source]
+            uses.setdefault("", f"an output is changed by '{writer.name}' ({writer.target}) after it")
     return uses
 
 
 def changed_inputs(node: AtenNode) -> tuple[NodeOutput, ...]:
-    """What a node may change: ops with `_` behind their names change their first input, ops of other
-    libraries all.
+    """Return the values that a node may change: ops with `_` behind their names change their first input, ops
+    of other libraries all.
     """
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")

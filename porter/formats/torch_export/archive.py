@@ -25,8 +25,9 @@ from porter.formats.torch_export import SAVE
 _SCHEMA = 8
 """torch/_export/serde/schema.py, SCHEMA_VERSION's first number; torch refuses others too."""
 _MOST_JSON = 64 << 20
-"""Python takes some twenty times as much for it."""
-_STRIDED = 7
+"""The most bytes of JSON that are read: Python takes some twenty times as much for it."""
+_STRIDED_LAYOUT = 7
+"""torch/_export/serde/schema.py, Layout.Strided."""
 TYPES = {
     1: "uint8",
     2: "int8",
@@ -41,7 +42,8 @@ TYPES = {
 }
 """The names that numpy and torch have for ScalarType (torch/_export/serde/schema.py)."""
 FLOATS = frozenset(number for number, name in TYPES.items() if "float" in name)
-_OLD = "serialized_exported_program.json"
+_OLD_PROGRAM = "serialized_exported_program.json"
+"""The member with the program, in archives of torch before 2.8."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Archive:
 
 
 def read_archive(path: Path) -> Archive:
-    """The content of an archive of any torch since 2.5.
+    """Read the content of an archive of any torch since 2.5.
 
     Raises:
         FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold
@@ -68,28 +70,30 @@ def read_archive(path: Path) -> Archive:
         NotInstalled: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
-        flat = _OLD in archive.namelist()
+        has_top_folder = _OLD_PROGRAM not in archive.namelist()
         budget = most_bytes(path.stat().st_size)
-        members = _Members(archive, path, budget, lambda name: name if flat else name.partition("/")[2])
+        members = _Members(
+            archive, path, budget, lambda name: name.partition("/")[2] if has_top_folder else name
+        )
         names = [name for name in members.by_name if name.startswith("models/") and name.endswith(".json")]
-        names = names or [name for name in members.by_name if name == _OLD]
+        names = names or [name for name in members.by_name if name == _OLD_PROGRAM]
         if len(names) != 1:
             content = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
             raise FileError(f"this archive holds {content}, expected one", where=path, next=SAVE)
         text = members.read(names[0], _MOST_JSON)
-        program = _program(text, path)
-        if names[0] == _OLD:
+        program = _parse_program(text, path)
+        if names[0] == _OLD_PROGRAM:
             weights, constants = (
-                members.pickled(f"serialized_{kind}.pt") for kind in ("state_dict", "constants")
+                members.read_pickled(f"serialized_{kind}.pt") for kind in ("state_dict", "constants")
             )
         else:
             model = names[0].removeprefix("models/").removesuffix(".json")
-            weights, constants = (members.tensors(kind, model) for kind in ("weights", "constants"))
+            weights, constants = (members.read_tensors(kind, model) for kind in ("weights", "constants"))
     return Archive(program, text, {**constants, **weights})
 
 
-def parsed(text: bytes, where: str) -> Any:
-    """JSON of a stranger's.
+def parse_json(text: bytes, where: str) -> Any:
+    """Parse JSON of a stranger's.
 
     Raises:
         FileError: it is no JSON, or nested too deeply.
@@ -102,9 +106,9 @@ def parsed(text: bytes, where: str) -> Any:
         ) from None
 
 
-def _program(text: bytes, path: Path) -> JsonObject:
-    """The program of a JSON in the schema that porter reads."""
-    fields = parsed(text, str(path))
+def _parse_program(text: bytes, path: Path) -> JsonObject:
+    """Parse a program, and raise FileError for one in another schema than porter reads."""
+    fields = parse_json(text, str(path))
     version = fields.get("schema_version") if isinstance(fields, dict) else None
     major = version.get("major") if isinstance(version, dict) else None
     if major != _SCHEMA:
@@ -117,14 +121,14 @@ def _program(text: bytes, path: Path) -> JsonObject:
 class _Members(ZipMembers):
     """An archive's members, by their names without its top folder."""
 
-    def tensors(self, kind: str, model: str) -> NamedArrays:
-        """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not
+    def read_tensors(self, kind: str, model: str) -> NamedArrays:
+        """Read the tensors of data/weights or data/constants. Other members than tensors are pickled, and not
         read.
         """
         folder = f"data/{kind}/"
         if f"{folder}{model}.pt" in self.by_name:  # torch 2.8
-            return self.pickled(f"{folder}{model}.pt")
-        config = parsed(self.read(f"{folder}{model}_{kind}_config.json", _MOST_JSON), str(self.path))
+            return self.read_pickled(f"{folder}{model}.pt")
+        config = parse_json(self.read(f"{folder}{model}_{kind}_config.json", _MOST_JSON), str(self.path))
         storages: dict[str, bytes] = {}
         tensors = {}
         try:
@@ -137,35 +141,37 @@ class _Members(ZipMembers):
                         )
                     if path_name not in storages:
                         storages[path_name] = self.read(folder + path_name)
-                    tensors[str(name)] = self._tensor(str(name), storages[path_name], entry["tensor_meta"])
+                    tensors[str(name)] = self._view_tensor(
+                        str(name), storages[path_name], entry["tensor_meta"]
+                    )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise self.damaged(f"the list of {kind} is damaged") from None
         return tensors
 
-    def _tensor(self, name: str, data: bytes, entry: JsonObject) -> Array:
-        """A tensor over its storage, without a copy."""
-        if entry["layout"] != _STRIDED or entry["dtype"] not in TYPES:
+    def _view_tensor(self, name: str, data: bytes, entry: JsonObject) -> Array:
+        """Return a tensor over its storage, without a copy."""
+        if entry["layout"] != _STRIDED_LAYOUT or entry["dtype"] not in TYPES:
             raise FileError(
                 f"tensor '{name}' is not a dense tensor of real numbers", where=self.path, next=SAVE
             )
-        kind = storage_type(TYPES[entry["dtype"]])  # type: ignore[arg-type]
+        dtype = storage_type(TYPES[entry["dtype"]])  # type: ignore[arg-type]
         sizes, strides = ([int(each["as_int"]) for each in entry[key]] for key in ("sizes", "strides"))
         offset = int(entry["storage_offset"]["as_int"])
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        fits = min((*sizes, *strides, offset), default=0) >= 0 and (last + 1) * kind.itemsize <= len(data)
+        fits = min((*sizes, *strides, offset), default=0) >= 0 and (last + 1) * dtype.itemsize <= len(data)
         # With strides of zero, a few bytes can declare any size.
-        if not fits or math.prod(sizes) * kind.itemsize > len(data):
+        if not fits or math.prod(sizes) * dtype.itemsize > len(data):
             declared = "x".join(map(str, sizes))[:100]
             raise self.damaged(
-                f"tensor '{name}' declares {declared} of {kind.name}, and its data has {len(data)} bytes"
+                f"tensor '{name}' declares {declared} of {dtype.name}, and its data has {len(data)} bytes"
             )
         if 0 in sizes:
-            return np.zeros(sizes, kind)
-        flat = np.frombuffer(data, kind, len(data) // kind.itemsize)
+            return np.zeros(sizes, dtype)
+        flat = np.frombuffer(data, dtype, len(data) // dtype.itemsize)
         return np.lib.stride_tricks.as_strided(
-            flat[offset:], sizes, [stride * kind.itemsize for stride in strides]
+            flat[offset:], sizes, [stride * dtype.itemsize for stride in strides]
         )
 
-    def pickled(self, name: str) -> NamedArrays:
-        """A mapping of tensors that torch pickled, which is an archive in the archive."""
+    def read_pickled(self, name: str) -> NamedArrays:
+        """Read a mapping of tensors that torch pickled, which is an archive in the archive."""
         return read_mapping(Path(f"{self.path}: {name}"), self.read(name))

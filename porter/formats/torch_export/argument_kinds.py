@@ -39,7 +39,7 @@ def _is_size(argument: Any) -> bool:
     return _is_whole(argument) or _is_value(argument)
 
 
-_NAMES: Mapping[Kind, str] = {
+_NAMES_BY_KIND: Mapping[Kind, str] = {
     _is_value: """input input1 input2 weight bias running_mean running_var mask condition query key attn_mask
         tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid embedding.indices""",
     _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale
@@ -59,11 +59,11 @@ _NAMES: Mapping[Kind, str] = {
         use_input_stats is_causal enable_gqa half_to_float""",
     lambda stated: isinstance(stated, str): "mode equation approximate indexing rounding_mode",
 }
-_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_KINDS = {name: kind for kind, names in _NAMES_BY_KIND.items() for name in names.split()}
 
 
 def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
-    """Expects that what a node states is of the kinds that its op takes.
+    """Raise an error if what a node states is not of the kinds that its op takes.
 
     Args:
         nodes: all of the program, by name.
@@ -77,12 +77,12 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         if kind is not None and argument is not None and not kind(argument):
             for each in argument if isinstance(argument, list) else [argument]:
                 if isinstance(each, tuple):
-                    raise Unsupported(f"whose argument '{name}' is {_computed(nodes[each[0]])}")
+                    raise Unsupported(f"whose argument '{name}' is {_describe_number(nodes[each[0]])}")
             raise ValueError(f"its argument '{name:.40}' is {argument!r:.40}")
 
 
-def _computed(node: AtenNode) -> str:
-    """What a computed number is, in words."""
+def _describe_number(node: AtenNode) -> str:
+    """Return words for a computed number."""
     if node.op == "sym_size" and node.arguments["dim"] == 0:
         return "the number of images"
     return "computed as the model runs"

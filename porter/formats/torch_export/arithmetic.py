@@ -58,64 +58,70 @@ KINDS = {
     "_unsafe_view": "view",
 }
 """Names of ops in patterns."""
-_LONGEST = 8
+_MOST_MOVES = 8
 """How many moves a kernel may have gone through."""
-_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
+# The pattern of torch's local response norm: means over channels of squares, by a pool over five axes.
+_CHANNEL_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
 
 
 def kind_of(node: AtenNode) -> str:
-    """A node's op as patterns name it."""
+    """Return a node's op as patterns name it."""
     if node.op == "hardtanh" and (node.arguments.get("min_val"), node.arguments.get("max_val")) == (0, 6):
         return "Relu6"
     if node.op == "clamp":
-        low, high = (node.arguments.get(name) is not None for name in ("min", "max"))
-        return "Clip" if low and high else "Max" if low else "Min"
+        has_min, has_max = (node.arguments.get(name) is not None for name in ("min", "max"))
+        if has_min and has_max:
+            return "Clip"
+        return "Max" if has_min else "Min"
     if node.op == "mean" and node.arguments.get("keepdim"):
         return "Mean"
-    plain = (
+    is_plain = (
         node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
     )
-    return KINDS.get(node.op, node.op) if plain else node.op
+    return KINDS.get(node.op, node.op) if is_plain else node.op
 
 
 def operands(node: AtenNode) -> Sequence[Operand]:
-    """A node's inputs, and the axis of a mean over one."""
+    """Return a node's inputs, and the axis of a mean over one."""
     axes = node.arguments.get("dim") if node.op == "mean" else None
-    return (*node.inputs, float(axes[0])) if isinstance(axes, list) and len(axes) == 1 else node.inputs
+    if isinstance(axes, list) and len(axes) == 1:
+        return (*node.inputs, float(axes[0]))
+    return node.inputs
 
 
 def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
+    """Return x - alpha * other."""
     return x - (other if alpha == 1 else alpha * other)
 
 
 def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor | Value:
+    """Return a quotient, rounded if it is stated how; the whole norm where it is torch's local response norm
+    in parts.
+    """
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
-    pooled = partial(_channels_pooled, scope.walk)
-    norm = arithmetic.response_norm(scope.walk, scope.node, _MEANS, "avg_pool3d", pooled)
+    count_channels = partial(_count_pooled_channels, scope.walk)
+    norm = arithmetic.response_norm(scope.walk, scope.node, _CHANNEL_MEANS, "avg_pool3d", count_channels)
     return norm or x.real() / other
 
 
-def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
-    """Over how many channels of a value an average over five axes is taken."""
+def _count_pooled_channels(walk: Walk, pool: AtenNode, value: Value) -> int | None:
+    """Return over how many channels of a value a pool over five axes takes means; None if it does anything
+    else too.
+    """
     padded = walk.flow.nodes[pool.source[0]]
     squares = walk.flow.nodes[padded.source[0]]
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
     size = kernel[0]
     pads = whole_numbers(walk, padded, "pad")
-    along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
-    plain = (
+    is_along_channels = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
+    is_plain_pool = (
         kernel[1:] == [1, 1]
         and stride == [1, 1, 1]
         and pool.arguments.keys() == {"self", "kernel_size", "stride"}
     )
-    fits = (
-        along
-        and plain
-        and pads == [0, 0, 0, 0, size // 2, (size - 1) // 2]
-        and not padded.arguments.get("value")
-    )
-    return size if fits else None
+    has_its_pads = pads == [0, 0, 0, 0, size // 2, (size - 1) // 2] and not padded.arguments.get("value")
+    return size if is_along_channels and is_plain_pool and has_its_pads else None
 
 
 def _clamp(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
@@ -138,18 +144,20 @@ def _addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> T
 
 
 def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """Return a scaled ELU."""
     if input_scale != 1:
         raise Unsupported("with scales")
     return functions.scaled_elu(x, alpha, scale)
 
 
 def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
-    """The slope is outside of training the mean of its bounds."""
+    """Return a leaky ReLU whose slope is the mean of the bounds, as it is outside of training."""
     _expect_inference(training)
     return x.apply_elementwise(ops.LeakyRelu((lower + upper) / 2))
 
 
 def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """Return a softplus; porter has no op for one with a beta."""
     op = softplus_op(threshold) if beta == 1 else None
     if op is None:
         raise Unsupported("with a beta or threshold")
@@ -157,7 +165,7 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
-    """One slope, or one for each channel, which are the second axis."""
+    """Return a PReLU by one slope, or by one for each channel, which are the second axis."""
     walk = scope.walk
     tensor = scope.walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
@@ -172,23 +180,19 @@ def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
 
 
 def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
+    """Return a choice, or a PReLU: torch decomposes that to where(x > 0, x, slopes * x)."""
     flow = scope.walk.flow
-    product, test = (flow.nodes[each.reference[0]] for each in (other, condition))
-    prelu = flow.match(test, ("Greater", "x", 0))
+    product, comparison = (flow.nodes[each.reference[0]] for each in (other, condition))
+    above_0 = flow.match(comparison, ("Greater", "x", 0))
     slopes = [each for each in product.inputs if each != x.source]
-    if (
-        product.op == "mul"
-        and prelu is not None
-        and prelu["x"] == x.source
-        and len(slopes) == 1 < len(product.inputs)
-    ):
+    is_scaled = product.op == "mul" and len(slopes) == 1 < len(product.inputs)
+    if is_scaled and above_0 is not None and above_0["x"] == x.source:
         return x.prelu(scope.tensor(slopes[0]))
     return functions.where(condition, x, other)
 
 
 def _masked_fill(scope: Scope, x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
-    """A number where a comparison holds."""
+    """Return a number where a comparison holds, and `x` elsewhere."""
     return functions.where(mask, value if isinstance(value, Tensor) else scope.constant(value), x)
 
 
@@ -212,7 +216,8 @@ class _StoredNorm(Call):
     running_mean: Tensor | None = None
     running_var: Tensor | None = None
 
-    def by_statistics(self) -> Tensor:
+    def apply_statistics(self) -> Tensor:
+        """Return the norm by the stored statistics."""
         return self.x.batch_norm(
             self.eps,
             self.momentum,
@@ -230,11 +235,11 @@ class _BatchNorm(_StoredNorm):
     def read(self) -> Tensor:
         if self.x.array is not None and (self.training or self.running_mean is None):
             # The statistics of a constant are the same for every image.
-            return _standardised(self.x, self.eps, self.weight, self.bias)
+            return _standardise(self.x, self.eps, self.weight, self.bias)
         if self.running_mean is None or self.running_var is None:
             raise Unsupported("with the statistics of its input")
         _expect_inference(self.training)
-        return self.by_statistics()
+        return self.apply_statistics()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,24 +251,26 @@ class _InstanceNorm(_StoredNorm):
     def read(self) -> Tensor:
         if self.use_input_stats:
             return self.x.instance_norm(self.eps, gamma=self.weight, beta=self.bias)
-        return self.by_statistics()
+        return self.apply_statistics()
 
 
-def _standardised(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """A constant by its own statistics: a kernel that a model standardises as it runs."""
+def _standardise(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Return a constant normed by its own statistics: a kernel that a model standardises as it runs."""
     axes = [0, *range(2, x.rank)]
     count = float(math.prod(fixed_sizes(x.sizes[axis] for axis in axes)))
-    over = [-1, *[1] * (x.rank - 2)]
-    apart = x - x.sum(axes, True) / count
-    normed = apart / functions.sqrt((apart * apart).sum(axes, True) / count + eps)
-    scaled = normed if weight is None else normed * weight.reshape(over)
-    return scaled if bias is None else scaled + bias.reshape(over)
+    by_channel = [-1, *[1] * (x.rank - 2)]
+    centred = x - x.sum(axes, True) / count
+    normed = centred / functions.sqrt((centred * centred).sum(axes, True) / count + eps)
+    scaled = normed if weight is None else normed * weight.reshape(by_channel)
+    return scaled if bias is None else scaled + bias.reshape(by_channel)
 
 
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> list[Tensor]:
-    """A kernel whose norms, one for each place of an axis or one of it all, are `g`."""
-    others = [axis for axis in range(v.rank) if dim == -1 or axis != dim]
-    norms = v.reduce("norm", others, True)
+    """Return the kernel `v` scaled so that its norms are `g`, and these norms; there is one for each cell of
+    an axis or, with `dim` -1, one of all numbers.
+    """
+    reduced = [axis for axis in range(v.rank) if dim == -1 or axis != dim]
+    norms = v.reduce("norm", reduced, True)
     return [v * (g / norms), norms.reshape(g.sizes)]
 
 
@@ -271,6 +278,7 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> list[Tensor]:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return a dense layer of a value, or of a constant."""
     if x.array is not None:
         product = matmul(x, weight, (False, True))
         return product if bias is None else product + bias
@@ -280,6 +288,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _bilinear(
     scope: Scope, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Read:
+    """Return a bilinear product of two values by a stored kernel."""
     sources = input1.source, input2.source
     return products.bilinear(
         scope.walk, scope.node, sources, weight.reference, None if bias is None else bias.reference
@@ -287,7 +296,7 @@ def _bilinear(
 
 
 def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
-    """A matrix product of values, or with stored numbers."""
+    """Return a matrix product of values, or with stored numbers."""
     if x.array is not None and other.array is not None:
         return matmul(x, other)
     walk, node, kernel = scope.walk, scope.node, other.source
@@ -296,33 +305,27 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     if not x.is_value:
         return products.matmul_stored(walk, node, x.reference, kernel)
     stored = walk.weights(kernel)
-    matrix = x.dense(Product(*_matrix(walk, other.reference)))
+    matrix = x.dense(Product(*_find_kernel(walk, other.reference)))
     if stored is None or len(stored.shape) < 3:
         return matrix
     return first_supported(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, stored))
 
 
-def _matrix(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
-    """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of
-    images.
+def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
+    """Return the stored kernel that a constant is, and its axes: it may be transposed, and repeated for every
+    row of images.
     """
     axes = "IO"
     node = walk.flow.nodes[kernel[0]]
-    for _ in range(_LONGEST):
-        if node.name in walk.flow.live or node.op not in (
-            "permute",
-            "transpose",
-            "t",
-            "expand",
-            "view",
-            "clone",
-        ):
+    for _ in range(_MOST_MOVES):
+        is_transposition = node.op in ("permute", "transpose", "t")
+        if node.name in walk.flow.live or not (is_transposition or node.op in ("expand", "view", "clone")):
             break
         before = walk.flow.nodes[node.source[0]]
-        sizes, own = before.sizes[0], node.sizes[0]
-        if node.op in ("permute", "transpose", "t") and len(sizes) == 2:
+        sizes_before, sizes = before.sizes[0], node.sizes[0]
+        if is_transposition and len(sizes_before) == 2:
             axes = axes[::-1]
-        elif node.op in ("permute", "transpose", "t") or sizes[-2:] != own[-2:]:
+        elif is_transposition or sizes_before[-2:] != sizes[-2:]:
             break
         node = before
     return (node.name, 0), axes
@@ -344,14 +347,15 @@ class _Attention(Call):
             raise Unsupported("that is causal, of grouped queries or with dropout")
         mask = None
         if self.attn_mask is not None:
-            mask = _added_to_scores(self.attn_mask.scope, self.attn_mask.reference)
+            mask = _mask_to_add(self.attn_mask.scope, self.attn_mask.reference)
         return attention(self.query, self.key, self.value, AttentionScores(mask, self.scale))
 
 
-def _added_to_scores(scope: Scope, mask: NodeOutput) -> NodeOutput | None:
-    """A constant of truths says which scores count: nothing is added where all do, otherwise minus infinity
-    to the others. transformers makes one for any model while it is exported, and none otherwise
-    (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
+def _mask_to_add(scope: Scope, mask: NodeOutput) -> NodeOutput | None:
+    """Return what is added to the scores of an attention; None if nothing is. A constant of truths says which
+    scores count: nothing is added where all do, otherwise minus infinity to the others. transformers makes
+    one for any model while it is exported, and none otherwise (masking_utils.py,
+    `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
     """
     flow = scope.walk.flow
     if flow.is_live(mask):
@@ -376,19 +380,20 @@ _OTHER_NAMES = {
 }
 
 
-def _of_each(function: functions.Function) -> Function:
+def _elementwise(function: functions.Function) -> Function:
+    """Return a reader's function of one value."""
     return lambda x: function(x)
 
 
 FUNCTIONS: Mapping[str, Function] = by_name(
     {
-        **{kind: _of_each(function) for kind, function in functions.FUNCTIONS.items()},
-        **{name: _of_each(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
+        **{kind: _elementwise(function) for kind, function in functions.FUNCTIONS.items()},
+        **{name: _elementwise(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
         "add": lambda x, other, alpha=1: x + (other if alpha == 1 else alpha * other),
         "addcdiv": _addcdiv,
         "addcmul": _addcmul,
         "addmm": lambda x, mat1, mat2, alpha=1, beta=1: mat1.dense(
-            Product(*_matrix(x.walk, mat2.reference), x.reference, (alpha, beta))
+            Product(*_find_kernel(x.walk, mat2.reference), x.reference, (alpha, beta))
         ),
         "bilinear": _bilinear,
         "clamp": _clamp,

@@ -11,8 +11,8 @@ from porter.formats.torch_export.read import tap_of
 
 
 def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[str, str]:
-    """The call, by tap, of a module that ends in the value: `layer1.0.relu@1` is the second call of that
-    module. Where several end in it, the innermost.
+    """Return, by the tap of a value, the call of a module that ends in it: `layer1.0.relu@1` is the second
+    call of that module. Where several end in it, it is the innermost.
 
     A call ends in the last op that it runs: torch.export leaves out ops whose values nobody reads.
 
@@ -20,35 +20,34 @@ def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[s
         same: of each path the first one of the same module, where a module has several. torch.export counts
             the calls by each.
     """
-    last: dict[tuple[str, str], str] = {}
+    # Calls by their keys and paths, in the order in which they begin.
     begun: dict[tuple[str, str], None] = {}
+    last_values: dict[tuple[str, str], str] = {}
     for node in program["graph_module"]["graph"]["nodes"]:
         names = values_of(node)
         for key, path in module_stack(node):
             begun[key, path] = None
             if path and len(names) == 1:
-                last[key, path] = names[0]
+                last_values[key, path] = names[0]
             else:
-                last.pop((key, path), None)
-    numbers = _numbers(begun, same)
+                last_values.pop((key, path), None)
+    numbers = _number_calls(begun, same)
     calls: dict[str, str] = {}
-    for (key, path), name in last.items():  # the outer module of a node stands before the inner one
+    for (key, path), name in last_values.items():  # the outer module of a node stands before the inner one
         calls[tap_of(name)] = f"{path}@{numbers[key, path]}"
     return calls
 
 
-def _numbers(calls: Iterable[tuple[str, str]], same: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """The number of each call among those of its module, in the order in which they begin. torch.export has
-    counted those by one path, among them calls that it left out.
+def _number_calls(calls: Iterable[tuple[str, str]], same: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Return the number of each call among those of its module, in the order in which they begin.
+    torch.export has counted those by one path, among them calls that it left out.
     """
-    together = defaultdict[str, list[tuple[str, str]]](list)
+    by_module = defaultdict[str, list[tuple[str, str]]](list)
     for key, path in calls:
-        together[same.get(path, path)].append((key, path))
+        by_module[same.get(path, path)].append((key, path))
     numbers: dict[tuple[str, str], str] = {}
-    for own in together.values():
-        several = len({path for _, path in own}) > 1
-        numbers |= {
-            (key, path): str(number) if several else key.partition("@")[2] or "0"
-            for number, (key, path) in enumerate(own)
-        }
+    for module_calls in by_module.values():
+        has_several_paths = len({path for _, path in module_calls}) > 1
+        for number, (key, path) in enumerate(module_calls):
+            numbers[key, path] = str(number) if has_several_paths else key.partition("@")[2] or "0"
     return numbers

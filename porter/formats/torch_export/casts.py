@@ -7,16 +7,16 @@ from dataclasses import replace
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 
-def with_types(program: AtenProgram) -> AtenProgram:
-    """The program in which a cast to the type of another value is one to this type, so that it does not
-    depend on the value.
+def state_cast_types(program: AtenProgram) -> AtenProgram:
+    """Return the program in which a cast to the type of another value is one to this type, so that it does
+    not depend on the value.
     """
-    nodes = {name: _with_type(node, program.types.get(name)) for name, node in program.nodes.items()}
+    nodes = {name: _state_type(node, program.types.get(name)) for name, node in program.nodes.items()}
     return replace(program, nodes=nodes)
 
 
-def _with_type(node: AtenNode, kind: int | None) -> AtenNode:
-    """A node whose value has this ScalarType.
+def _state_type(node: AtenNode, kind: int | None) -> AtenNode:
+    """Return a node that states its type, if it is a cast; `kind` is the ScalarType of its value.
 
     Raises:
         ValueError: it casts no value.

@@ -36,7 +36,7 @@ SIZED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPES, *_UPSAM
 """Ops that take sizes, of which one may be the number of images; of the others the program says what they
 are.
 """
-_OVER = ("cumsum", "softmax", "sum")
+_ALONG_AXIS = ("cumsum", "softmax", "sum")
 """The ops that compute along an axis from all of its numbers. Others that take them together give another
 size, or take one image.
 """
@@ -47,8 +47,8 @@ def is_cast(node: AtenNode) -> bool:
 
 
 def cast(x: Numbers, kind: int | None) -> Numbers | None:
-    """Whole numbers as real ones, ones and zeros as truths, and whole ones of real numbers; None for a cast
-    that rounds.
+    """Return whole numbers as real ones, ones and zeros as truths, and whole ones of real numbers; None for a
+    cast that rounds.
     """
     if kind == _BOOL and np.isin(x, (0, 1)).all():
         return x.astype(np.bool_)
@@ -60,39 +60,43 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
 
 
 def constant_sizes(node: AtenNode, sizes: Sequence[Any]) -> list[Any]:
-    """Sizes of a constant, or of its last axes. One that the program computes is known from what it says of
-    the node's value; of open ones, the first may be the number of images: see `of_each_image`.
+    """Return the sizes of a constant, or of its last axes. One that the program computes is known from what
+    it says of the node's value; of open ones, the first may be the number of images: see
+    `are_same_for_images`.
     """
-    own = node.sizes[0][len(node.sizes[0]) - len(sizes) :]
-    at_run = [size if isinstance(size, int) else there for size, there in zip(sizes, own, strict=True)]
-    is_whole = len(own) == len(node.sizes[0])
-    return [
-        1 if is_whole and index == 0 and isinstance(size, str) else size for index, size in enumerate(at_run)
-    ]
+    value_sizes = node.sizes[0][len(node.sizes[0]) - len(sizes) :]
+    known = [size if isinstance(size, int) else own for size, own in zip(sizes, value_sizes, strict=True)]
+    are_all = len(value_sizes) == len(node.sizes[0])
+    if are_all and known and isinstance(known[0], str):
+        known[0] = 1  # the number of images
+    return known
 
 
-def of_each_image(nodes: Mapping[str, AtenNode], node: AtenNode, given: Sequence[Numbers | None]) -> bool:
-    """Whether constants are the same for each image: what a program repeats for each image is computed once,
-    and its first axis has one cell for an open size.
+def are_same_for_images(
+    nodes: Mapping[str, AtenNode], node: AtenNode, arrays: Sequence[Numbers | None]
+) -> bool:
+    """Return whether constants are the same for each image: what a program repeats for each image is computed
+    once, and its first axis has one cell for an open size.
     """
-    taken = [sizes for name, output in node.inputs for sizes in nodes[name].sizes[output : output + 1]]
-    if not any(isinstance(size, str) for sizes in (*taken, *node.sizes) for size in sizes):
+    input_sizes = [sizes for name, output in node.inputs for sizes in nodes[name].sizes[output : output + 1]]
+    if not any(isinstance(size, str) for sizes in (*input_sizes, *node.sizes) for size in sizes):
         return True
-    dims = node.arguments["dim"] if node.op in _OVER else []
-    over = dims if isinstance(dims, list) else [dims]
-    wanted = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
-    shapes = [each.shape for each in given if each is not None]
-    return shapes == wanted and not any(dim % len(taken[0]) == 0 for dim in over)
+    dims = node.arguments["dim"] if node.op in _ALONG_AXIS else []
+    axes = dims if isinstance(dims, list) else [dims]
+    expected = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
+    shapes = [array.shape for array in arrays if array is not None]
+    return shapes == expected and not any(axis % len(input_sizes[0]) == 0 for axis in axes)
 
 
-def _filled(number: float | None = None) -> Callable[..., Numbers]:
-    """zeros, ones, and full of a stated number."""
+def _fill_function(number: float | None = None) -> Callable[..., Numbers]:
+    """Return the function that reads zeros or ones, or `full` where `number` is None."""
 
-    def filled(
+    def fill(
         size: Sequence[int],
         fill_value: Tensor | float | None = number,
         dtype: int | None = None,
     ) -> Numbers:
+        """Return an array of one number."""
         if not isinstance(fill_value, int | float):
             raise Unsupported("of a number that the program computes")
         filled_array = cast(full(size, float(fill_value)), dtype if dtype in (_BOOL, _WHOLE) else None)
@@ -100,61 +104,65 @@ def _filled(number: float | None = None) -> Callable[..., Numbers]:
             raise Unsupported("of a number of another type")
         return filled_array
 
-    return filled
+    return fill
 
 
 def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int | None = None) -> Numbers:
+    """Return so many numbers at equal distances."""
     if not isinstance(steps, int) or not 0 < steps <= MOST_COMPUTED:
         raise Unsupported("of numbers that the program computes")
-    first, last = (each.number() if isinstance(each, Tensor) else float(each) for each in (start, end))
+    first, last = (bound.number() if isinstance(bound, Tensor) else float(bound) for bound in (start, end))
     return np.linspace(first, last, steps)
 
 
 def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Outputs:
+    """Return the grids of the coordinates along each axis."""
     arrays = [each.numbers() for each in tensors]
     expect_room(math.prod(each.size for each in arrays))
     return [np.asarray(each) for each in np.meshgrid(*arrays, indexing=indexing)]  # type: ignore[call-overload]
 
 
-def _places(places: Numbers, count: int, width: int) -> Numbers:
-    """Places among so many rows, of which each has so many numbers.
+def _expect_rows(rows: Numbers, count: int, width: int) -> Numbers:
+    """Return indices of rows if the table has these: it has `count` rows, of `width` numbers each.
 
     Raises:
-        ValueError: they are no such places.
+        ValueError: they are no such rows.
     """
-    if places.dtype.kind != "i" or not places.size or places.min() < 0 or places.max() >= count:
+    if rows.dtype.kind != "i" or not rows.size or rows.min() < 0 or rows.max() >= count:
         raise ValueError("places of rows that the table lacks")
-    expect_room(places.size * width)
-    return places
+    expect_room(rows.size * width)
+    return rows
 
 
-def _rows(scope: Scope, dims: Sequence[int]) -> Numbers:
-    """Rows of a table at places, of which each first axis may have a table of its own."""
+def _take_rows(scope: Scope, dims: Sequence[int]) -> Numbers:
+    """Return rows of a table by their indices; each first axis of these may have a table of its own."""
     indices, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
-    places = indices.transpose(dims)
+    rows = indices.transpose(dims)
     *_, count, width = table.shape
-    tables = np.broadcast_to(table, (*places.shape[:-1], count, width))
-    return np.take_along_axis(tables, _places(places, count, width)[..., None], -2)
+    tables = np.broadcast_to(table, (*rows.shape[:-1], count, width))
+    return np.take_along_axis(tables, _expect_rows(rows, count, width)[..., None], -2)
 
 
 def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Numbers:
-    """Rows of a table at stored places."""
+    """Return rows of a table by stored indices."""
     table = weight.numbers()
-    return np.asarray(table[_places(indices.numbers(), len(table), table[0].size)])
+    return np.asarray(table[_expect_rows(indices.numbers(), len(table), table[0].size)])
 
 
-def indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
-    """Numbers at places that are whole numbers, axis by axis."""
-    places = [each for each in indices if each is not None]
-    rest = [size for size, each in zip(x.shape, (*indices, *[None] * x.ndim), strict=False) if each is None]
-    if any(each.dtype.kind != "i" for each in places):
+def take_indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
+    """Return the numbers at indices that are whole numbers, axis by axis; None takes a whole axis."""
+    stated = [each for each in indices if each is not None]
+    other_sizes = [
+        size for size, each in zip(x.shape, (*indices, *[None] * x.ndim), strict=False) if each is None
+    ]
+    if any(each.dtype.kind != "i" for each in stated):
         raise Unsupported("by something else than places")
-    expect_room(math.prod((*np.broadcast_shapes(*(each.shape for each in places)), *rest)))
+    expect_room(math.prod((*np.broadcast_shapes(*(each.shape for each in stated)), *other_sizes)))
     return np.asarray(x[tuple(slice(None) if each is None else each for each in indices)])
 
 
-def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
-    """A 1x1 convolution of a constant map."""
+def convolve_pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
+    """Return a 1x1 convolution of a constant map."""
     if kernel.shape[2:] != (1, 1):
         raise Unsupported("of a constant over several cells")
     expect_room(len(x) * len(kernel) * math.prod(x.shape[2:]), x, kernel)
@@ -163,13 +171,13 @@ def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    ROWS: _rows,
+    ROWS: _take_rows,
     "arange": lambda end, start=0, step=1, dtype=None: arange(start, end, step),
     "embedding": _embedding,
-    "full": _filled(),
+    "full": _fill_function(),
     "linspace": _linspace,
     "meshgrid": _meshgrid,
-    "ones": _filled(1.0),
+    "ones": _fill_function(1.0),
     "scalar_tensor": lambda s, dtype=None: np.asarray(float(s)),
-    "zeros": _filled(0.0),
+    "zeros": _fill_function(0.0),
 }

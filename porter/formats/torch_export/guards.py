@@ -19,16 +19,15 @@ from porter.graph import Graph, shapes
 from porter.graph.ops import Shape
 
 Guard = Callable[[Sequence[int]], float]
-_MOST = 1 << 16
-_LARGEST = 4096
-"""Characters of all guards together, and the size of an image that they are tried up to: every guard is
-computed at every size.
-"""
+_MOST_CHARACTERS = 1 << 16
+"""Characters of all guards together."""
+_LARGEST_SIDE = 4096
+"""The size of an image that guards are tried up to: every guard is computed at every size."""
 _MOST_STEPS = 1 << 24
 """Characters times the sizes that they are tried at: some two seconds."""
 _MOST_SHAPES = 1 << 21
 """Nodes times the sizes that their shapes are computed at: some six seconds."""
-_BEYOND = 64
+_SIZES_BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
     ast.Add: operator.add,
@@ -55,7 +54,7 @@ _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
 
 
 def traced_sizes(program: JsonObject, image: str) -> list[int] | None:
-    """The sizes of the image that a program was traced with; None where it does not say.
+    """Return the sizes of the image that a program was traced with; None where it does not say.
 
     Args:
         program: as in porter.formats.torch_export.archive.Archive.
@@ -70,9 +69,9 @@ def traced_sizes(program: JsonObject, image: str) -> list[int] | None:
 
 
 def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], graph: Graph) -> bool:
-    """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis
-    that has more in the traced one: torch assumes that of every size. Sizes that the graph itself refuses are
-    none.
+    """Return whether a program is the model's at all sizes at which its maps have more than one cell along
+    each axis that has more in the traced one: torch assumes that of every size. Sizes that the graph itself
+    refuses do not count.
 
     Args:
         traced: as `traced_sizes` gives them.
@@ -83,22 +82,22 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
     try:
         code = program.get("guards_code") or []
         length = len("".join(code))
-        few = max(traced[2:]) <= _LARGEST and len(graph.nodes) * sum(traced[2:]) <= _MOST_SHAPES
-        if symbols is None or length > _MOST or not few:
+        is_small = max(traced[2:]) <= _LARGEST_SIDE and len(graph.nodes) * sum(traced[2:]) <= _MOST_SHAPES
+        if symbols is None or length > _MOST_CHARACTERS or not is_small:
             return False
-        guards = [_read(ast.parse(text, mode="eval").body) for text in code]
+        guards = [_compile_guard(ast.parse(text, mode="eval").body) for text in code]
         steps = 0
         for axis, symbol in symbols.items():
             side = traced[2 + axis]
-            least = _least(graph, axis, (traced[2], traced[3]))
-            if not _is_from(least, ranges.get(symbol) or {}):
+            least = _least_size(graph, axis, (traced[2], traced[3]))
+            if not _allows_all_from(least, ranges.get(symbol) or {}):
                 return False
-            sizes = [
+            tried = [
                 [*traced[: 2 + axis], size, *traced[3 + axis :]]
-                for size in range(least, max(least, side) + _BEYOND)
+                for size in range(least, max(least, side) + _SIZES_BEYOND)
             ]
-            steps += len(sizes) * length
-            if steps > _MOST_STEPS or not all(_holds(guards, graph, each) for each in sizes):
+            steps += len(tried) * length
+            if steps > _MOST_STEPS or not all(_holds_at(guards, graph, sizes) for sizes in tried):
                 return False
     except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):
         # No arithmetic of sizes.
@@ -107,8 +106,8 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
 
 
 def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None:
-    """The names of the image's open sizes, by the map's axes; None where a size is no single symbol (`2*s0`),
-    or both are the same one.
+    """Return the names of the image's open sizes, by the map's axes; None where a size is no single symbol
+    (`2*s0`), or both are the same one.
     """
     sizes = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(sizes) if "as_expr" in size}
@@ -117,33 +116,33 @@ def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None
     return names if len({*texts.values()}) == len(names) == len(texts) else None
 
 
-def _is_from(least: int, bounds: Mapping[str, int | None]) -> bool:
-    """Whether bounds of a size, as a program states them, leave out no size from the least on."""
+def _allows_all_from(least: int, bounds: Mapping[str, int | None]) -> bool:
+    """Return whether bounds of a size, as a program states them, leave out no size from the least one on."""
     return bounds.get("max_val") is None and (bounds.get("min_val") or 0) <= least
 
 
-def _holds(guards: Sequence[Guard], graph: Graph, sizes: Sequence[int]) -> bool:
-    """Whether a program is the model's at sizes of its image, or the graph refuses them."""
-    return all(guard(sizes) for guard in guards) or _shapes(graph, sizes) is None
+def _holds_at(guards: Sequence[Guard], graph: Graph, sizes: Sequence[int]) -> bool:
+    """Return whether a program is the model's at sizes of its image, or the graph refuses them."""
+    return all(guard(sizes) for guard in guards) or _shapes_or_none(graph, sizes) is None
 
 
-def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
-    """The least size at which the graph has maps of more than one cell along an axis, wherever the traced
-    size has them.
+def _least_size(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
+    """Return the least size at which the graph has maps of more than one cell along an axis, wherever it has
+    them at the traced size.
     """
-    whole = shapes(graph, traced)
-    wide = [path for path, shape in whole.items() if len(shape) == 3 and shape[1 + axis] != 1]
+    traced_shapes = shapes(graph, traced)
+    wide_maps = [path for path, shape in traced_shapes.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
     def suffices(size: int) -> bool:
-        shapes_there = _shapes(graph, (*traced[:axis], size, *traced[axis + 1 :]))
-        return shapes_there is not None and all((shapes_there[path][1 + axis] or 0) > 1 for path in wide)
+        found = _shapes_or_none(graph, (*traced[:axis], size, *traced[axis + 1 :]))
+        return found is not None and all((found[path][1 + axis] or 0) > 1 for path in wide_maps)
 
     return next(filter(suffices, range(traced[axis])), traced[axis])
 
 
-def _shapes(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
-    """The shapes at the rows and columns that `sizes` end with; None where the graph has none, as in a U-Net
-    at odd sizes.
+def _shapes_or_none(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
+    """Return the shapes at the rows and columns that `sizes` end with; None where the graph has none, as in a
+    U-Net at odd sizes.
     """
     try:
         return shapes(graph, (sizes[-2], sizes[-1]))
@@ -151,8 +150,12 @@ def _shapes(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
         return None
 
 
-def _read(node: ast.expr) -> Guard:
-    """A guard, or a part of one, as a function of the image's sizes."""
+def _compile_guard(node: ast.expr) -> Guard:
+    """Return a guard, or a part of one, as a function of the image's sizes.
+
+    Raises:
+        ValueError: it is not arithmetic of sizes.
+    """
     key: type | str
     match node:
         case ast.Constant(value=int(number) | float(number)):
@@ -179,5 +182,5 @@ def _read(node: ast.expr) -> Guard:
     if key not in _FUNCTIONS:
         raise ValueError(f"a guard is not arithmetic of sizes: {key}")
     function = _FUNCTIONS[key]
-    given = [_read(part) for part in parts]
-    return lambda sizes: function(*(each(sizes) for each in given))
+    arguments = [_compile_guard(part) for part in parts]
+    return lambda sizes: function(*(argument(sizes) for argument in arguments))

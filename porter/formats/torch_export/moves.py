@@ -21,7 +21,7 @@ from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, stack
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
-from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, indexed
+from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, take_indexed
 from porter.formats.torch_export.reading import Call, Function
 from porter.graph import LogSoftmax, Resize, Softmax
 from porter.graph.ops import Mode
@@ -43,7 +43,7 @@ DROPOUTS: Mapping[str, str] = {
 
 
 def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
-    """A dropout, which does nothing outside of training."""
+    """Return the value of a dropout, which does nothing outside of training."""
     if x.array is not None:
         return x
     if train:
@@ -52,12 +52,12 @@ def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
     return leave_out(scope.walk, LeftOut(node.module or node.name, DROPOUTS[node.op], float(p)), x.reference)
 
 
-def _same(
+def _pass_on(
     x: Tensor,
     dtype: int | None = None,
     other: Tensor | None = None,
 ) -> Tensor | Numbers:
-    """Casts between real numbers, copies, and what does nothing in inference."""
+    """Return the value of a cast between real numbers, of a copy, or of what does nothing in inference."""
     array = x.array
     if array is not None and (converted := cast(array, dtype)) is not None:
         return converted
@@ -67,30 +67,32 @@ def _same(
 
 
 def _type_name(scalar_type: Any) -> str:
-    """A number type that an op states, in words."""
+    """Return the name of a number type that an op states."""
     return TYPES.get(scalar_type, "another type") if isinstance(scalar_type, int) else "another type"
 
 
 def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if dims in ([], ()):
         raise Unsupported("of all axes as one")
-    return x.roll(dict(zip(_listed(dims), _listed(shifts), strict=True)))
+    return x.roll(dict(zip(_as_list(dims), _as_list(shifts), strict=True)))
 
 
-def _listed(argument: Any) -> list[Any]:
-    """One number or several as a list."""
+def _as_list(argument: Any) -> list[Any]:
+    """Return one number or several as a list."""
     return argument if isinstance(argument, list) else [argument]
 
 
 def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
-    """Places of one axis, as `x[:, [2, 0, 1]]` takes them; the others are None."""
+    """Return the cells of one axis at these places, as `x[:, [2, 0, 1]]` takes them; the other axes are
+    None.
+    """
     if x.array is not None:
-        return indexed(x.array, [None if each is None else each.numbers() for each in indices])
-    ((axis, places), *more) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
-    shape = x.walk.constant_shape(places.source)
-    if more or shape is None or len(shape) != 1:
+        return take_indexed(x.array, [None if each is None else each.numbers() for each in indices])
+    ((axis, cells), *further) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
+    shape = x.walk.constant_shape(cells.source)
+    if further or shape is None or len(shape) != 1:
         raise Unsupported("of several axes, or by indices that the model computes")
-    return x.gather(axis, places.integers())
+    return x.gather(axis, cells.integers())
 
 
 def _var(
@@ -100,7 +102,7 @@ def _var(
     unbiased: bool = True,
     keepdim: bool = False,
 ) -> Tensor:
-    """`unbiased`, the older spelling, is a correction of 1."""
+    """Return the variance along axes. `unbiased`, the older spelling, is a correction of 1."""
     return functions.variance(
         x, _axes(x, dim), keepdim, float(unbiased) if correction is None else correction
     )
@@ -112,16 +114,16 @@ def _std(x: Tensor, **arguments: Any) -> Tensor:
 
 
 def _with_mean(spread: Callable[..., Tensor]) -> Function:
-    """What var_mean and std_mean give: the spread along axes, and the mean."""
+    """Return the function of var_mean or std_mean: the spread along axes, and the mean."""
 
     @wraps(spread)
-    def both(x: Tensor, **arguments: Any) -> list[Tensor]:
+    def spread_and_mean(x: Tensor, **arguments: Any) -> list[Tensor]:
         return [
             spread(x, **arguments),
             x.mean(_axes(x, arguments.get("dim")), arguments.get("keepdim", False)),
         ]
 
-    return both
+    return spread_and_mean
 
 
 def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
@@ -130,87 +132,93 @@ def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
 
 
 def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
-    """Axes of several cells stay, also those that are named."""
+    """Return the value without axes of one cell; those of several cells stay, also if they are named."""
     sizes = x.sizes
-    gone = [axis for axis in (range(len(sizes)) if dim is None else _listed(dim)) if sizes[axis] == 1]
-    return x.squeeze(gone) if gone else x
+    axes = range(len(sizes)) if dim is None else _as_list(dim)
+    squeezed = [axis for axis in axes if sizes[axis] == 1]
+    return x.squeeze(squeezed) if squeezed else x
 
 
 def _repeat(x: Tensor, repeats: Sequence[Dim]) -> Tensor:
-    """Whole copies of an axis, one after the other."""
+    """Return whole copies of an axis, one after the other."""
     if len(repeats) != x.rank and x.array is None:
         raise Unsupported(f"of {x.rank} axes by {len(repeats)} numbers")
     return x.repeat(repeats)
 
 
 def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_size: Any = None) -> Tensor:
-    """Each cell of an axis several times."""
+    """Return each cell of an axis several times."""
     if not isinstance(repeats, int) or dim is None:
         raise Unsupported("by numbers of each cell, or of a flat tensor")
     return x.repeat_images(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
 
 
-def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
+def _swap_axes(x: Tensor, first: int, second: int) -> Tensor:
+    """Return the value with two axes exchanged."""
     order = [*range(x.rank)]
-    one, other = position_of(first, len(order)), position_of(second, len(order))
-    order[one], order[other] = order[other], order[one]
+    first, second = position_of(first, len(order)), position_of(second, len(order))
+    order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
 def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
-    """A start below 0 counts from the end, as where the cells end."""
+    """Return so many cells from `start` on. A start below 0 counts from the end, as where the cells end."""
     end = start + length
     return x.cut({dim: slice(start, None if end == 0 and start != 0 else end)})
 
 
 def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Tensor]:
-    """Into parts of so many cells, of which the last may have fewer, or of stated sizes."""
+    """Return parts of so many cells, of which the last may have fewer, or of stated sizes."""
     sizes = split_size if split_sizes is None else split_sizes
-    return x.split(dim, sizes if isinstance(sizes, list) else _pieces(x, dim, sizes))
+    return x.split(dim, sizes if isinstance(sizes, list) else _piece_sizes(x, dim, sizes))
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     (size,) = fixed_sizes([x.size(dim)])
-    return x.split(dim, _pieces(x, dim, -(-size // chunks)))
+    return x.split(dim, _piece_sizes(x, dim, -(-size // chunks)))
 
 
-def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
-    """Parts of an axis that have so many cells, but the last one fewer."""
+def _piece_sizes(x: Tensor, axis: int, most: Dim) -> list[int]:
+    """Return the sizes of the parts of an axis that have `most` cells, but the last one perhaps fewer."""
     size, largest = fixed_sizes([x.size(axis), most])
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
 
 
-def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
+def _pad(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
+    """Return the value with cells before and after those of axes, the last axis first: one number, or the
+    map's own cells.
+    """
     pairs = {-1 - pair: (pad[2 * pair], pad[2 * pair + 1]) for pair in range(len(pad) // 2)}
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
 
 def _axes(x: Tensor, dim: Any) -> Sequence[int]:
-    """The axes of a reduction; a constant may be reduced over all of them.
+    """Return the axes of a reduction; a constant may be reduced over all of them.
 
     Raises:
         Unsupported: they are all axes of a value, the batch's among them.
     """
     if dim in ([], (), None) and x.array is None:
         raise Unsupported("of all images together")
-    return range(x.rank) if dim in ([], (), None) else _listed(dim)
+    return range(x.rank) if dim in ([], (), None) else _as_list(dim)
 
 
 def _expect_type(dtype: int | None) -> None:
-    """Raises Unsupported for a type that rounds."""
+    """Raise Unsupported for a type that rounds."""
     if dtype not in REALS:
         raise Unsupported(f"in {_type_name(dtype)}")
 
 
-def _reduced(function: Reduction) -> Function:
-    def reduced(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
+def _reduction_function(function: Reduction) -> Function:
+    """Return the function of a reduction along axes."""
+
+    def reduce(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
         _expect_type(dtype)
         return x.reduce(function, _axes(x, dim), keepdim)
 
-    return reduced
+    return reduce
 
 
 def _vector_norm(
@@ -220,17 +228,19 @@ def _vector_norm(
     return functions.norm(x, ord, _axes(x, dim), keepdim)
 
 
-def _largest(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
-    """max or min of two values, or over an axis, which gives the places too."""
+def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """Return the function of max or min: of two values, or over an axis, which gives the places too, but None
+    here.
+    """
 
-    def largest(
+    def extremum(
         x: Tensor, other: Tensor | None = None, dim: int | None = None, keepdim: bool = False
     ) -> Tensor | list[Tensor | None]:
         if other is not None:
             return pair(x, other)
         return [x.reduce(function, _axes(x, dim), keepdim), None]
 
-    return largest
+    return extremum
 
 
 def _prod(x: Tensor, dim: int | None = None, keepdim: bool = False, dtype: int | None = None) -> Tensor:
@@ -243,7 +253,9 @@ def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
     return x.cumsum(dim)
 
 
-def _softmax(op: Softmax | LogSoftmax) -> Function:
+def _softmax_function(op: Softmax | LogSoftmax) -> Function:
+    """Return the function of a softmax or its logarithm."""
+
     def softmax(x: Tensor, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Tensor:
         _expect_type(dtype)
         return x.softmax(dim, op=op)
@@ -252,11 +264,13 @@ def _softmax(op: Softmax | LogSoftmax) -> Function:
 
 
 def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
-    """Some axes at other places, between the others in their order."""
-    before, after = ([position_of(axis, x.rank) for axis in _listed(axes)] for axes in (source, destination))
-    rest = iter(axis for axis in range(x.rank) if axis not in before)
-    at = dict(zip(after, before, strict=True))
-    return x.transpose([at[axis] if axis in at else next(rest) for axis in range(x.rank)])
+    """Return the value with some axes at other places, between the others in their order."""
+    sources, destinations = (
+        [position_of(axis, x.rank) for axis in _as_list(axes)] for axes in (source, destination)
+    )
+    others = iter(axis for axis in range(x.rank) if axis not in sources)
+    source_of = dict(zip(destinations, sources, strict=True))
+    return x.transpose([source_of[axis] if axis in source_of else next(others) for axis in range(x.rank)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,29 +289,31 @@ class _Upsample(Call):
         op = _UPSAMPLES[name]
         if self.align_corners:
             op = replace(op, coordinates="align_corners")
-        given_scales = [*self.scale_factors]
-        if not given_scales:
-            given_scales = [each for each in (self.scales_h, self.scales_w) if each is not None]
-        scales = dict(enumerate(given_scales, 2)) if len(given_scales) == 2 else {}
+        stated_scales = [*self.scale_factors]
+        if not stated_scales:
+            stated_scales = [each for each in (self.scales_h, self.scales_w) if each is not None]
+        # Rows and columns are the axes 2 and 3.
+        scales = dict(enumerate(stated_scales, 2)) if len(stated_scales) == 2 else {}
         wanted = {} if scales else dict(enumerate(self.output_size, 2))
         if len(scales or wanted) != 2:
             raise ValueError("neither scales nor sizes of rows and columns")
-        if name.endswith("_aa") and (self.align_corners or self._has_less(scales, wanted)):
+        if name.endswith("_aa") and (self.align_corners or self._shrinks(scales, wanted)):
             raise Unsupported("with antialias")
         if op == _NEAREST:
             for axis in (2, 3):
-                _expect_repetitions(scales.get(axis), wanted.get(axis), self.x.size(axis))
+                _expect_equal_repetitions(scales.get(axis), wanted.get(axis), self.x.size(axis))
         return self.x.resize(op, scales, wanted)
 
-    def _has_less(self, scales: Mapping[int, float], wanted: Mapping[int, Dim]) -> bool:
-        """Whether there are less cells along an axis than before."""
+    def _shrinks(self, scales: Mapping[int, float], wanted: Mapping[int, Dim]) -> bool:
+        """Return whether there are fewer cells along an axis than before."""
         sizes = self.x.sizes
         fewer = any(size < sizes[axis] for axis, size in wanted.items())
         return fewer or any(scale < 1 for scale in scales.values())
 
 
-def _expect_repetitions(scale: float | None, wanted: Dim | None, size: Dim) -> None:
-    """Expects that torch's mode `nearest` repeats every cell of an axis equally often, where it repeats any.
+def _expect_equal_repetitions(scale: float | None, wanted: Dim | None, size: Dim) -> None:
+    """Raise Unsupported if torch's mode `nearest` repeats the cells of an axis, but not every one equally
+    often.
 
     Args:
         scale, wanted: of the axis, of which one is stated.
@@ -322,37 +338,37 @@ _UPSAMPLES: Mapping[str, Resize] = {
 
 
 def _moves_cells(factor: float) -> bool:
-    """Whether torch does not repeat every cell equally often. Its mode `nearest` takes the cell floor(place *
-    scale) in float32 (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a
-    cell rounds down to the cell before.
+    """Return whether torch does not repeat every cell equally often. Its mode `nearest` takes the cell
+    floor(place * scale) in float32 (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the
+    first place of a cell rounds down to the cell before.
     """
-    whole = factor == round(factor) >= 1
-    return whole and bool(np.float32(factor) * np.float32(1 / factor) < 1)
+    is_whole = factor == round(factor) >= 1
+    return is_whole and bool(np.float32(factor) * np.float32(1 / factor) < 1)
 
 
 VIEWS: Mapping[str, Function] = by_name(
     {
-        **dict.fromkeys((*SAME, "to"), _same),
+        **dict.fromkeys((*SAME, "to"), _pass_on),
         **dict.fromkeys(DROPOUTS, _dropout),
-        "_unsafe_view view": lambda x, size: x.reshape(_listed(size)),
+        "_unsafe_view view": lambda x, size: x.reshape(_as_list(size)),
         "reshape_as view_as": lambda x, other: x.reshape(other.sizes),
         "split split_with_sizes": _split,
         "chunk": _chunk,
         "diagonal": lambda x, offset=0, dim1=0, dim2=1: x.diagonal((dim1, dim2), offset),
-        "expand": lambda x, size: x.expand(_listed(size)),
+        "expand": lambda x, size: x.expand(_as_list(size)),
         "expand_as": lambda x, other: x.expand(other.sizes),
         "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
-        "mT": lambda x: _exchanged(x, -2, -1),
+        "mT": lambda x: _swap_axes(x, -2, -1),
         "movedim": _movedim,
         "narrow": _narrow,
         "permute": lambda x, dims: x.transpose(dims),
-        "reshape": lambda x, shape: x.reshape(_listed(shape)),
+        "reshape": lambda x, shape: x.reshape(_as_list(shape)),
         "select": lambda x, dim, index: x.cut({dim: int(index)}),
         "slice": lambda x, dim=0, start=None, end=None, step=None: x.cut({dim: slice(start, end, step)}),
         "squeeze": _squeeze,
-        "swapaxes": lambda x, axis0, axis1: _exchanged(x, axis0, axis1),
+        "swapaxes": lambda x, axis0, axis1: _swap_axes(x, axis0, axis1),
         "numpy_T t": lambda x: x.transpose(range(x.rank)[::-1]),
-        "transpose": lambda x, dim0, dim1: _exchanged(x, dim0, dim1),
+        "transpose": lambda x, dim0, dim1: _swap_axes(x, dim0, dim1),
         "unbind": lambda x, dim=0: x.split(dim, [1] * x.scope.node.outputs, keep=False),
         "unflatten": _unflatten,
         "unfold": lambda x, dimension, size, step: x.windows(dimension, fixed_sizes([size, step])),
@@ -363,14 +379,14 @@ VIEWS: Mapping[str, Function] = by_name(
 FUNCTIONS: Mapping[str, Function] = by_name(
     {
         **VIEWS,
-        **dict.fromkeys((*COPIES, "_to_copy"), _same),
+        **dict.fromkeys((*COPIES, "_to_copy"), _pass_on),
         "cat concat": lambda tensors, dim=0: concat(tensors, dim),
-        "constant_pad_nd pad": _padded,
-        "log_softmax _log_softmax": _softmax(LogSoftmax()),
-        "softmax _softmax": _softmax(Softmax()),
+        "constant_pad_nd pad": _pad,
+        "log_softmax _log_softmax": _softmax_function(LogSoftmax()),
+        "softmax _softmax": _softmax_function(Softmax()),
         **dict.fromkeys(_UPSAMPLES, _Upsample),
-        "amax": _reduced("max"),
-        "amin": _reduced("min"),
+        "amax": _reduction_function("max"),
+        "amin": _reduction_function("min"),
         "cumsum": _cumsum,
         "flip": lambda x, dims: x.flip(dims),
         "glu": lambda x, dim=-1: functions.glu(x, dim),
@@ -378,21 +394,21 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "index_select": lambda x, dim, index: x.gather(dim, index.integers()),
         "linalg_vector_norm": _vector_norm,
         "logsumexp": lambda x, dim, keepdim=False: functions.log_sum_exp(x, dim, keepdim),
-        "max": _largest("max", maximum),
-        "mean": _reduced("mean"),
-        "min": _largest("min", minimum),
+        "max": _extremum_function("max", maximum),
+        "mean": _reduction_function("mean"),
+        "min": _extremum_function("min", minimum),
         "pixel_unshuffle": lambda x, downscale_factor: x.cells_as_channels(downscale_factor, outer=True),
         "prod": _prod,
-        "reflection_pad2d": lambda x, padding: _padded(x, padding, "reflect"),
+        "reflection_pad2d": lambda x, padding: _pad(x, padding, "reflect"),
         "repeat": _repeat,
         "repeat_interleave": _repeat_interleave,
-        "replication_pad2d": lambda x, padding: _padded(x, padding, "replicate"),
+        "replication_pad2d": lambda x, padding: _pad(x, padding, "replicate"),
         "roll": _roll,
         "rot90": lambda x, k=1, dims=(0, 1): x.rot90((dims[0], dims[1]), k),
         "stack": lambda tensors, dim=0: stack(tensors, dim),
         "std": _std,
         "std_mean": _with_mean(_std),
-        "sum": _reduced("sum"),
+        "sum": _reduction_function("sum"),
         "tile": lambda x, dims: _repeat(x, [*[1] * (x.rank - len(dims)), *dims]),
         "tril": lambda x, diagonal=0: functions.band_part(x, None, diagonal),
         "triu": lambda x, diagonal=0: functions.band_part(x, diagonal, None),

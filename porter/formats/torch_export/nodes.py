@@ -72,7 +72,7 @@ class AtenProgram:
 
     Attributes:
         nodes: by name, each after its inputs.
-        given: by the name of a value, the node that gives it.
+        sources: by the name of a value, the node's output that it is.
         stored: by the name of a value, the name of the tensor that it is.
         numbers: constants of the program's own, by name of their nodes.
         images: names of the values that the caller gives.
@@ -83,7 +83,7 @@ class AtenProgram:
     """
 
     nodes: Mapping[str, AtenNode]
-    given: Mapping[str, NodeOutput]
+    sources: Mapping[str, NodeOutput]
     stored: Mapping[str, str]
     numbers: NamedArrays
     images: tuple[str, ...]
@@ -92,12 +92,12 @@ class AtenProgram:
     types: Mapping[str, int]
 
     def sizes(self, name: str) -> Sizes:
-        """The sizes of a value that is a tensor."""
+        """Return the sizes of a value that is a tensor."""
         return self.nodes[name].sizes[0]
 
 
 def read_program(program: JsonObject) -> AtenProgram:
-    """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
+    """Read the program in what `porter.formats.torch_export.archive.Archive.program` holds.
 
     Raises:
         ValueError, OverflowError: it is no such program, two nodes give the same value, a node reads what
@@ -108,14 +108,14 @@ def read_program(program: JsonObject) -> AtenProgram:
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
     if len(graph["nodes"]) + len(graph["inputs"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    reader = _reader(graph)
+    reader = _make_reader(graph)
     stored = {}
     images = []
     for spec in signature["input_specs"]:
         ((kind, fields),) = spec.items()
         if kind == "constant_input":
             continue
-        name = _name(fields["arg"])
+        name = _value_name(fields["arg"])
         reader.add(
             AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(reader.sizes.get(name, ()),))
         )
@@ -124,28 +124,31 @@ def read_program(program: JsonObject) -> AtenProgram:
         elif kind in ("parameter", "buffer", "tensor_constant"):
             stored[name] = str(fields[f"{kind}_name"])
     for node in graph["nodes"]:
-        reader.read(node)
+        reader.read_node(node)
     outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
     return AtenProgram(
         nodes=reader.nodes,
-        given=reader.given,
+        sources=reader.sources,
         stored=stored,
         numbers=reader.numbers,
         images=tuple(images),
-        outputs=tuple(_name(output) for output in outputs if "as_tensor" in output),
-        mutated=tuple(_mutated(signature["output_specs"])),
+        outputs=tuple(_value_name(output) for output in outputs if "as_tensor" in output),
+        mutated=tuple(_describe_mutations(signature["output_specs"])),
         types=reader.types,
     )
 
 
 @dataclass
 class _NodeReader:
-    """The nodes so far.
+    """Collects the nodes of a program.
 
     Attributes:
         sizes, expressions: of values that are tensors, and of those that are sizes, by name.
-        axis_of: by expression, the first value that has this size, and the position of the axis.
         types: ScalarType of tensors, by name.
+        nodes: those so far, by name.
+        sources: by the name of a value, the node's output that it is.
+        numbers: constants of the program's own, by name of their nodes.
+        axis_of: by expression, the first value that has this size, and the position of the axis.
         scope: what the names of its nodes begin with.
         autocast_type: see AtenNode.
     """
@@ -154,33 +157,33 @@ class _NodeReader:
     expressions: Mapping[str, int | str]
     types: dict[str, int]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    given: dict[str, NodeOutput] = field(default_factory=StatedFields)
+    sources: dict[str, NodeOutput] = field(default_factory=StatedFields)
     numbers: dict[str, Array] = field(default_factory=dict)
     axis_of: dict[str, tuple[NodeOutput, int]] = field(default_factory=dict)
     scope: str = ""
     autocast_type: int | None = None
 
     def add(self, node: AtenNode, *further: str) -> None:
-        """Adds a node and the names of what it gives."""
+        """Add a node and the names of the values that it gives: its own and `further`."""
         if self.scope:
             node = replace(node, name=f"{self.scope}{node.name}")
         for index, name in enumerate((node.name.removeprefix(self.scope), *further)):
-            if name in self.given:
+            if name in self.sources:
                 raise ValueError(f"two nodes give '{name}'")
-            self.given[name] = node.name, index
+            self.sources[name] = node.name, index
         for output, sizes in enumerate(node.sizes):
             for index, size in enumerate(sizes):
                 if isinstance(size, str):
                     self.axis_of.setdefault(size, ((node.name, output), index))
         self.nodes[node.name] = node
 
-    def read(self, node_fields: JsonObject) -> None:
-        """Reads a node, and the graphs that it runs."""
+    def read_node(self, node_fields: JsonObject) -> None:
+        """Read a node, and the graphs that it runs."""
         names = values_of(node_fields)
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(node_fields.get("name") or f"node {len(self.nodes)}")]
         target = str(node_fields["target"]).removeprefix("torch.ops.")
-        op = _op_of(target)
+        op = _op_name(target)
         inner = [
             each["arg"]["as_graph"]["graph"] for each in node_fields["inputs"] if "as_graph" in each["arg"]
         ]
@@ -188,12 +191,12 @@ class _NodeReader:
             autocast_type = self.autocast_type if op != _AUTOCAST else _autocast_type(node_fields["inputs"])
             self.inline(inner[0], node_fields["inputs"], names, autocast_type)
             return
-        arguments = self.arguments(name, op, node_fields["inputs"])
+        arguments = self.read_arguments(name, op, node_fields["inputs"])
         module = next((path for _, path in reversed(module_stack(node_fields))), "")
-        inputs = tuple(source for value in arguments.values() for source in _sources(value))
+        inputs = tuple(source for value in arguments.values() for source in _sources_in(value))
         sizes = tuple(self.sizes.get(each, ()) for each in names)
         expression = self.expressions.get(name)
-        like = self.axis_of.get(str(expression))
+        axis = self.axis_of.get(str(expression))
         self.add(
             AtenNode(
                 name,
@@ -205,28 +208,28 @@ class _NodeReader:
                 len(names),
                 sizes,
                 expression,
-                like,
+                axis,
                 self.autocast_type,
             ),
             *further,
         )
 
-    def arguments(self, name: str, op: str, inputs: Iterable[JsonObject]) -> dict[str, Any]:
-        """What a node of this name states, in which numbers are values where others read them as such."""
-        arguments = StatedFields((str(each["name"]), self.argument(each["arg"])) for each in inputs)
+    def read_arguments(self, name: str, op: str, inputs: Iterable[JsonObject]) -> dict[str, Any]:
+        """Return what a node of this name states; numbers are values in it where others read them as such."""
+        arguments = StatedFields((str(each["name"]), self.read_argument(each["arg"])) for each in inputs)
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
         for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
             number = arguments.get(key)
             if isinstance(number, int | float) and not isinstance(number, bool):
-                arguments[key] = self.stored(f"{name}.{key}", number)
+                arguments[key] = self.add_number(f"{name}.{key}", number)
         return arguments
 
-    def stored(self, name: str, number: float) -> NodeOutput:
-        """A number that a node states, as a value that it reads."""
+    def add_number(self, name: str, number: float) -> NodeOutput:
+        """Add a number that a node states, and return it as a value that the node reads."""
         self.add(AtenNode(name, "number"))
-        self.numbers[f"{self.scope}{name}"] = _number(number)
+        self.numbers[f"{self.scope}{name}"] = _constant_array(number)
         return f"{self.scope}{name}", 0
 
     def inline(
@@ -236,42 +239,44 @@ class _NodeReader:
         names: Sequence[str],
         autocast_type: int | None,
     ) -> None:
-        """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls
+        """Read the nodes of a program in the program, whose inputs are the last ones of the node that calls
         it.
         """
         part = replace(
-            _reader(graph),
+            _make_reader(graph),
             nodes=self.nodes,
             numbers=self.numbers,
             scope=f"{names[0]}__",
             autocast_type=autocast_type,
         )
-        taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
-        part.given |= {
-            _name(argument): source for argument, source in zip(graph["inputs"], taken, strict=True)
+        graph_inputs = inputs[len(inputs) - len(graph["inputs"]) :]
+        values = [self.read_argument(each["arg"]) for each in graph_inputs]
+        part.sources |= {
+            _value_name(argument): value for argument, value in zip(graph["inputs"], values, strict=True)
         }
         for node in graph["nodes"]:
-            part.read(node)
+            part.read_node(node)
         self.types |= {f"{part.scope}{name}": kind for name, kind in part.types.items()}
-        self.given |= {
+        self.sources |= {
             f"{part.scope}{name}": source
-            for name, source in part.given.items()
+            for name, source in part.sources.items()
             if source[0].startswith(part.scope)
         }
-        self.given |= {
-            name: part.given[_name(argument)] for name, argument in zip(names, graph["outputs"], strict=True)
+        self.sources |= {
+            name: part.sources[_value_name(argument)]
+            for name, argument in zip(names, graph["outputs"], strict=True)
         }
 
-    def argument(self, argument: JsonObject) -> Any:
-        """An argument of an op as a plain value."""
+    def read_argument(self, argument: JsonObject) -> Any:
+        """Return an argument of an op as a plain value."""
         ((kind, value),) = argument.items()
         match kind:
             case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is
                 return None
             case "as_tensor" | "as_sym_int" | "as_sym_float" | "as_sym_bool" | "as_optional_tensor":
-                return self.value(value)
+                return self.resolve_value(value)
             case "as_tensors" | "as_sym_ints" | "as_sym_floats" | "as_sym_bools" | "as_optional_tensors":
-                return [self.value(each) for each in value]
+                return [self.resolve_value(each) for each in value]
             case "as_float":
                 return float(value)
             case "as_floats":
@@ -285,53 +290,52 @@ class _NodeReader:
             case _:
                 return UNKNOWN
 
-    def value(self, argument: JsonObject) -> Any:
-        """A value by its name, or the number or None that stands in its place."""
+    def resolve_value(self, argument: JsonObject) -> Any:
+        """Return a value by its name, or the number or None that stands in its place."""
         if "name" in argument or "as_name" in argument:
-            name = _name(argument)
-            if name not in self.given:
+            name = _value_name(argument)
+            if name not in self.sources:
                 raise ValueError(f"a node reads '{name}', which nothing before it gives")
-            return self.given[name]
+            return self.sources[name]
         ((kind, value),) = argument.items()
-        return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
+        if kind == "as_tensor":
+            return self.resolve_value(value)
+        return None if kind == "as_none" else value
 
 
-def _reader(graph: JsonObject) -> _NodeReader:
-    """A reader of the nodes of a graph, with the sizes of its values."""
+def _make_reader(graph: JsonObject) -> _NodeReader:
+    """Return a reader of the nodes of a graph, with the sizes and types of its values."""
     sizes = {
-        str(name): tuple(_size(size) for size in fields["sizes"])
+        str(name): tuple(_read_size(size) for size in fields["sizes"])
         for name, fields in graph["tensor_values"].items()
     }
     types = {str(name): int(fields["dtype"]) for name, fields in graph["tensor_values"].items()}
     return _NodeReader(
-        sizes, {str(name): _size(fields) for name, fields in graph["sym_int_values"].items()}, types
+        sizes, {str(name): _read_size(fields) for name, fields in graph["sym_int_values"].items()}, types
     )
 
 
 def _autocast_type(inputs: Sequence[JsonObject]) -> int | None:
-    """The type of the automatic precision that autocast's wrapper switches on by its third argument, its
-    second one (torch/_higher_order_ops/wrap.py), or bfloat16 on a CPU; None where it switches it off.
+    """Return the type of the automatic precision that autocast's wrapper switches on by its third argument,
+    its second one (torch/_higher_order_ops/wrap.py), or bfloat16 on a CPU; None where it switches it off.
     """
     scalar_type = inputs[1]["arg"].get("as_scalar_type")
-    return (
-        None
-        if inputs[2]["arg"] == {"as_bool": False}
-        else _BFLOAT16
-        if scalar_type is None
-        else int(scalar_type)
-    )
+    if inputs[2]["arg"] == {"as_bool": False}:
+        return None
+    return _BFLOAT16 if scalar_type is None else int(scalar_type)
 
 
-def _mutated(specs: Iterable[JsonObject]) -> Iterator[str]:
+def _describe_mutations(specs: Iterable[JsonObject]) -> Iterator[str]:
+    """Yield words for each input, buffer and parameter that a run of the program changes."""
     for spec in specs:
         ((kind, fields),) = spec.items()
         if kind.endswith("_mutation"):
-            what = kind.removesuffix("_mutation")
-            yield f"the {'input' if what == 'user_input' else what} '{fields[f'{what}_name']}'"
+            subject = kind.removesuffix("_mutation")
+            yield f"the {'input' if subject == 'user_input' else subject} '{fields[f'{subject}_name']}'"
 
 
-def _name(argument: JsonObject) -> str:
-    """The name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
+def _value_name(argument: JsonObject) -> str:
+    """Return the name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
     if len(argument) == 1 and isinstance(inner := next(iter(argument.values())), Mapping):
         argument = inner
     name = str(argument["name"] if "name" in argument else argument["as_name"])
@@ -340,23 +344,23 @@ def _name(argument: JsonObject) -> str:
     return name
 
 
-def _names(output: JsonObject) -> Iterator[str]:
-    """The names of the values in one output."""
+def _value_names(output: JsonObject) -> Iterator[str]:
+    """Yield the names of the values in one output."""
     ((kind, value),) = output.items()
     if kind in ("as_tensors", "as_sym_ints"):
-        yield from (_name(each) for each in value)
+        yield from (_value_name(each) for each in value)
     elif kind != "as_none":
-        yield _name(value)
+        yield _value_name(value)
 
 
 def values_of(node: JsonObject) -> list[str]:
-    """The names of the values that a stated node gives."""
-    return [name for output in node["outputs"] for name in _names(output)]
+    """Return the names of the values that a stated node gives."""
+    return [name for output in node["outputs"] for name in _value_names(output)]
 
 
 def module_stack(node: JsonObject) -> list[tuple[str, str]]:
-    """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the
-    module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
+    """Return the calls of modules that a stated node is part of, the outermost first: a key of the call, and
+    the module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
     """
     calls = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
     return [
@@ -364,15 +368,18 @@ def module_stack(node: JsonObject) -> list[tuple[str, str]]:
     ]
 
 
-def _sources(value: Any) -> Iterator[NodeOutput]:
+def _sources_in(value: Any) -> Iterator[NodeOutput]:
+    """Yield the values that an argument is or lists."""
     if isinstance(value, tuple):
         yield value
     elif isinstance(value, list):
         yield from (each for each in value if isinstance(each, tuple))
 
 
-def _op_of(target: str) -> str:
-    """An op without its library and its overload, and without the mark of one that works in place."""
+def _op_name(target: str) -> str:
+    """Return an op's name without its library and its overload, and without the mark of one that works in
+    place.
+    """
     library, _, rest = target.partition(".")
     if library != "aten":
         return target.replace("_operator.", "operator.")
@@ -380,12 +387,17 @@ def _op_of(target: str) -> str:
     return name if name.startswith("__") else name.rstrip("_")
 
 
-def _number(value: float) -> Array:
+def _constant_array(value: float) -> Array:
+    """Return a number as a constant.
+
+    Raises:
+        ValueError: it has more than 64 bits.
+    """
     # Numpy would leave it to Python, whose powers take any memory.
     if isinstance(value, int) and value.bit_length() > 63:
         raise ValueError("a number has more than 64 bits")
     return np.asarray(value)
 
 
-def _size(argument: JsonObject) -> int | str:
+def _read_size(argument: JsonObject) -> int | str:
     return int(argument["as_int"]) if "as_int" in argument else str(argument["as_expr"]["expr_str"])

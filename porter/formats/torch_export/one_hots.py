@@ -13,21 +13,23 @@ ROWS = "rows_at_places"
 """The op that such a product is: of whole numbers, whose axes go into the order `dims`, and a table."""
 
 
-def with_rows(program: AtenProgram) -> AtenProgram:
-    """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for
-    the last one.
+def with_table_rows(program: AtenProgram) -> AtenProgram:
+    """Return the program with rows of a table in place of products with what one_hot gives, whose axes were
+    perhaps moved, but for the last one.
     """
-    ends = (
-        [node for node in program.nodes.values() if node.op == "matmul"]
-        if any(node.op == "one_hot" for node in program.nodes.values())
-        else []
-    )
-    products = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
-    return replace(program, nodes={**program.nodes, **products})
+    if not any(node.op == "one_hot" for node in program.nodes.values()):
+        return program
+    nodes = dict(program.nodes)
+    for name, node in program.nodes.items():
+        if node.op == "matmul" and (lookup := _row_lookup(program.nodes, node)) is not None:
+            nodes[name] = lookup
+    return replace(program, nodes=nodes)
 
 
-def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
-    """The node that takes rows of a table in place of a product with one-hot rows; None if it is no such."""
+def _row_lookup(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
+    """Return the node that takes rows of a table in place of a product with one-hot rows; None if `product`
+    is no such.
+    """
     dims, (source, table) = [*range(len(product.sizes[0]))], product.inputs
     while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
         if node.op == "permute":

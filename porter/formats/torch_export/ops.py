@@ -9,7 +9,7 @@ from porter.filegraph.tensor import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.program_sizes import SIZES, read_size
-from porter.formats.torch_export.reading import Function, Reader, reads, reads_row
+from porter.formats.torch_export.reading import Function, Reader, reader_of, reader_of_row
 from porter.graph import ChannelShuffle, DepthToSpace
 
 FUNCTIONS: Mapping[str, Function] = by_name(
@@ -28,8 +28,8 @@ FUNCTIONS: Mapping[str, Function] = by_name(
     }
 )
 READERS: Mapping[str, Reader] = {
-    **{name: reads_row(row) for name, row in PLAIN.items()},
-    **{name: reads(function) for name, function in FUNCTIONS.items()},
+    **{name: reader_of_row(row) for name, row in PLAIN.items()},
+    **{name: reader_of(function) for name, function in FUNCTIONS.items()},
     **dict.fromkeys(SIZES, read_size),
 }
 INNER = frozenset({"avg_pool3d"})

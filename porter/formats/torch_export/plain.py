@@ -14,8 +14,12 @@ from porter.graph import Op, ops
 
 @dataclass(frozen=True)
 class AtenRow:
-    """An op's op and its class, or its function, and of each attribute torch's name, which both have, and
-    default.
+    """An op of ATen's.
+
+    Attributes:
+        op: the class of porter's op.
+        kind: torch.nn's class, or torch's function.
+        attributes: torch's name and default of each attribute, by porter's name.
     """
 
     op: type[Any]
@@ -23,13 +27,17 @@ class AtenRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def read(self, node: AtenNode) -> Op:
-        attributes = {name: float(node.arguments.get(*own)) for name, own in self.attributes.items()}
+        """Return porter's op with the attributes that a node states."""
+        attributes = {
+            name: float(node.arguments.get(torch_name, default))
+            for name, (torch_name, default) in self.attributes.items()
+        }
         op: Op = self.op(**attributes)
         return op
 
     def write(self, op: Op) -> dict[str, float]:
-        """The arguments of the class."""
-        return {own: getattr(op, name) for name, (own, _) in self.attributes.items()}
+        """Return the arguments of torch's class or function for porter's op."""
+        return {torch_name: getattr(op, name) for name, (torch_name, _) in self.attributes.items()}
 
 
 def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> AtenRow:

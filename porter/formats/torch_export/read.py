@@ -23,19 +23,19 @@ from porter.filegraph.walk import Outputs
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
-from porter.formats.torch_export.aliases import changed_uses
+from porter.formats.torch_export.aliases import find_changed_uses
 from porter.formats.torch_export.archive import FLOATS, TYPES, Archive, read_archive
 from porter.formats.torch_export.argument_kinds import expect_kinds
 from porter.formats.torch_export.arithmetic import kind_of, operands
-from porter.formats.torch_export.casts import with_types
-from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_each_image
+from porter.formats.torch_export.casts import state_cast_types
+from porter.formats.torch_export.constants import RESHAPES, SIZED, are_same_for_images, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes, Walk, read_program
-from porter.formats.torch_export.one_hots import with_rows
+from porter.formats.torch_export.one_hots import with_table_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.program_sizes import SIZES
-from porter.formats.torch_export.writes import without_writes
+from porter.formats.torch_export.writes import replace_writes
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import downstream, upstream
 from porter.padding import ANY, Size
@@ -48,8 +48,8 @@ _CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_siz
 
 
 def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A program of one image: its graph, which ends at `outputs` if any are named, and the tensors of its
-    state_dict.
+    """Read a program of one image: its graph, which ends at `outputs` if any are named, and the tensors of
+    its state_dict.
 
     Args:
         size: of the image, where the program leaves it open.
@@ -61,7 +61,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     """
     archive = read_archive(path)
     with refusing_damage(path, "fetch or export it again", "the program", OF_JSON):
-        graph = _graph(archive, path, outputs, size)
+        graph = _read_archive_graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
@@ -71,15 +71,17 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     return Checkpoint(path, "torch-export", "torch", tensors, notes, graph=graph)
 
 
-def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
-    """The graph of an archive's program, or why it is not read, in words."""
-    program = _program(archive, outputs)
-    lacking = sorted({*program.stored.values()} - archive.tensors.keys())
-    if lacking:
-        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=path, next=SAVE)
-    problem = _not_images(program)
-    if problem is not None:
-        return problem
+def _read_archive_graph(
+    archive: Archive, path: Path, outputs: Sequence[str], size: Size | None
+) -> FileGraph | str:
+    """Return the graph of an archive's program, or a sentence about why it is not read."""
+    program = _read_program_of(archive, outputs)
+    missing = sorted({*program.stored.values()} - archive.tensors.keys())
+    if missing:
+        raise FileError(f"this archive lacks the tensor '{missing[0]}'", where=path, next=SAVE)
+    reason = _find_bad_input(program)
+    if reason is not None:
+        return reason
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
     read = partial(_read_graph, program, arrays, most_bytes(path.stat().st_size))
     graph = read(size)
@@ -89,37 +91,39 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
             where=path,
             next="port a model that computes its outputs from them",
         )
-    changed = changed_uses(program, READERS)
+    changed_uses = find_changed_uses(program, READERS)
     if graph.foreign:
         # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
         # ported either.
-        certain = changed_uses(program, {node.op for node in program.nodes.values()})
-        refused = next(iter(certain.values()), changed.get(""))
-        return refused or (read(size, changed) if changed else graph)
-    if changed:
-        return next(iter(changed.values()))
+        certain_uses = find_changed_uses(program, {node.op for node in program.nodes.values()})
+        reason = next(iter(certain_uses.values()), changed_uses.get(""))
+        return reason or (read(size, changed_uses) if changed_uses else graph)
+    if changed_uses:
+        return next(iter(changed_uses.values()))
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
     return graph if only in (None, size) else read(only)
 
 
-def _program(archive: Archive, outputs: Sequence[str]) -> AtenProgram:
-    """The program that computes these outputs, otherwise its own, with the inputs that these need."""
-    program = with_rows(without_writes(with_types(read_program(archive.program))))
+def _read_program_of(archive: Archive, outputs: Sequence[str]) -> AtenProgram:
+    """Return the program that computes these outputs, its own if none are named, with the inputs that they
+    need.
+    """
+    program = with_table_rows(replace_writes(state_cast_types(read_program(archive.program))))
     if outputs:
         names = tuple(name.removeprefix(_TAP) for name in outputs)
-        expect_values(names, program.given)
+        expect_values(names, program.sources)
         program = replace(program, outputs=names)
-    return replace(program, images=taken_by(program, _needed(program)) or program.images)
+    return replace(program, images=inputs_among(program, _find_needed(program)) or program.images)
 
 
-def _needed(program: AtenProgram) -> set[str]:
-    """Names of the nodes that the outputs are computed from."""
-    ends = (program.given[name][0] for name in program.outputs)
+def _find_needed(program: AtenProgram) -> set[str]:
+    """Return the names of the nodes that the outputs are computed from."""
+    ends = (program.sources[name][0] for name in program.outputs)
     return upstream(ends, lambda name: [source for source, _ in program.nodes[name].inputs])
 
 
-def taken_by(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
-    """The inputs among the nodes that are `needed`, images first."""
+def inputs_among(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
+    """Return the inputs among the nodes that are `needed`, images first."""
     return tuple(
         sorted(
             (name for name in program.images if name in needed),
@@ -128,53 +132,57 @@ def taken_by(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
     )
 
 
-def _not_images(program: AtenProgram) -> str | None:
-    """Why a port cannot take what the program does, in words; None if it can."""
-    shown = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
+def _find_bad_input(program: AtenProgram) -> str | None:
+    """Return a sentence about why a port cannot take the program's inputs; None if it can."""
+    found = some([f"'{name}' of {_format_sizes(program.sizes(name))}" for name in program.images]) or "none"
     sizes = [*map(program.sizes, program.images)]
     if not sizes or len(sizes[0]) != 4 or len(sizes) > MOST_INPUTS:
-        return f"an image of rank 4 is expected as an input, found {shown}"
+        return f"an image of rank 4 is expected as an input, found {found}"
     if any(each[:1] != sizes[0][:1] for each in sizes):
-        return f"inputs of one batch are expected, found {shown}"
-    sizes_behind = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
-    if any(isinstance(size, str) for size in sizes_behind):
-        return f"beside the image, inputs of known channels or sizes are expected, found {shown}"
-    whole = next((name for name in program.images if not _becomes_real(program, name)), None)
-    return None if whole is None else f"the model computes with the whole numbers of its input '{whole}'"
+        return f"inputs of one batch are expected, found {found}"
+    # Of a further map the channels, of another tensor all sizes but the batch.
+    further_sizes = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
+    if any(isinstance(size, str) for size in further_sizes):
+        return f"beside the image, inputs of known channels or sizes are expected, found {found}"
+    computed_with = next((name for name in program.images if not _becomes_real(program, name)), None)
+    if computed_with is None:
+        return None
+    return f"the model computes with the whole numbers of its input '{computed_with}'"
 
 
 def _becomes_real(program: AtenProgram, image: str) -> bool:
-    """Whether an input has real numbers, or whole ones that are only moved until an op gives real ones of
-    them: torch casts what such an op takes.
+    """Return whether an input has real numbers, or whole ones that are only moved until an op gives real ones
+    of them: torch casts what such an op takes.
     """
-    needed = _needed(program)
-    moved = set() if program.types[image] in FLOATS else {image}
+    needed = _find_needed(program)
+    whole_values = set() if program.types[image] in FLOATS else {image}
     for node in program.nodes.values():
-        reads = node.name in needed and any(source in moved for source, _ in node.inputs)
+        reads = node.name in needed and any(source in whole_values for source, _ in node.inputs)
         if reads and node.op not in SIZES and program.types.get(node.name) not in FLOATS:
             if node.op not in VIEWS:
                 return False
-            moved.add(node.name)
-    return moved.isdisjoint(program.given[name][0] for name in program.outputs)
+            whole_values.add(node.name)
+    return whole_values.isdisjoint(program.sources[name][0] for name in program.outputs)
 
 
-def _text(sizes: Sizes) -> str:
+def _format_sizes(sizes: Sizes) -> str:
     return "x".join(map(str, sizes)) or "one number"
 
 
 def _only_size(program_fields: Mapping[str, Any], program: AtenProgram, graph: FileGraph) -> Size | None:
-    """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it
-    holds for all.
+    """Return rows and columns that a program of open sizes was traced with, if it holds for them only; None
+    if it holds for all, or does not say what it was traced with.
     """
     traced = traced_sizes(program_fields, program.images[0])
     if traced is None:
         return None
-    built = traced[2], traced[3]
-    checked = any(node.op in _CHECKS for node in program.nodes.values())
-    if checked or graph.built_size:
-        return built if checked else None
-    translated = to_graph(replace(graph, size=built), keep_activation=True).graph
-    return built if not holds_at_every_size(program_fields, program.images[0], traced, translated) else None
+    size = traced[2], traced[3]
+    if any(node.op in _CHECKS for node in program.nodes.values()):
+        return size
+    if graph.built_size:
+        return None
+    translated = to_graph(replace(graph, size=size), keep_activation=True).graph
+    return None if holds_at_every_size(program_fields, program.images[0], traced, translated) else size
 
 
 def _read_graph(
@@ -184,16 +192,16 @@ def _read_graph(
     only: Size | None = None,
     foreign: Mapping[str, str] = {},
 ) -> FileGraph:
-    """The graph of a program for images of any size, or of the `only` one.
+    """Build the graph of a program for images of any size, or of the `only` one.
 
     Args:
         budget: as in Dataflow.
         foreign: why nodes cannot be ported, by name.
     """
-    live = _needed(program) & downstream(
+    live = _find_needed(program) & downstream(
         program.nodes, lambda name: _live_inputs(program.nodes, name), program.images
     )
-    nodes = _with_known_repetitions(program.nodes, live)
+    nodes = _without_size_inputs(program.nodes, live)
     flow = Dataflow(
         nodes,
         live,
@@ -203,16 +211,16 @@ def _read_graph(
         RESHAPES,
         budget,
         operands,
-        repeats=partial(_repeats, nodes),
+        repeats=partial(_repeats_for_images, nodes),
     )
     first, *others = program.images
-    further = {name: _image(name, program.sizes(name), None) for name in others}
-    taps = {source: name for name, source in program.given.items()}
-    walk = begin(flow, _image(first, program.sizes(first), only), arrays, taps.get, further)
+    further = {name: _graph_input(name, program.sizes(name), None) for name in others}
+    taps = {source: name for name, source in program.sources.items()}
+    walk = begin(flow, _graph_input(first, program.sizes(first), only), arrays, taps.get, further)
     read = partial(_read_node, foreign)
     read_nodes(walk, lambda op: read if op in READERS else None)
-    values = walk.output_values([program.given[name] for name in program.outputs])
-    graph = walk.finish(values, values, {tap_of(name): program.given[name] for name in program.outputs})
+    values = walk.output_values([program.sources[name] for name in program.outputs])
+    graph = walk.finish(values, values, {tap_of(name): program.sources[name] for name in program.outputs})
     if len(graph.further_inputs) < len(further):
         raise FileError(
             "the program takes only the size of one of its inputs",
@@ -221,106 +229,107 @@ def _read_graph(
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     graph = replace(
         graph,
-        halves=_halves(program, live),
+        halves=_half_types(program, live),
         evaluated={names[name]: array for name, array in flow.evaluated.items()},
     )
-    return with_scope_names(_with_own_names(graph, names), _titles(graph, nodes))
+    return with_scope_names(_with_names_of_file(graph, names), _titles_by_module(graph, nodes))
 
 
-def _with_known_repetitions(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:
-    """The nodes, of which a constant that is repeated for each image needs no number of images
-    (`of_each_image`), and one that is resized no size of a map.
+def _without_size_inputs(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:
+    """Return the nodes without inputs that constants do not need: one that is repeated for each image needs
+    no number of images (`are_same_for_images`), and one that is resized no size of a map.
     """
-    return {
-        name: replace(node, inputs=tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES))
-        if node.op in SIZED and name not in live
-        else node
-        for name, node in nodes.items()
-    }
+
+    def without_sizes(node: AtenNode) -> AtenNode:
+        if node.op not in SIZED or node.name in live:
+            return node
+        return replace(node, inputs=tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES))
+
+    return {name: without_sizes(node) for name, node in nodes.items()}
 
 
 def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Outputs:
-    """Reads a node; `foreign` is an argument of `_read_graph`."""
+    """Read a node; `foreign` is an argument of `_read_graph`."""
     if node.name in foreign:
         raise Unsupported(f"since {foreign[node.name]}")
     nodes = walk.flow.nodes
     expect_kinds(node, nodes)
-    given = READERS[node.op](walk, node)
-    several = given if isinstance(given, Sequence) else [given]
-    arrays = [each for each in several if isinstance(each, np.ndarray)]
-    if arrays and not of_each_image(nodes, node, arrays):
+    outputs = READERS[node.op](walk, node)
+    values = outputs if isinstance(outputs, Sequence) else [outputs]
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    if arrays and not are_same_for_images(nodes, node, arrays):
         raise Unsupported("of constants that differ by image")
-    return given
+    return outputs
 
 
-def _titles(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
-    """The names of a graph's nodes by their modules."""
+def _titles_by_module(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
+    """Return the names of a graph's nodes by their modules."""
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     owners = {node.name: node.name.partition(":")[0] for node in graph.nodes}
-    own = {name: nodes[owner] for name, owner in owners.items() if owner in nodes}
+    by_name = {name: nodes[owner] for name, owner in owners.items() if owner in nodes}
     # torch's modules have a `to`.
-    words = {name: "moved" if node.op == "to" else node.op for name, node in own.items()}
-    paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in own.items()}
+    words = {name: "moved" if node.op == "to" else node.op for name, node in by_name.items()}
+    paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in by_name.items()}
     return node_titles(paths, words)
 
 
-def _halves(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:
-    """The types of half precision that values of the network have, or that torch.autocast computes in."""
+def _half_types(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:
+    """Return the types of half precision that values of the network have, or that torch.autocast computes
+    in.
+    """
     kinds = {program.nodes[name].autocast_type for name in live}
-    kinds |= {program.types.get(value) for value, (name, _) in program.given.items() if name in live}
+    kinds |= {program.types.get(value) for value, (name, _) in program.sources.items() if name in live}
     return tuple(half for half in HALVES if half in {TYPES.get(kind or 0) for kind in kinds})
 
 
-def _image(name: str, sizes: Sizes, only: Size | None) -> GraphInput:
-    """An input as what a port takes: a map, of the `only` size if there is one, or another tensor of a
-    batch.
+def _graph_input(name: str, sizes: Sizes, only: Size | None) -> GraphInput:
+    """Return the graph's input for an input of the program: a map, of the `only` size if there is one, or
+    another tensor of a batch.
     """
-    batch, *own = (each if isinstance(each, int) else None for each in sizes)
-    if len(own) != 3:
-        return GraphInput((name, 0), 1, ANY, batch, "CHW", shape=tuple(own))
-    rows, columns = only or (own[1], own[2])
-    return GraphInput((name, 0), own[0] or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
+    batch, *shape = (size if isinstance(size, int) else None for size in sizes)
+    if len(shape) != 3:
+        return GraphInput((name, 0), 1, ANY, batch, "CHW", shape=tuple(shape))
+    rows, columns = only or (shape[1], shape[2])
+    return GraphInput((name, 0), shape[0] or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
 
 
-def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
-    """Whether an expand, a repeat or a tile does so along the first axis only, or adds one."""
+def _repeats_for_images(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
+    """Return whether an expand, a repeat or a tile does so along the first axis only, or adds one."""
     if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.source[0]].sizes:
         return False
-    own, before = node.sizes[0], (*nodes[node.source[0]].sizes, ())[node.source[1]]
+    sizes, before = node.sizes[0], (*nodes[node.source[0]].sizes, ())[node.source[1]]
     return (
-        own[1:] == before[-len(own) + 1 :]
-        and len(before) in (len(own) - 1, len(own))
-        and before[: -len(own) + 1] in ((), (1,))
+        sizes[1:] == before[-len(sizes) + 1 :]
+        and len(before) in (len(sizes) - 1, len(sizes))
+        and before[: -len(sizes) + 1] in ((), (1,))
     )
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
-    """What a node computes with. A constant that is repeated as often as the image's size says is still a
-    constant.
+    """Return the nodes that a node computes with. A constant that is repeated as often as the image's size
+    says is still a constant.
     """
     sources = [source for source, _ in nodes[name].inputs]
-    return (
-        sources
-        if nodes[name].op in SIZES
-        else [source for source in sources if nodes[source].op not in SIZES]
-    )
+    if nodes[name].op in SIZES:
+        return sources
+    return [source for source in sources if nodes[source].op not in SIZES]
 
 
-def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
-    """The graph with the state_dict's names of tensors, and taps that can be names of modules."""
+def _with_names_of_file(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
+    """Return the graph with the state_dict's names of tensors, and taps that can be names of modules."""
 
-    def read(node: FileNode) -> FileNode:
+    def rename(node: FileNode) -> FileNode:
         op = node.op
         if isinstance(op, Foreign):
             op = replace(op, reads=tuple(name and tap_of(name) for name in op.reads))
         tensors = {role: replace(tensor, name=stored[tensor.name]) for role, tensor in node.tensors.items()}
         return replace(node, op=op, tap=node.tap and tap_of(node.tap), tensors=tensors)
 
-    return replace(graph, nodes=tuple(map(read, graph.nodes)))
+    return replace(graph, nodes=tuple(map(rename, graph.nodes)))
 
 
 def tap_of(name: str) -> str:
-    """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be
-    named after.
+    """Return the name of a value as a tap: torch's modules have attributes, such as `to`, that their parts
+    cannot be named after.
     """
     return f"{_TAP}{name}"

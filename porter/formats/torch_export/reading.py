@@ -27,13 +27,13 @@ class Call(ABC):
 
     @abstractmethod
     def read(self) -> AtenResult:
-        """What the op computes."""
+        """Return what the op computes."""
 
 
 Function = Callable[..., AtenResult | Call]
-_NAMES = {"self": "x", "input": "x"}
+_PARAMETER_NAMES = {"self": "x", "input": "x"}
 """What parameters are called for arguments of these names."""
-_WITHOUT_EFFECT = frozenset(
+_IGNORED_ARGUMENTS = frozenset(
     {
         "C",
         "HxW",
@@ -47,7 +47,9 @@ _WITHOUT_EFFECT = frozenset(
         "pin_memory",
     }
 )
-"""Arguments that say how numbers are stored and computed, or again what sizes the value has."""
+"""Arguments that change no value: they say how numbers are stored and computed, or again what sizes the value
+has.
+"""
 
 
 @cache
@@ -55,10 +57,10 @@ def _parameters(function: Function) -> Mapping[str, Parameter]:
     return signature(function).parameters
 
 
-def reads(function: Function) -> Reader:
-    """A reader by a function, or by the class of a call, whose parameter `x` is the op's first value, and
-    `scope` the node that is being read. It is given values as tensors, sizes as sizes, and only what is not
-    None.
+def reader_of(function: Function) -> Reader:
+    """Return a reader by a function, or by the class of a call, whose parameter `x` is the op's first value,
+    and `scope` the node that is being read. The function is given values as tensors, sizes as sizes, and only
+    what is not None.
 
     An argument that the function does not take is refused by its name, because the op would be another one
     without it.
@@ -68,14 +70,14 @@ def reads(function: Function) -> Reader:
     def read(walk: Walk, node: AtenNode) -> Outputs:
         scope = Scope(walk, node)
         arguments = {
-            _NAMES.get(name, name): _given(scope, name, each)
+            _PARAMETER_NAMES.get(name, name): _convert_argument(scope, name, each)
             for name, each in node.arguments.items()
             if each is not None
         }
-        for name in _WITHOUT_EFFECT - parameters.keys():
+        for name in _IGNORED_ARGUMENTS - parameters.keys():
             arguments.pop(name, None)
-        if others := [name for name in arguments if name not in parameters]:
-            raise Unsupported(f"with {' and '.join(others)}")
+        if unknown := [name for name in arguments if name not in parameters]:
+            raise Unsupported(f"with {' and '.join(unknown)}")
         for name, parameter in parameters.items():
             if name == "scope":
                 arguments[name] = scope
@@ -87,46 +89,52 @@ def reads(function: Function) -> Reader:
     return read
 
 
-def _given(scope: Scope, name: str, argument: Any) -> Any:
-    """An argument, with its values as tensors; with sizes of values as numbers."""
-    several = argument if isinstance(argument, list) else [argument]
+def _convert_argument(scope: Scope, name: str, argument: Any) -> Any:
+    """Return an argument with tensors in place of its values, or with numbers in place of sizes of values."""
+    is_list = isinstance(argument, list)
+    items = argument if is_list else [argument]
     nodes = scope.walk.flow.nodes
-    if name not in OPERANDS and any(_is_size(nodes, each) for each in several):
+    if name not in OPERANDS and any(_is_size(nodes, item) for item in items):
         if scope.node.name not in scope.walk.flow.live:
-            if scope.node.op not in SIZED or not isinstance(argument, list):
+            if scope.node.op not in SIZED or not is_list:
                 raise Unsupported("of a constant whose size depends on the input's")
-            return _of_constant(scope, name, several)
-        numbers = sizes_of(scope.walk, scope.node, name, first_value(scope.node))
-        return numbers if isinstance(argument, list) else numbers[0]
-    tensors = [scope.tensor(each) if isinstance(each, tuple) else each for each in several]
-    return tensors if isinstance(argument, list) else tensors[0]
+            return _constant_argument_sizes(scope, name, items)
+        sizes = sizes_of(scope.walk, scope.node, name, first_value(scope.node))
+        return sizes if is_list else sizes[0]
+    tensors = [scope.tensor(item) if isinstance(item, tuple) else item for item in items]
+    return tensors if is_list else tensors[0]
 
 
-def _of_constant(scope: Scope, name: str, sizes_stated: Sequence[Any]) -> list[Any]:
-    """Sizes that a program computes and a constant has, or how often they are those of what it repeats."""
+def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any]) -> list[Any]:
+    """Return sizes that a program computes and a constant has, or how often they are those of what it
+    repeats.
+    """
     if name not in ("repeats", "dims"):
         return constant_sizes(scope.node, sizes_stated)
     source = first_value(scope.node)
     count = len(scope.node.sizes[0])
-    own = scope.tensor(source).sizes if source else ()
-    cells = [*[1] * (count - len(own)), *own][-len(sizes_stated) :]
-    sizes = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
-    each_size = zip(sizes_stated, sizes, cells, strict=True)
-    return [each if isinstance(each, int) else size // old for each, size, old in each_size]
+    source_sizes = scope.tensor(source).sizes if source else ()
+    sizes_before = [*[1] * (count - len(source_sizes)), *source_sizes][-len(sizes_stated) :]
+    sizes_after = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
+    return [
+        stated if isinstance(stated, int) else after // before
+        for stated, after, before in zip(sizes_stated, sizes_after, sizes_before, strict=True)
+    ]
 
 
 def _is_size(nodes: Mapping[str, AtenNode], argument: Any) -> bool:
+    """Return whether an argument is a size that the program computes."""
     return isinstance(argument, tuple) and nodes[argument[0]].op in SIZES
 
 
 def first_value(node: AtenNode) -> NodeOutput | None:
-    """The value that a node works on; None where it works on something else."""
+    """Return the value that a node works on; None where it works on something else."""
     value = node.arguments.get("self", node.arguments.get("input"))
     return value if isinstance(value, tuple) else None
 
 
-def reads_row(row: AtenRow) -> Reader:
-    """A reader of an op of each number."""
+def reader_of_row(row: AtenRow) -> Reader:
+    """Return a reader of an op of each number."""
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
         source = first_value(node)

@@ -20,7 +20,7 @@ from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.stacks import stack_maps, unstack_maps
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
-from porter.formats.torch_export.constants import pointwise
+from porter.formats.torch_export.constants import convolve_pointwise
 from porter.formats.torch_export.reading import Call, Function
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function as Reduced
@@ -49,62 +49,67 @@ class _Convolution(Call):
 
     def read(self) -> Tensor | Numbers:
         if self.x.array is not None:
-            return self._of_constant(self.x.array)
-        kernel, tensors = _stored(self.weight, self.bias)
+            return self._convolve_constant(self.x.array)
+        kernel, tensors = _kernel_and_tensors(self.weight, self.bias)
         if len(kernel.shape) == 3:
-            return self._over_one_axis(kernel, tensors)
+            return self._convolve_axis(kernel, tensors)
         if len(kernel.shape) != 4:
             raise Unsupported(f"of {len(kernel.shape) - 2} axes")
         window = Window((kernel.shape[2], kernel.shape[3]), _pair(self.stride), _pair(self.dilation))
-        pads = _pads(window, self.padding)
+        pads = _read_pads(window, self.padding)
         if self.transposed:
             top, bottom, left, right = pads
             rows, columns = _pair(self.output_padding)
             cut = (top, bottom - rows, left, right - columns)
             filters = kernel.shape[1] * self.groups
             op = ConvTranspose(filters, window, cut, self.groups, "bias" in tensors)
-            return _map(self.x).apply_op(op, **tensors)
+            return _expect_map(self.x).apply_op(op, **tensors)
         conv = Conv(kernel.shape[0], window, Convention.stated(pads, 0.0), self.groups)
-        return self.x.derive("conv", lambda node: _conv(self.x, node, conv, tensors))
+        return self.x.derive("conv", lambda node: _add_conv(self.x, node, conv, tensors))
 
-    def _of_constant(self, x: Numbers) -> Numbers:
-        plain = self.stride in (1, [1, 1]) and self.padding in (0, [0, 0]) and self.groups == 1
-        if not plain or self.transposed:
+    def _convolve_constant(self, x: Numbers) -> Numbers:
+        """Return a 1x1 convolution of a constant map."""
+        is_plain = self.stride in (1, [1, 1]) and self.padding in (0, [0, 0]) and self.groups == 1
+        if not is_plain or self.transposed:
             raise Unsupported("of a constant with strides, pads or groups")
-        return pointwise(x, self.weight.numbers(), None if self.bias is None else self.bias.numbers())
+        return convolve_pointwise(
+            x, self.weight.numbers(), None if self.bias is None else self.bias.numbers()
+        )
 
-    def _over_one_axis(self, kernel: StoredTensor, tensors: Mapping[str, Stored]) -> Tensor:
-        """A convolution along one axis, as one of a map of one row."""
+    def _convolve_axis(self, kernel: StoredTensor, tensors: Mapping[str, Stored]) -> Tensor:
+        """Return a convolution along one axis, as one of a map of one row."""
         if self.transposed or isinstance(self.padding, str):
             raise Unsupported("of 1 axis that is transposed or has pads by a rule")
-        (_, step), (_, apart), (_, pad) = map(_pair, (self.stride, self.dilation, self.padding))
-        window = Window((1, kernel.shape[2]), (1, step), (1, apart))
+        (_, stride), (_, dilation), (_, pad) = map(_pair, (self.stride, self.dilation, self.padding))
+        window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
         op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), self.groups)
         x = self.x
         in_row = x.as_row_map().conv(op, tensors).without_rows()
-        if (step, apart, self.groups) != (1, 1, 1) or self.bias is not None:
+        if (stride, dilation, self.groups) != (1, 1, 1) or self.bias is not None:
             return in_row
         weight = self.weight.reference
-        along = x.derive("conv", lambda node: conv_along_channels(x.walk, node, x.source, weight, (pad, pad)))
-        return along.or_else(in_row)
+        by_channels = x.derive(
+            "conv", lambda node: conv_along_channels(x.walk, node, x.source, weight, (pad, pad))
+        )
+        return by_channels.or_else(in_row)
 
 
-def _stored(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
-    """The kernel of a convolution, and its tensors by role."""
+def _kernel_and_tensors(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
+    """Return the kernel of a convolution, and its tensors by role."""
     kernel = weight.walk.weights(weight.source)
     vector = None if bias is None else bias.walk.weights(bias.source)
     if kernel is None:
         raise Unsupported("with a kernel that is computed")
     if bias is not None and (vector is None or len(vector.shape) != 1):
         raise Unsupported("with a bias that is computed")
-    bias_by_role = {} if vector is None else {"bias": Stored(vector.name)}
-    return kernel, {
-        "kernel": Stored(kernel.name, "OIW" if len(kernel.shape) == 3 else "OIHW"),
-        **bias_by_role,
-    }
+    tensors = {"kernel": Stored(kernel.name, "OIW" if len(kernel.shape) == 3 else "OIHW")}
+    if vector is not None:
+        tensors["bias"] = Stored(vector.name)
+    return kernel, tensors
 
 
-def _pads(window: Window, padding: Pair | str) -> Pads:
+def _read_pads(window: Window, padding: Pair | str) -> Pads:
+    """Return the pads that a convolution states as numbers, or as a rule by its name."""
     if not isinstance(padding, str):
         return symmetric_pads(_pair(padding))
     # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
@@ -112,20 +117,20 @@ def _pads(window: Window, padding: Pair | str) -> Pads:
     return rows // 2, rows - rows // 2, columns // 2, columns - columns // 2
 
 
-def _map(x: Tensor) -> Tensor:
-    """Raises Unsupported for something else than a map."""
+def _expect_map(x: Tensor) -> Tensor:
+    """Return `x`, and raise Unsupported if it is not a map."""
     if not (x.value.is_map or x.value.shape is None):
         raise Unsupported("of something else than a map")
     return x
 
 
-def _conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
-    """A convolution of a map, or of several maps of each image."""
+def _add_conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
+    """Add a convolution of a map, or of several maps of each image, and return its value."""
     pads = op.convention.pads
     stack = stack_maps(x.walk, node, x.view, op.window, pads)
     conv = x.walk.builder.conv
     if stack is None:
-        return conv(node.name, _map(x).value, op, tensors)
+        return conv(node.name, _expect_map(x).value, op, tensors)
     op = replace(op, convention=Convention.stated(stack.pads, 0.0))
     return unstack_maps(x.walk, node, stack, conv(node.name, stack.value, op, tensors))
 
@@ -146,9 +151,9 @@ class _Pool(Call):
         pads = symmetric_pads(_pair(self.padding))
         return Convention.stated(pads, fill, average, "ceil" if self.ceil_mode else "floor")
 
-    def pooled(self, name: str, function: Reduced, window: Window, convention: Convention) -> Tensor:
-        """A pool of a map, or without pads of several maps of each image."""
-        return self.x.derive(name, lambda node: _pool(self.x, node, function, window, convention))
+    def add_pool(self, name: str, function: Reduced, window: Window, convention: Convention) -> Tensor:
+        """Return a pool of a map, or without pads of several maps of each image."""
+        return self.x.derive(name, lambda node: _add_pool(self.x, node, function, window, convention))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +164,7 @@ class _MaxPool(_Pool):
 
     def read(self) -> Tensor:
         window = replace(self.window, dilation=_pair(self.dilation))
-        return self.pooled("pool", "max", window, self.convention(LOWEST))
+        return self.add_pool("pool", "max", window, self.convention(LOWEST))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +182,7 @@ class _AvgPool(_Pool):
             average = "full_window"
         elif self.count_include_pad:
             average = "clipped_window"
-        mean = self.pooled("mean", "mean", self.window, self.convention(0.0, average))
+        mean = self.add_pool("mean", "mean", self.window, self.convention(0.0, average))
         cells = math.prod(self.window.kernel)
         factor = cells / self.divisor_override if self.divisor_override else 1.0
         return mean if factor == 1 else factor * mean
@@ -200,10 +205,12 @@ class _AvgPool1d(_Pool):
         )
 
 
-def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention) -> Read:
-    """A pool of a map, or without pads of several maps of each image."""
-    plain = not any(convention.pads) and convention.rounding == "floor"
-    stack = stack_maps(x.walk, node, x.view, window, convention.pads) if plain else None
+def _add_pool(
+    x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention
+) -> Read:
+    """Add a pool of a map, or without pads of several maps of each image, and return its value."""
+    is_plain = not any(convention.pads) and convention.rounding == "floor"
+    stack = stack_maps(x.walk, node, x.view, window, convention.pads) if is_plain else None
     pool = x.walk.builder.pool
     if stack is None:
         return pool(node.name, x.value, function, window, convention)
@@ -211,27 +218,27 @@ def _pool(x: Tensor, node: OperatorNode, function: Reduced, window: Window, conv
     return unstack_maps(x.walk, node, stack, pool(node.name, stack.value, function, window, convention))
 
 
-def _adaptive(function: Reduced) -> Function:
-    """A pool to so many rows and columns."""
+def _adaptive_pool_function(function: Reduced) -> Function:
+    """Return the function of a pool to so many rows and columns."""
 
-    def adaptive(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
+    def pool(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
         if not x.value.is_map:
             raise Unsupported("of something else than a map")
         counts = output_size[0], output_size[-1]
         return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
 
-    return adaptive
+    return pool
 
 
-def _to_one_number(function: Reduced) -> Function:
-    """A pool of an axis to one number."""
+def _global_pool_function(function: Reduced) -> Function:
+    """Return the function of a pool of an axis to one number."""
 
-    def adaptive(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    def pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
         if output_size != [1]:
             raise Unsupported("to more than one number")
         return x.reduce(function, [-1], True)
 
-    return adaptive
+    return pool
 
 
 def _pair(argument: Pair) -> tuple[int, int]:
@@ -243,10 +250,10 @@ FUNCTIONS: Mapping[str, Function] = by_name(
     {
         "conv1d conv2d convolution": _Convolution,
         "max_pool2d max_pool2d_with_indices": _MaxPool,
-        "adaptive_avg_pool2d _adaptive_avg_pool2d": _adaptive("mean"),
-        "adaptive_avg_pool1d": _to_one_number("mean"),
-        "adaptive_max_pool1d": _to_one_number("max"),
-        "adaptive_max_pool2d": _adaptive("max"),
+        "adaptive_avg_pool2d _adaptive_avg_pool2d": _adaptive_pool_function("mean"),
+        "adaptive_avg_pool1d": _global_pool_function("mean"),
+        "adaptive_max_pool1d": _global_pool_function("max"),
+        "adaptive_max_pool2d": _adaptive_pool_function("max"),
         "avg_pool1d": _AvgPool1d,
         "avg_pool2d": _AvgPool,
         "conv_transpose2d": partial(_Convolution, transposed=True),

@@ -20,67 +20,64 @@ _WRITES = {
     "aten.fill_.Scalar": "value",
     "aten.zero_.default": "",
 }
-"""And the argument that says what they write."""
-_CHANGES = frozenset(
+"""Ops that write into a value, and the argument that says what they write."""
+_UPDATES = frozenset(
     f"aten.{op}_.{kind}" for op in ("add", "sub", "mul", "div") for kind in ("Tensor", "Scalar")
 )
 """Ops that compute a part anew from what it was, such as `table[..., 0] += x`."""
-_MADE = ("zeros", "ones", "full")
-"""What makes a value of one number; others do with `new_` before and `_like` behind these names."""
+_FILLS = ("zeros", "ones", "full")
+"""Ops that make a value of one number; others do with `new_` before and `_like` behind these names."""
 _EMPTY = ("empty", "empty_permuted")
-_PARTS = ("slice", "select")
+_SLICES = ("slice", "select")
 _SCATTERS = {"slice_scatter": "slice", "select_scatter": "select"}
 """Ops that give a value with something else in a part of it, and what gives that part."""
-_WITHOUT = frozenset(f"aten.{op}.default" for op in ("copy", *_SCATTERS))
-"""What a program has that writes nothing, as torch decomposes one."""
+_DECOMPOSED_WRITES = frozenset(f"aten.{op}.default" for op in ("copy", *_SCATTERS))
+"""Ops in place of writes in a program that torch has decomposed, and that writes nothing."""
 _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
 
-def without_writes(program: AtenProgram) -> AtenProgram:
-    """The program with what each write makes of the value that it changes: the part before, what is written,
-    and the part behind.
+def replace_writes(program: AtenProgram) -> AtenProgram:
+    """Return the program without writes: in place of each is what it makes of the value that it changes,
+    which is the part before, what is written, and the part behind.
 
     A write stays as it is where an older view of the value is read afterwards, where it casts what it writes,
     and where porter does not know the part.
     """
-    program = _with_changes_written(program)
-    if not any(node.target in (*_WRITES, *_WITHOUT) for node in program.nodes.values()):
+    program = _split_updates(program)
+    if not any(node.target in (*_WRITES, *_DECOMPOSED_WRITES) for node in program.nodes.values()):
         return program
-    program = _with_whole_values(_with_bases_made(program))
+    program = _name_whole_writes(_make_bases_by_size(program))
     writer = _FunctionalWriter(program)
     for index, node in enumerate(program.nodes.values()):
         writer.add(index, node)
-    given = {
-        name: writer.now.get(source, source)
-        for name, source in program.given.items()
+    outputs = {
+        name: writer.current.get(source, source)
+        for name, source in program.sources.items()
         if name in program.outputs
     }
-    return replace(program, nodes=writer.nodes, given={**program.given, **given})
+    return replace(program, nodes=writer.nodes, sources={**program.sources, **outputs})
 
 
-def _with_changes_written(program: AtenProgram) -> AtenProgram:
-    """Each change of a part as what it computes, which is then written."""
-    if not any(node.target in _CHANGES for node in program.nodes.values()):
+def _split_updates(program: AtenProgram) -> AtenProgram:
+    """Return the program with each update of a part as what it computes, and a write of that."""
+    if not any(node.target in _UPDATES for node in program.nodes.values()):
         return program
     kinds = {
-        source: program.types[value] for value, source in program.given.items() if value in program.types
+        source: program.types[value] for value, source in program.sources.items() if value in program.types
     }
     nodes: dict[str, AtenNode] = {}
-    given, types = {**program.given}, {**program.types}
+    sources, types = {**program.sources}, {**program.types}
     for name, node in program.nodes.items():
-        part = node.source if node.target in _CHANGES and node.inputs else None
+        part = node.source if node.target in _UPDATES and node.inputs else None
         tensors = [each for each in node.inputs if program.nodes[each[0]].op != "number"] if part else []
         # Where all have one type, nothing is cast as it is written.
-        if (
-            part is None
-            or program.nodes[part[0]].op not in _PARTS
-            or len({kinds.get(each) for each in tensors}) != 1
-        ):
+        is_slice = part is not None and program.nodes[part[0]].op in _SLICES
+        if part is None or not is_slice or len({kinds.get(each) for each in tensors}) != 1:
             nodes[name] = node
             continue
         computed = f"{name}_computed"
-        given[computed] = (computed, 0)
+        sources[computed] = (computed, 0)
         types[computed] = kinds[part]
         nodes[computed] = replace(node, name=computed, target=node.target.replace("_.", "."))
         nodes[name] = replace(
@@ -90,70 +87,72 @@ def _with_changes_written(program: AtenProgram) -> AtenProgram:
             inputs=(part, (computed, 0)),
             arguments={"self": part, "src": (computed, 0)},
         )
-    return replace(program, nodes=nodes, given=given, types=types)
+    return replace(program, nodes=nodes, sources=sources, types=types)
 
 
-def _with_whole_values(program: AtenProgram) -> AtenProgram:
-    """The program in which what a write into a whole value gives is that value, so that its parts are those
-    of one.
+def _name_whole_writes(program: AtenProgram) -> AtenProgram:
+    """Return the program in which what a write into a whole value gives is that value, so that its parts are
+    those of one.
     """
     names: dict[NodeOutput, NodeOutput] = {}
     nodes: dict[str, AtenNode] = {}
     for name, original in program.nodes.items():
-        nodes[name] = node = _renamed(original, names)
+        nodes[name] = node = _with_sources(original, names)
         if node.target in _WRITES and node.inputs:
             before = program.nodes[node.source[0]]
             if before.op not in VIEWS and before.target not in _WRITES:
                 names[name, 0] = node.source
     # The value has its own name: another one would show it after the write.
-    given = {
+    sources = {
         name: names.get(source, source)
-        for name, source in program.given.items()
+        for name, source in program.sources.items()
         if source not in names or name in program.outputs
     }
-    return replace(program, nodes=nodes, given=given)
+    return replace(program, nodes=nodes, sources=sources)
 
 
-def _renamed(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> AtenNode:
-    """A node that reads other values in the place of these."""
+def _with_sources(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> AtenNode:
+    """Return a node that reads other values in place of those that `names` has."""
 
-    def read(value: Any) -> Any:
+    def rename(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return StatedFields((name, read(each)) for name, each in value.items())
+            return StatedFields((name, rename(each)) for name, each in value.items())
         if isinstance(value, list):
-            return [read(each) for each in value]
+            return [rename(each) for each in value]
         return names.get(value, value) if isinstance(value, tuple) else value
 
     inputs = tuple(names.get(source, source) for source in node.inputs)
-    return replace(node, inputs=inputs, arguments=read(node.arguments))
+    return replace(node, inputs=inputs, arguments=rename(node.arguments))
 
 
-def _with_bases_made(program: AtenProgram) -> AtenProgram:
-    """What is written into, and is made by another value only for its type or its sizes, made by sizes:
-    `zeros_like` is what `zeros` makes, where the sizes are known for each image. What `empty` makes is
-    written over, so that it may be zeros.
+def _make_bases_by_size(program: AtenProgram) -> AtenProgram:
+    """Return the program in which a value that is written into is made by sizes if it was made by another
+    value only for its type or its sizes: `zeros_like` is what `zeros` makes, where the sizes are known for
+    each image. What `empty` makes is written over, so that it may be zeros.
     """
     bases: dict[str, str] = {}
     for name, node in program.nodes.items():
-        part = node.inputs and (node.op in VIEWS or node.target in _WRITES)
-        bases[name] = bases[node.source[0]] if part else name
+        is_part = node.inputs and (node.op in VIEWS or node.target in _WRITES)
+        bases[name] = bases[node.source[0]] if is_part else name
     written = {
         bases[node.source[0]]
         for node in program.nodes.values()
         if node.inputs and (node.target in _WRITES or node.op in _SCATTERS)
     }
     nodes = {
-        name: _made(node, program.types.get(name)) if name in written else node
+        name: _make_by_size(node, program.types.get(name)) if name in written else node
         for name, node in program.nodes.items()
     }
     return replace(program, nodes=nodes)
 
 
-def _made(node: AtenNode, kind: int | None) -> AtenNode:
-    """A value of one number by its sizes, and its ScalarType."""
+def _make_by_size(node: AtenNode, kind: int | None) -> AtenNode:
+    """Return a node that makes a value of one number by its sizes and its ScalarType; `node` itself if it
+    makes another.
+    """
     plain = node.op.removeprefix("new_").removesuffix("_like")
     op = "zeros" if plain in _EMPTY else plain
-    if op not in _MADE or not _is_known(node.sizes[0]):
+    if op not in _FILLS or not _is_known(node.sizes[0]):
         return node
     number = {name: value for name, value in node.arguments.items() if name == "fill_value"}
     arguments = {"size": list(node.sizes[0]), "dtype": kind, **number}
@@ -161,160 +160,162 @@ def _made(node: AtenNode, kind: int | None) -> AtenNode:
 
 
 def _is_known(sizes: Sizes) -> bool:
-    """Whether all sizes but the number of images are."""
+    """Return whether all sizes are known but the number of images."""
     return all(isinstance(size, int) for size in sizes[1:])
 
 
 @dataclass
 class _FunctionalWriter:
-    """The nodes so far.
+    """Collects the nodes of a program without writes.
 
     Attributes:
-        now: values that were changed, and what they are since then.
+        nodes: those so far, by name.
+        current: values that were changed, and what they are since then.
         views: values that are the memory of others, and those others.
-        last: the place of the last node that reads a value; that of an output is behind all.
+        last_reads: the place of the last node that reads a value; that of an output is behind all.
     """
 
     program: AtenProgram
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    now: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
+    current: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
     views: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         nodes = self.program.nodes
-        self.last = {source: number for number, node in enumerate(nodes.values()) for source in node.inputs}
-        self.last |= {self.program.given[name]: len(nodes) for name in self.program.outputs}
-        self.types = {source: self.program.types.get(name) for name, source in self.program.given.items()}
+        self.last_reads = {
+            source: number for number, node in enumerate(nodes.values()) for source in node.inputs
+        }
+        self.last_reads |= {self.program.sources[name]: len(nodes) for name in self.program.outputs}
+        self.types = {source: self.program.types.get(name) for name, source in self.program.sources.items()}
 
     def add(self, number: int, original: AtenNode) -> None:
-        """Adds a node; one that writes into a value becomes steps that make a new one."""
+        """Add a node; one that writes into a value becomes steps that make a new one. `number` is its place
+        in the program.
+        """
         if original.inputs and (original.op in VIEWS or original.target in _WRITES):
             base = self.views.get(original.source, original.source)
             self.views |= {(original.name, output): base for output in range(original.outputs)}
-        node = _renamed(original, self.now)
-        written = self._steps(number, original) if original.target in _WRITES else None
+        node = _with_sources(original, self.current)
+        path = self._slices_to_base(number, original) if original.target in _WRITES else None
         if node.target == "aten.copy.default":
-            self._add_alias(node, self._copied(node))
+            self._add_alias(node, self._copy_source(node))
         elif node.op in _SCATTERS:
-            self._add_alias(node, self._scattered(original))
-        elif written is None:
+            self._add_alias(node, self._scatter(original))
+        elif path is None:
             self.nodes[node.name] = node
         else:
-            source = self._written(node)
+            source = self._write_source(node)
             self._add_alias(node, source)
-            steps, whole = written
-            for step in steps:
-                source = self._joined(node, step, source)
-            self.now[whole] = source
+            slices, base = path
+            for step in slices:
+                source = self._put_into(node, step, source)
+            self.current[base] = source
 
     def _add_alias(self, node: AtenNode, source: NodeOutput | None) -> None:
-        """A node as another name of a value; as it is where there is none."""
-        self.nodes[node.name] = (
-            node
-            if source is None
-            else replace(
+        """Add a node as another name of a value, or as it is where `source` is None."""
+        if source is not None:
+            node = replace(
                 node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
             )
-        )
+        self.nodes[node.name] = node
 
-    def _copied(self, node: AtenNode) -> NodeOutput | None:
-        """What `copy` gives, the second value in the sizes of the first; None where it casts it to whole
-        numbers, or where porter does not know the sizes.
+    def _copy_source(self, node: AtenNode) -> NodeOutput | None:
+        """Return what `copy` gives, the second value in the sizes of the first; None where it casts it to
+        whole numbers, or where porter does not know the sizes.
         """
         self._expect_values(node, "src")
         source = node.arguments["src"]
         kinds = (*REALS, self.types.get(source))
-        fits = self._sizes(source) == node.sizes[0] or _is_known(node.sizes[0])
-        return self._spread(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
+        fits = self._sizes_of(source) == node.sizes[0] or _is_known(node.sizes[0])
+        return self._expand_to(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
 
-    def _spread(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
-        """A value, or what it is repeated to the sizes of what a node gives."""
+    def _expand_to(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
+        """Return a value, repeated to the sizes of what a node gives."""
         sizes = node.sizes[0]
+        if self._sizes_of(source) == sizes:
+            return source
         sizes_or_own = [size if isinstance(size, int) else -1 for size in sizes]
-        return (
-            source
-            if self._sizes(source) == sizes
-            else self._new(node, "expand", (source,), {"self": source, "size": sizes_or_own}, sizes)
-        )
+        return self._add_node(node, "expand", (source,), {"self": source, "size": sizes_or_own}, sizes)
 
-    def _scattered(self, node: AtenNode) -> NodeOutput | None:
-        """What a program that writes nothing has in the place of a write; None where porter does not know the
-        part.
+    def _scatter(self, node: AtenNode) -> NodeOutput | None:
+        """Return what a program that writes nothing has in the place of a write; None where porter does not
+        know the part.
         """
         self._expect_values(node, "self", "src")
         part = StatedFields((name, value) for name, value in node.arguments.items() if name != "src")
         step = replace(node, op=_SCATTERS[node.op], inputs=(part["self"],), arguments=part)
-        if _cells(step, self._sizes(part["self"])) is None:
+        if _cells(step, self._sizes_of(part["self"])) is None:
             return None
-        return self._joined(node, step, self._since(node.arguments["src"]))
+        return self._put_into(node, step, self._current(node.arguments["src"]))
 
     def _expect_values(self, node: AtenNode, *names: str) -> None:
-        """Raises ValueError: an argument is not a value of the program."""
+        """Raise ValueError if one of these arguments is not a value of the program."""
         for name in names:
             if not isinstance(node.arguments[name], tuple):
                 raise ValueError(f"its argument '{name}' is {node.arguments[name]!r:.40}")
 
-    def _since(self, source: NodeOutput) -> NodeOutput:
-        return self.now.get(source, source)
+    def _current(self, source: NodeOutput) -> NodeOutput:
+        return self.current.get(source, source)
 
-    def _steps(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
-        """The slices that a write goes through, the last one first, and what they are of; None where the
-        write stays as it is.
+    def _slices_to_base(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
+        """Return the slices that a write goes through, the last one first, and the value that they are of;
+        None where the write stays as it is.
         """
-        source = self._source(node)
+        source = self._source_of(node)
         part = node.arguments["self"]
         base = self.views[node.name, 0]
-        plain = _is_known(node.sizes[0])
+        is_plain = _is_known(node.sizes[0])
         if isinstance(source, tuple):
-            plain = plain or self._sizes(source) == node.sizes[0]
-            plain = plain and self.types.get(source) == self.types.get(part)
+            has_its_sizes = is_plain or self._sizes_of(source) == node.sizes[0]
+            is_plain = has_its_sizes and self.types.get(source) == self.types.get(part)
         steps: list[AtenNode] = []
         # `contiguous` gives a copy or the same memory: nothing may read that besides.
         while part != base and self.program.nodes[part[0]].op != "contiguous":
             steps.append(step := self.program.nodes[part[0]])
             part = step.inputs[0]
-            if step.op not in _PARTS or _cells(step, self._sizes(part)) is None:
+            if step.op not in _SLICES or _cells(step, self._sizes_of(part)) is None:
                 return None
         views = {
             view for view, base_of_view in self.views.items() if base_of_view == base and view[0] != node.name
         }
-        older = any(self.last.get(view, 0) > number for view in {*views, base} - {part})
-        return (steps, part) if plain and not older and self.program.nodes[base[0]].target else None
+        is_read_later = any(self.last_reads.get(view, 0) > number for view in {*views, base} - {part})
+        is_made_by_op = self.program.nodes[base[0]].target  # not given by the caller or stored
+        return (steps, part) if is_plain and not is_read_later and is_made_by_op else None
 
-    def _source(self, node: AtenNode) -> NodeOutput | float:
+    def _source_of(self, node: AtenNode) -> NodeOutput | float:
         source: NodeOutput | float = node.arguments.get(_WRITES[node.target], 0.0)
         return source
 
-    def _written(self, node: AtenNode) -> NodeOutput:
-        """The value that stands in the written part afterwards."""
-        source = self._source(node)
+    def _write_source(self, node: AtenNode) -> NodeOutput:
+        """Add the value that stands in the written part afterwards, and return it."""
+        source = self._source_of(node)
         sizes = node.sizes[0]
         if isinstance(source, tuple):
-            return self._spread(node, source)
-        made = {"size": list(sizes), "dtype": self.types.get((node.name, 0)), "fill_value": source}
-        return self._new(node, "full", (), made, sizes)
+            return self._expand_to(node, source)
+        arguments = {"size": list(sizes), "dtype": self.types.get((node.name, 0)), "fill_value": source}
+        return self._add_node(node, "full", (), arguments, sizes)
 
-    def _sizes(self, source: NodeOutput) -> Sizes:
+    def _sizes_of(self, source: NodeOutput) -> Sizes:
         return self.nodes[source[0]].sizes[source[1]]
 
-    def _joined(self, node: AtenNode, step: AtenNode, source: NodeOutput) -> NodeOutput:
-        """What a slice was taken from, with `source` in its place."""
-        whole = self._since(step.inputs[0])
-        sizes = self._sizes(step.inputs[0])
+    def _put_into(self, node: AtenNode, step: AtenNode, source: NodeOutput) -> NodeOutput:
+        """Return the value that a slice was taken from, with `source` in place of the slice."""
+        whole = self._current(step.inputs[0])
+        sizes = self._sizes_of(step.inputs[0])
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
         cells = _cells(step, sizes) or (0, _END)
         times = _period(step, sizes)
         if times == 1:
-            part = source if step.op == "slice" else self._with_axis(node, source, sizes, axis)
-            return self._replaced(node, whole, axis, cells, part)
-        # Each of so many cells is the same place of an axis of its own.
-        apart = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
-        whole = self._view(node, whole, apart)
-        source = self._with_axis(node, source, apart, axis + 1)
+            part = source if step.op == "slice" else self._add_axis(node, source, sizes, axis)
+            return self._replace_cells(node, whole, axis, cells, part)
+        # Of every `times` cells the slice has one, at the same place: as one cell of an axis of their own.
+        split = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
+        whole = self._add_view(node, whole, split)
+        source = self._add_axis(node, source, split, axis + 1)
         cells = (cells[0], cells[0] + 1 if cells[0] + 1 < times else _END)
-        return self._view(node, self._replaced(node, whole, axis + 1, cells, source), sizes)
+        return self._add_view(node, self._replace_cells(node, whole, axis + 1, cells, source), sizes)
 
-    def _replaced(
+    def _replace_cells(
         self,
         node: AtenNode,
         whole: NodeOutput,
@@ -322,37 +323,35 @@ class _FunctionalWriter:
         cells: tuple[int, int],
         source: NodeOutput,
     ) -> NodeOutput:
-        """A value with `source` in the place of some cells of an axis."""
-        sizes = self._sizes(whole)
+        """Return a value with `source` in the place of some cells of an axis."""
+        sizes = self._sizes_of(whole)
         start, end = cells
-        ends = [(0, start), *([] if end == _END else [(end, _END)])]
-        parts = [self._part(node, whole, sizes, axis, each) for each in ends if each[1] > each[0]]
-        joined = [*parts[: start > 0], source, *parts[start > 0 :]]
-        return (
-            self._new(node, "cat", tuple(joined), {"tensors": joined, "dim": axis}, sizes)
-            if parts
-            else source
-        )
+        before = [self._add_slice(node, whole, sizes, axis, (0, start))] if start > 0 else []
+        behind = [self._add_slice(node, whole, sizes, axis, (end, _END))] if end != _END else []
+        if not before and not behind:
+            return source
+        parts = [*before, source, *behind]
+        return self._add_node(node, "cat", tuple(parts), {"tensors": parts, "dim": axis}, sizes)
 
-    def _with_axis(self, node: AtenNode, source: NodeOutput, sizes: Sizes, axis: int) -> NodeOutput:
-        """One cell of an axis of these sizes, which it lacks."""
-        one = (*sizes[:axis], 1, *sizes[axis + 1 :])
-        return self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, one)
+    def _add_axis(self, node: AtenNode, source: NodeOutput, sizes: Sizes, axis: int) -> NodeOutput:
+        """Return a value as one cell of an axis of these sizes, which it lacks."""
+        sizes_of_cell = (*sizes[:axis], 1, *sizes[axis + 1 :])
+        return self._add_node(node, "unsqueeze", (source,), {"self": source, "dim": axis}, sizes_of_cell)
 
-    def _view(self, node: AtenNode, source: NodeOutput, sizes: Sizes) -> NodeOutput:
+    def _add_view(self, node: AtenNode, source: NodeOutput, sizes: Sizes) -> NodeOutput:
         sizes_or_rest = [size if isinstance(size, int) else -1 for size in sizes]
-        return self._new(node, "view", (source,), {"self": source, "size": sizes_or_rest}, sizes)
+        return self._add_node(node, "view", (source,), {"self": source, "size": sizes_or_rest}, sizes)
 
-    def _part(
+    def _add_slice(
         self, node: AtenNode, whole: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
     ) -> NodeOutput:
-        """The cells of an axis of known size from a first one to the one before another."""
+        """Return the cells of an axis of known size from a first one to the one before another."""
         start, end = cells
         left = len(range(int(sizes[axis]))[start:end])
         arguments = {"self": whole, "dim": axis, "start": start, "end": end}
-        return self._new(node, "slice", (whole,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
+        return self._add_node(node, "slice", (whole,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
 
-    def _new(
+    def _add_node(
         self,
         node: AtenNode,
         op: str,
@@ -360,6 +359,7 @@ class _FunctionalWriter:
         arguments: Mapping[str, Any],
         sizes: Sizes,
     ) -> NodeOutput:
+        """Add a node in place of a part of `node`, and return its value."""
         name = f"{node.name}.{len(self.nodes)}"
         self.nodes[name] = AtenNode(
             name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,)
@@ -368,8 +368,8 @@ class _FunctionalWriter:
 
 
 def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
-    """The first cell of a slice, and the one behind its last, which is _END behind all; None where porter
-    does not know them.
+    """Return the first cell of a slice, and the one behind its last, which is _END behind all; None where
+    porter does not know them.
     """
     size = sizes[step.arguments.get("dim", 0)]
     if step.op == "select":
@@ -393,8 +393,8 @@ def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
 
 
 def _period(step: AtenNode, sizes: Sizes) -> int:
-    """Which of all cells of an axis a slice takes: 1 for those between two, 2 for every second one; 0 where
-    porter does not know how to write into them.
+    """Return how far the cells that a slice takes lie from each other: 1 for those between two, 2 for every
+    second one of all; 0 where porter does not know how to write into them.
     """
     times = step.arguments.get("step", 1)
     size = sizes[step.arguments.get("dim", 0)]

@@ -17,12 +17,12 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
-from porter.formats.torch_export.aliases import changed_inputs, changed_uses
-from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
+from porter.formats.torch_export.aliases import changed_inputs, find_changed_uses
+from porter.formats.torch_export.archive import FLOATS, TYPES, parse_json
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, read_program
 from porter.formats.torch_export.ops import INNER, READERS
-from porter.formats.torch_export.program_sizes import ON_SIZES
-from porter.formats.torch_export.read import taken_by, tap_of
+from porter.formats.torch_export.program_sizes import SIZE_ARITHMETIC
+from porter.formats.torch_export.read import inputs_among, tap_of
 from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
@@ -49,7 +49,7 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
         CannotRun: it needs an op that is not on the closed list, or that this torch lacks.
     """
     graph = checkpoint.carried
-    program = read_program(parsed(graph.definition, str(checkpoint.path)))
+    program = read_program(parse_json(graph.definition, str(checkpoint.path)))
     kind = None if dtype in graph.halves else getattr(torch, dtype)
     return ExportedModule(program, checkpoint, graph.shown, kind)
 
@@ -69,11 +69,11 @@ class ExportedModule(nn.Module):
     ) -> None:
         super().__init__()
         self._file, self._dtype, self._types = checkpoint.graph, dtype, program.types
-        self.can_cut = not changed_uses(program, READERS)
+        self.can_cut = not find_changed_uses(program, READERS)
         for tap in taps:
             self.add_module(tap, nn.Identity())
         self._shown: dict[str, list[tuple[str, int]]] = {}
-        for value, (name, index) in program.given.items():
+        for value, (name, index) in program.sources.items():
             if tap_of(value) in self._modules:
                 self._shown.setdefault(name, []).append((tap_of(value), index))
         # An op in place may change a value that no tap depends on through it, so it runs too.
@@ -81,7 +81,7 @@ class ExportedModule(nn.Module):
             [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
-        self._images = taken_by(program, wanted) or program.images[:1]
+        self._images = inputs_among(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
         self._batch = batch if isinstance(batch, int) else None
         # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
@@ -99,7 +99,7 @@ class ExportedModule(nn.Module):
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
         # What is given may be changed in place after the op that makes it.
         changes = any(_is_in_place(node) for node, _ in self._nodes)
-        given = {value: program.given[value] for value in program.outputs} if changes else {}
+        given = {value: program.sources[value] for value in program.outputs} if changes else {}
         self._given = {tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules}
         names = {name for name, _ in self._given.values()}
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
@@ -179,8 +179,8 @@ class ExportedModule(nn.Module):
 
 def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     """What a node runs, from its arguments by name."""
-    if node.target.startswith("_operator.") and node.op in ON_SIZES:
-        on_sizes = ON_SIZES[node.op]
+    if node.target.startswith("_operator.") and node.op in SIZE_ARITHMETIC:
+        on_sizes = SIZE_ARITHMETIC[node.op]
         return lambda arguments: on_sizes(*arguments.values())
     # Which device a value is moved to is left out.
     target = "aten.to.dtype" if node.target == "aten.to.device" else node.target

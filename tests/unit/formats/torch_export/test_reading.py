@@ -11,7 +11,7 @@ from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import NodeWalk
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.ops import FUNCTIONS, READERS
-from porter.formats.torch_export.reading import reads
+from porter.formats.torch_export.reading import reader_of
 
 IMAGE = ("image", 0)
 
@@ -38,6 +38,6 @@ def test_an_argument_that_is_missing_is_damage() -> None:
         return x.clip(bound, other)
 
     with pytest.raises(ValueError, match="it lacks the argument 'bound'"):
-        reads(read)(walk_with(node), node)
+        reader_of(read)(walk_with(node), node)
     with pytest.raises(Unsupported, match=r"^of a value that it computes itself$"):
-        reads(lambda x: x.clip((x + 1.0).number(), 2.0))(walk_with(node), node)
+        reader_of(lambda x: x.clip((x + 1.0).number(), 2.0))(walk_with(node), node)
