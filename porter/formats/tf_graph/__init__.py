@@ -9,8 +9,8 @@ from porter.formats.protobuf import fields_of
 
 
 def _is_saved_model(content: Content) -> bool:
-    """Whether a file is a SavedModel: its folder, or a message that has the schema version 1, then meta
-    graphs.
+    """Return whether a file is a SavedModel: its folder, or a message that has the schema version 1, then
+    meta graphs.
     """
     if content.path.is_dir():
         return (content.path / "saved_model.pb").is_file()
@@ -18,14 +18,13 @@ def _is_saved_model(content: Content) -> bool:
 
 
 def _is_frozen(content: Content) -> bool:
-    """A GraphDef begins with a NodeDef of name and op."""
+    """Return whether a file begins as a GraphDef: with a NodeDef that has a name and an op."""
     number, value = content.fields[0] if content.fields else (0, 0)
     if number != 1 or not isinstance(value, bytes):
         return False
     node = list(fields_of(value, 2))
-    return [field for field, _ in node] == [1, 2] and all(
-        isinstance(part, bytes) and part.isascii() for _, part in node
-    )
+    has_name_and_op = [field for field, _ in node] == [1, 2]
+    return has_name_and_op and all(isinstance(part, bytes) and part.isascii() for _, part in node)
 
 
 _format = partial(Format, framework="tf", engine="tf")

@@ -26,6 +26,7 @@ _KINDS = {
     "Max": "Max of axes",
     "Min": "Min of axes",
 }
+# Parts of patterns: the largest number, and that or 0 if it is not finite.
 _PEAK = "Max of axes", "x", "#axes"
 _FINITE = "Where", ("IsFinite", _PEAK), _PEAK
 _SOFTMAX = "Exp", ("Sub", "x", ("Add", ("Log", ("Sum", ("Exp", ("Sub", "x", _FINITE)), "#axes")), _FINITE))
@@ -38,12 +39,12 @@ _FUSED_EPSILON = 0.0001
 
 
 def kind_of(node: GraphNode) -> str:
-    """A node's op as patterns name it."""
+    """Return a node's op as patterns name it."""
     return "Mean" if node.op == "Mean" and node.flag("keep_dims") else _KINDS.get(node.op, node.op)
 
 
-def _binary(node: GraphNode, *values: Tensor) -> Tensor:
-    """An operator of two values, or the log-sum-exp that it is the last step of."""
+def _read_binary(node: GraphNode, *values: Tensor) -> Tensor:
+    """Return the value of an operator of two values, or of the log-sum-exp that it is the last step of."""
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
@@ -57,7 +58,7 @@ def _binary(node: GraphNode, *values: Tensor) -> Tensor:
 def _fused_norm(
     node: GraphNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
-    """FusedBatchNorm, V2 and V3. The default of is_training is True (nn_ops.cc)."""
+    """Return the value of FusedBatchNorm, V2 and V3. The default of is_training is True (nn_ops.cc)."""
     if node.flag("is_training", True):
         raise Unsupported("in training mode")
     expect_layout(node)
@@ -68,7 +69,7 @@ def _fused_norm(
 def _old_norm(
     node: GraphNode, x: Tensor, mean: Tensor, variance: Tensor, beta: Tensor, gamma: Tensor
 ) -> Tensor:
-    """BatchNormWithGlobalNormalization (tensorflow/core/ops/nn_ops.cc)."""
+    """Return the value of BatchNormWithGlobalNormalization (tensorflow/core/ops/nn_ops.cc)."""
     if not node.flag("scale_after_normalization"):
         raise Unsupported("without scale_after_normalization")
     epsilon = node.real("variance_epsilon", 0.0)
@@ -76,42 +77,47 @@ def _old_norm(
 
 
 def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
-    """MatMul and BatchMatMul of values, or with a kernel."""
-    turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
+    """Return the value of MatMul and BatchMatMul of values, or with a kernel."""
+    transposes_x = node.flag("transpose_a") or node.flag("adj_x")
+    transposes_other = node.flag("transpose_b") or node.flag("adj_y")
     if x.is_value == other.is_value:
-        return matmul(x, other, turned)
-    if not any(turned) and not x.is_value:
+        return matmul(x, other, [transposes_x, transposes_other])
+    if not transposes_x and not transposes_other and not x.is_value:
         return matmul_stored(x, other)
-    if turned[0]:
+    if transposes_x:
         raise Unsupported(f"with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
-    return x.dense(Product(other.reference, "OI" if turned[1] else "IO"))
+    return x.dense(Product(other.reference, "OI" if transposes_other else "IO"))
 
 
 def _exponential(node: GraphNode, x: Tensor) -> Tensor:
-    """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
+    """Return the value of an Exp, which may be the last op of a softmax over several axes, as Keras writes
+    it.
+    """
     captured = x.walk.flow.match(node, _SOFTMAX)
-    return functions.exp(x) if captured is None else x.scope.tensor(captured["x"]).softmax(*captured["#axes"])
+    if captured is None:
+        return functions.exp(x)
+    return x.scope.tensor(captured["x"]).softmax(*captured["#axes"])
 
 
-def _rounded(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
-    """A quotient by a number as a whole number, and what such a quotient leaves."""
+def _round_quotient(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
+    """Return a quotient by a number as a whole number, or what such a quotient leaves."""
     function = functions.whole_quotient if node.op == "FloorDiv" else functions.remainder
     return function(x, divisor, "floor" if node.op.startswith("Floor") else "trunc")
 
 
-def _running_sums(node: GraphNode, x: Tensor, axis: Tensor) -> Tensor:
-    """Cumsum."""
+def _cumsum(node: GraphNode, x: Tensor, axis: Tensor) -> Tensor:
+    """Return the value of Cumsum."""
     return x.cumsum(int(axis.number()), node.flag("reverse"), node.flag("exclusive"))
 
 
-def _product_along(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
-    """Prod over axes."""
+def _prod(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
+    """Return the value of Prod."""
     return functions.prod(x, axes.integers(), node.flag("keep_dims"))
 
 
 def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
-    """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
-    0.
+    """Return the value of MatrixBandPart: so many diagonals below and above the main one; all of them where a
+    number is below 0.
     """
     least = -int(below.number())
     most = int(above.number())
@@ -120,16 +126,16 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
     {
-        "Add AddN AddV2 BiasAdd Div Maximum Minimum Mul Pow RealDiv Sub": _binary,
+        "Add AddN AddV2 BiasAdd Div Maximum Minimum Mul Pow RealDiv Sub": _read_binary,
         "BatchMatMul BatchMatMulV2 MatMul": _matmul,
-        "FloorDiv FloorMod Mod TruncateMod": _rounded,
+        "FloorDiv FloorMod Mod TruncateMod": _round_quotient,
         "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3": _fused_norm,
         "BatchNormWithGlobalNormalization": _old_norm,
         "ClipByValue": lambda node, x, low, high: x.clip(low.number(), high.number()),
-        "Cumsum": _running_sums,
+        "Cumsum": _cumsum,
         "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
         "Exp": _exponential,
         "MatrixBandPart": _band,
-        "Prod": _product_along,
+        "Prod": _prod,
     }
 )

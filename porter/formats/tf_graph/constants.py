@@ -18,14 +18,15 @@ from porter.filegraph.tensorflow import MASKS
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
 
-_BIG = 1024
+_WEIGHT_BYTES = 1024
 """A constant whose proto has more bytes counts as weights."""
 
-_TEXT = 64
+_BYTES_PER_TEXT = 64
 """Bytes that a text takes besides its letters."""
 INTEGERS = (3, 9)
 """types.proto: DT_INT32 and DT_INT64."""
 TRUTH = 10
+"""types.proto: DT_BOOL."""
 HALF_TYPES: Mapping[int, Dtype] = {19: "float16", 14: "bfloat16"}
 FLOATS = (1, 2, *HALF_TYPES)
 """types.proto: DT_FLOAT, DT_DOUBLE, DT_HALF and DT_BFLOAT16."""
@@ -34,15 +35,17 @@ RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 def masks_of(node: GraphNode) -> Mapping[str, int]:
+    """Return the masks of a StridedSlice by their names."""
     return {name: node.integer(f"{name}_mask") for name in MASKS}
 
 
 def is_cast(node: GraphNode) -> bool:
-    """Whether a Cast is one to real numbers, of which halves are read in exact arithmetic."""
+    """Return whether a node is a Cast to real numbers; halves are read in exact arithmetic."""
     return node.op == "Cast" and node.type("DstT") in FLOATS
 
 
 def cast(node: GraphNode, value: Numbers) -> Numbers:
+    """Return a constant in the type that a Cast states."""
     if node.type("DstT") == TRUTH:
         return value.astype(np.bool_)
     return as_whole(value) if node.type("DstT") in INTEGERS else as_real(value)
@@ -51,7 +54,7 @@ def cast(node: GraphNode, value: Numbers) -> Numbers:
 def _diagonal(
     node: GraphNode, x: Tensor, offset: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
 ) -> Numbers:
-    """A MatrixDiagV3 of one diagonal, as of tf.eye."""
+    """Return a MatrixDiagV3 of one diagonal, as of tf.eye."""
     array = x.array
     if array is None or array.ndim != 1 or offset.number():
         raise Unsupported("of other than one stored diagonal")
@@ -85,19 +88,19 @@ class GraphConstants:
     _decoded: dict[str, Array] = field(default_factory=dict)
 
     def declared(self, name: str) -> tuple[int, ...] | None:
-        """The shape of a constant or variable; None for a node that is computed.
+        """Return the shape of a constant or variable; None for a node that is computed.
 
         Raises:
             FileError: a constant has no shape.
         """
         if name in self.variables:
             return self.variables[name].shape
-        return (
-            self._shape(self.nodes[name]) if name in self.nodes and self.nodes[name].op == "Const" else None
-        )
+        if name in self.nodes and self.nodes[name].op == "Const":
+            return self._shape(self.nodes[name])
+        return None
 
     def array(self, name: str) -> Array:
-        """The value of a constant or variable.
+        """Return the value of a constant or variable.
 
         Raises:
             FileError: a constant does not hold what it declares.
@@ -109,13 +112,15 @@ class GraphConstants:
         return self._decoded[name]
 
     def is_big(self, node: GraphNode) -> bool:
+        """Return whether a node is a constant of so many real numbers that it counts as weights."""
         return (
             node.op == "Const"
-            and bool(node.attributes["value"].ByteSize() > _BIG)
+            and bool(node.attributes["value"].ByteSize() > _WEIGHT_BYTES)
             and is_floating(self.array(node.name))
         )
 
     def _shape(self, node: GraphNode) -> tuple[int, ...]:
+        """Return the shape of a constant, and refuse one without a shape."""
         shape = node.attributes["value"].tensor.tensor_shape
         sizes = tuple(int(dimension.size) for dimension in shape.dim)
         if shape.unknown_rank or any(size < 0 for size in sizes):
@@ -123,13 +128,13 @@ class GraphConstants:
         return sizes
 
     def _decode(self, node: GraphNode) -> Array:
-        """The array of a Const, within the budget."""
+        """Return the array of a Const, within the budget."""
         shape = self._shape(node)
         tf = import_tensorflow()
         proto = node.attributes["value"].tensor
         try:
-            kind = tf.dtypes.as_dtype(proto.dtype)
-            size = math.prod(shape) * (kind.size or _TEXT)
+            dtype = tf.dtypes.as_dtype(proto.dtype)
+            size = math.prod(shape) * (dtype.size or _BYTES_PER_TEXT)
             if size > self.budget:
                 raise self.refuse(
                     f"constant '{node.name}' declares {size} bytes, and its file can hold {self.budget} more"

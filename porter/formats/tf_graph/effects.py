@@ -13,22 +13,23 @@ from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS
 from porter.graph.walks import upstream
 
-_READS = frozenset(
+_READING_OPS = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
 )
 """Ops of a variable's handle that leave the variable as it is. Another op may change it."""
-_CHANGES = ("Assign", "ResourceScatter", "ResourceApply")
+_CHANGING_PREFIXES = ("Assign", "ResourceScatter", "ResourceApply")
 """How the names of ops begin that change a variable."""
-_HANDS_ON = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter", "Switch", "RefSwitch"})
+_PASSING_OPS = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter", "Switch", "RefSwitch"})
 """Ops that give their first input and leave it as it is."""
 _ANONYMOUS = ("", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
 """Shared names of variables that share nothing (tensorflow/core/framework/resource_handle.h)."""
 
 
-def run_for(
+def nodes_run_for(
     nodes: Mapping[str, GraphNode], ends: Collection[str], calls: Mapping[str, Sequence[str]] | None = None
 ) -> set[str]:
-    """The names of the nodes that TensorFlow runs for `ends`: what these read, and what has to be run before.
+    """Return the names of the nodes that TensorFlow runs for `ends`: what these read, and what has to be run
+    before.
 
     Args:
         calls: what the calls ran that are inlined (`Inlined`). A call runs its whole function, also what its
@@ -36,9 +37,10 @@ def run_for(
     """
 
     def before(name: str) -> list[str]:
+        """Return the nodes that are run before one."""
         node = nodes.get(name)
-        own = [] if node is None else [*(source for source, _ in node.inputs), *node.controls]
-        return [*own, *(calls or {}).get(name, ())]
+        read = [] if node is None else [*(source for source, _ in node.inputs), *node.controls]
+        return [*read, *(calls or {}).get(name, ())]
 
     return upstream(ends, before) & nodes.keys()
 
@@ -46,12 +48,12 @@ def run_for(
 def expect_repeatable(
     nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], run: Collection[str], path: Path
 ) -> None:
-    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in
-    it, or that changes a variable that it reads.
+    """Raise FileError for a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of
+    photos in it, or that changes a variable that it reads.
 
     Args:
         needed: those of the nodes that the outputs are computed from.
-        run: the names of those that are run for the outputs (`run_for`).
+        run: the names of those that are run for the outputs (`nodes_run_for`).
     """
     drawing = next((node for node in needed.values() if "Random" in node.op), None)
     if drawing is not None:
@@ -59,48 +61,47 @@ def expect_repeatable(
             f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each "
             "time that it is run"
         )
-        instead = (
+        advice = (
             "call the augmentation layers with training=False and export the model again; most do "
             "nothing in a .keras file"
         )
-        raise FileError(message, where=path, next=instead)
-    read = {_variable(node) for node in needed.values() if node.op in VARIABLE_OPS}
+        raise FileError(message, where=path, next=advice)
+    read = {_variable_key(node) for node in needed.values() if node.op in VARIABLE_OPS}
     for node in nodes.values():
         # An op that the outputs are computed from is read as what it is, or is foreign and refused by its
         # name.
-        is_read = node.name in needed and not node.op.startswith(_CHANGES)
-        if node.name in run and not is_read and not read.isdisjoint(_changed_by(node, nodes)):
+        is_read = node.name in needed and not node.op.startswith(_CHANGING_PREFIXES)
+        if node.name in run and not is_read and not read.isdisjoint(_changed_variables(node, nodes)):
             message = f"'{node.name}' ({node.op}) changes a variable that the model reads when it is run"
             raise FileError(message, where=path, next="export a model that changes none of its variables")
 
 
-def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
-    """The variables that an op may change."""
-    if node.op in _HANDS_ON:
+def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
+    """Return the variables that an op may change, as `_variable_key` names them."""
+    if node.op in _PASSING_OPS:
         return []
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     variables = []
     for index, (source, _) in enumerate(node.inputs):
         origin = nodes[source]
-        by_value = False
-        while origin.op in _HANDS_ON and origin.inputs:
-            by_value |= not origin.op.startswith("Ref")
+        is_value = False
+        while origin.op in _PASSING_OPS and origin.inputs:
+            is_value |= not origin.op.startswith("Ref")
             origin = nodes[origin.source[0]]
         if origin.op == "VarHandleOp":
-            changed = node.op not in _READS
+            may_change = node.op not in _READING_OPS
+        elif origin.op not in VARIABLE_OPS or is_value or node.op == "IsVariableInitialized":
+            may_change = False
         else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value
-            taken = definition is None or any(
+            may_change = definition is None or any(
                 argument.is_ref for argument in definition.input_arg[index : index + 1]
             )
-            changed = (
-                origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"
-            )
-        if changed:
-            variables.append(_variable(origin))
+        if may_change:
+            variables.append(_variable_key(origin))
     return variables
 
 
-def _variable(node: GraphNode) -> str:
-    """What two handles of the same variable have in common."""
+def _variable_key(node: GraphNode) -> str:
+    """Return the name that all handles of the same variable have in common."""
     shared = node.text("shared_name", "")
     return node.name if shared in _ANONYMOUS else shared

@@ -39,8 +39,8 @@ _OBSERVERS = frozenset(
 
 
 def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
-    """Placeholders that may take images: of a number type and rank 4, or of unknown rank if there are none of
-    rank 4.
+    """Return the placeholders that may take images: of a number type and rank 4, or of unknown rank if there
+    are none of rank 4.
     """
     placeholders = [
         node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES
@@ -54,8 +54,8 @@ def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
 
 
 def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
-    """A placeholder's shape, None where a size is free; empty if it states none. Keras writes it only in
-    `_output_shapes`.
+    """Return a placeholder's shape, None where a size is free; nothing if it states none. Keras writes it
+    only in `_output_shapes`.
     """
     if "shape" in node.attributes:
         shape = node.attributes["shape"].shape
@@ -66,30 +66,32 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
     return tuple(int(size.size) if size.size > 0 else None for size in shape.dim)
 
 
-def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
-    """The nodes of the network, which depend on the image, that no such node reads. `nodes` are in order."""
+def find_loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
+    """Return the nodes of the network, which depend on the image, that no such node reads. `nodes` are in
+    order.
+    """
     live = names_depending_on(nodes, [image])
-    network = live - _observers([node for node in nodes.values() if node.name in live])
+    network = live - _find_observers([node for node in nodes.values() if node.name in live])
     read = {source for name in network for source, _ in nodes[name].inputs}
     return [name for name in nodes if name in network and name not in read and name != image]
 
 
-def _observers(nodes: Iterable[GraphNode]) -> set[str]:
-    """The nodes that only look on: they are of such an op, or read observers only. `nodes` are in order, and
-    what they read of others is constants.
+def _find_observers(nodes: Iterable[GraphNode]) -> set[str]:
+    """Return the nodes that only look on: they are of such an op, or read observers only. `nodes` are in
+    order, and what they read of others is constants.
     """
-    passed, observers = set[str](), set[str]()
+    visited, observers = set[str](), set[str]()
     for node in nodes:
-        sources = {source for source, _ in node.inputs} & passed
-        passed.add(node.name)
+        sources = {source for source, _ in node.inputs} & visited
+        visited.add(node.name)
         if node.op in _OBSERVERS or (sources and observers >= sources):
             observers.add(node.name)
     return observers
 
 
-def given_by(node: GraphNode) -> list[NodeOutput]:
-    """What a graph gives that ends at a node: its first output, or all of a list, as a Split's. The further
-    outputs of a norm, for one, are statistics.
+def outputs_of(node: GraphNode) -> list[NodeOutput]:
+    """Return the values that a graph gives if it ends at a node: its first output, or all of a list, as a
+    Split's. The further outputs of a norm, for one, are statistics.
     """
     counts = list(output_counts(node.op, node.attributes, {}).values())
     return [(node.name, output) for output in range(max([1, *counts[:1]]))]
@@ -98,7 +100,7 @@ def given_by(node: GraphNode) -> list[NodeOutput]:
 def within_network(
     nodes: Mapping[str, GraphNode], image: str, ends: Iterable[NodeOutput]
 ) -> list[NodeOutput]:
-    """The members of `ends`, such as a signature's outputs, that depend on the image and are not of
+    """Return the members of `ends`, such as a signature's outputs, that depend on the image and are not of
     observers.
     """
     live = names_depending_on(nodes, [image])

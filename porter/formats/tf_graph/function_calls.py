@@ -11,7 +11,7 @@ from typing import Any
 from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_place
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_output_index
 from porter.formats.tf_graph.outputs import output_counts
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -34,7 +34,7 @@ class Inlined:
 
 
 @dataclass(frozen=True)
-class _Body:
+class _UnfoldedCall:
     """A function called at one place: its nodes under their new names, and its outputs."""
 
     nodes: dict[str, GraphNode]
@@ -42,7 +42,7 @@ class _Body:
 
 
 def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse) -> Inlined:
-    """The graph without calls of `functions` (FunctionDefs).
+    """Return the graph without calls of `functions` (FunctionDefs).
 
     The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a
     scope. Otherwise they stay, as in a function that a signature or a whole model calls. No node has the name
@@ -55,15 +55,16 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     nodes = dict(nodes)
     moved: dict[NodeOutput, NodeOutput] = {}
     ran: dict[str, tuple[str, ...]] = {}
-    taken = Names(nodes)
+    node_names = Names(nodes)
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
-            moved = final_replacements(moved)
-            rewired = {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes
-            return Inlined(rewired, moved, ran)
+            moved = resolve_replacements(moved)
+            if moved:
+                nodes = {name: _with_replacements(node, moved) for name, node in nodes.items()}
+            return Inlined(nodes, moved, ran)
         for call in calls:
-            body = _body(call, library, taken, refuse)
+            body = _unfold_call(call, library, node_names, refuse)
             del nodes[call.name]
             nodes |= body.nodes
             ran[call.name] = (*call.controls, *body.nodes)
@@ -74,32 +75,36 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
 
 
 def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
-    """The name of the library's function that a node calls, or None."""
-    name = str(node.attributes["f"].func.name) if node.op in _CALLS and "f" in node.attributes else node.op
+    """Return the name of the library's function that a node calls, or None."""
+    name = node.op
+    if node.op in _CALLS and "f" in node.attributes:
+        name = str(node.attributes["f"].func.name)
     return name if name in library else None
 
 
-def _rewired(node: GraphNode, moved: Mapping[NodeOutput, NodeOutput]) -> GraphNode:
+def _with_replacements(node: GraphNode, moved: Mapping[NodeOutput, NodeOutput]) -> GraphNode:
+    """Return a node that reads the values that replace those in `moved`."""
     return replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
 
 
-def final_replacements(moved: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
-    """What replaces each value in the end; a call's output may be another call's. In a damaged file one may
-    replace itself: it stays, and the graph is refused, because no node gives it.
+def resolve_replacements(moved: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
+    """Return, for each value in `moved`, the one that replaces it in the end: what replaces a call's output
+    may itself be replaced, as another call's output. In a damaged file a value may replace itself: it stays,
+    and the graph is refused, because no node gives it.
     """
     final: dict[NodeOutput, NodeOutput] = {}
-    for source in moved:
+    for value in moved:
         path = []
-        while source in moved and source not in final:
-            final[source] = source  # until its end is known: a circle stops here
-            path.append(source)
-            source = moved[source]
-        final |= dict.fromkeys(path, final.get(source, source))
+        while value in moved and value not in final:
+            final[value] = value  # until its end is known: a circle stops here
+            path.append(value)
+            value = moved[value]
+        final |= dict.fromkeys(path, final.get(value, value))
     return final
 
 
 @dataclass(frozen=True)
-class _Callee:
+class _CalledFunction:
     """A function as it is called at one place.
 
     Attributes:
@@ -114,15 +119,15 @@ class _Callee:
     counts: Mapping[str, Mapping[str, int]]
     refuse: Refuse
 
-    def source(self, text: str) -> NodeOutput:
-        """A value within a function: `argument`, or `node:output of its op:place in that` (function.proto,
-        FunctionDef.node_def).
+    def resolve(self, text: str) -> NodeOutput:
+        """Return the value that a function's node names: `argument`, or `node:output of its op:place in that`
+        (function.proto, FunctionDef.node_def).
         """
         name, *output = text.split(":")
         if not output and name in self.arguments:
             return self.arguments[name]
         counts = self.counts.get(name, {})
-        if len(output) != 2 or not is_place(output[1]) or int(output[1]) >= counts.get(output[0], 0):
+        if len(output) != 2 or not is_output_index(output[1]) or int(output[1]) >= counts.get(output[0], 0):
             raise self.refuse(
                 f"function '{self.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
             )
@@ -130,22 +135,24 @@ class _Callee:
         lists_before = list(counts).index(output[0])
         return self.names[name], sum(list(counts.values())[:lists_before]) + int(output[1])
 
-    def node(self, proto: Any, call: str) -> GraphNode:
-        """A node of the function, which runs after a call's controls."""
+    def make_node(self, proto: Any, call: str) -> GraphNode:
+        """Return a node of the function, which runs after a call's controls."""
         return GraphNode(
             self.names[proto.name],
             proto.op,
-            tuple(self.source(text) for text in proto.input if not text.startswith("^")),
+            tuple(self.resolve(text) for text in proto.input if not text.startswith("^")),
             proto.attr,
             (call, *(self.names.get(name, name) for name in controls_of(proto))),
         )
 
 
-def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Refuse) -> _Body:
-    """The nodes that replace a call; their names are added to `taken`."""
+def _unfold_call(
+    call: GraphNode, library: Mapping[str, Any], node_names: Names, refuse: Refuse
+) -> _UnfoldedCall:
+    """Return the nodes that replace a call; their names are added to `node_names`."""
     function = library[called_function(call, library) or ""]
     name = function.signature.name
-    arguments = [each.name for each in function.signature.input_arg]
+    arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(
             f"'{call.name}' gives {len(call.inputs)} values to '{name}', which takes {len(arguments)}"
@@ -153,11 +160,11 @@ def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Ref
     prefix = f"{call.name}/" if "/" in call.name else ""
     names = dict[str, str]()
     for proto in function.node_def:
-        names[proto.name] = taken.take(prefix + proto.name)
+        names[proto.name] = node_names.take(prefix + proto.name)
     counts = {proto.name: output_counts(proto.op, proto.attr, library) for proto in function.node_def}
-    callee = _Callee(name, dict(zip(arguments, call.inputs, strict=True)), names, counts, refuse)
-    nodes = [callee.node(proto, call.name) for proto in function.node_def]
+    callee = _CalledFunction(name, dict(zip(arguments, call.inputs, strict=True)), names, counts, refuse)
+    nodes = [callee.make_node(proto, call.name) for proto in function.node_def]
     outputs = [function.ret.get(argument.name) for argument in function.signature.output_arg]
     if None in outputs:
         raise refuse(f"function '{name}' does not name its outputs")
-    return _Body({node.name: node for node in nodes}, tuple(map(callee.source, outputs)))
+    return _UnfoldedCall({node.name: node for node in nodes}, tuple(map(callee.resolve, outputs)))

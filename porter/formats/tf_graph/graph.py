@@ -21,16 +21,17 @@ from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, GraphConstants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.function_calls import inline_functions
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, in_order_of_inputs
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import OF_LOGITS
 from porter.padding import ANY, Size
 
-_FLOAT = 1
+_FLOAT_TYPE = 1
+"""types.proto: DT_FLOAT."""
 _MOST_ROUNDS = 16
 """So often a graph is read again because a condition was known; a branch may have another If."""
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
-_THROUGH = frozenset(
+_PASSING_OPS = frozenset(
     {
         "Identity",
         "IdentityN",
@@ -69,8 +70,8 @@ class PlainGraph:
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
-    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big
-    constant, and what porter computed from them.
+    """Read the graph in porter's terms, and its tensors: every variable, every weight that a node takes,
+    every big constant, and what porter computed from them.
 
     A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it:
     `split:1`. The definition is a GraphDef of the nodes that lead to the outputs, without those that give a
@@ -81,133 +82,137 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
     """
-    graph = replace(
-        graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
-    )
+    nodes = _begin_at(graph.image, _variables_as_constants(graph))
+    graph = replace(graph, nodes=_take_floats(nodes, graph.image))
     readings: list[tuple[PlainGraph, Walk, GraphConstants]] = []
 
     def read(size: Size) -> FileGraph:
         # A branch that is taken at one size only may have nodes of the names of another one's.
         constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
-        decided, walk, graph_read = _decided(graph, constants, size)
+        decided, walk, graph_read = _read_decided(graph, constants, size)
         readings.append((decided, walk, constants))
         return graph_read
 
-    file_graph = read_for_sizes(fill_free_size(_cells(graph.nodes[graph.image]), graph.size), read)
+    file_graph = read_for_sizes(fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size), read)
     decided, walk, constants = readings[-1]
     used = [
-        stored.name
+        tensor.name
         for node in file_graph.nodes
-        for stored in node.tensors.values()
-        if stored.name not in file_graph.evaluated
+        for tensor in node.tensors.values()
+        if tensor.name not in file_graph.evaluated
     ]
-    nodes = decided.nodes.values()
-    big = [node.name for node in nodes if node.name in graph.variables or constants.is_big(node)]
+    big = [
+        node.name for node in decided.nodes.values() if node.name in graph.variables or constants.is_big(node)
+    ]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    definition = _definition(_carried(decided), tensors, walk.exact, file_graph.resizable)
+    definition = _make_definition(
+        _without_unchanged_constants(decided), tensors, walk.exact, file_graph.resizable
+    )
     file_graph = replace(
         file_graph, traced=graph.size is not None, definition=definition, language="tensorflow"
     )
     return file_graph, {**tensors, **file_graph.evaluated}
 
 
-def _decided(graph: PlainGraph, constants: GraphConstants, size: Size) -> tuple[PlainGraph, Walk, FileGraph]:
-    """A graph in order, and as it is read at a size, with a branch in place of each StatelessIf that is
-    decided there: whose condition is stored, or computed from known sizes.
+def _read_decided(
+    graph: PlainGraph, constants: GraphConstants, size: Size
+) -> tuple[PlainGraph, Walk, FileGraph]:
+    """Read a graph at a size, and put a branch in place of each StatelessIf that is decided there: whose
+    condition is stored, or computed from known sizes. Return the graph in order with these branches, its walk
+    and what was read.
     """
     for _ in range(_MOST_ROUNDS):
         constants.nodes = {**constants.nodes, **graph.nodes}
-        nodes = ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse)
+        nodes = in_order_of_inputs(graph.nodes, [name for name, _ in graph.ends], constants.refuse)
         graph = replace(graph, nodes=nodes)
-        short = _shortened(nodes)
-        walk, file_graph = _walked(graph, short, constants, size)
-        chosen = {
+        shortened = _shorten(nodes)
+        walk, file_graph = _read_nodes(graph, shortened, constants, size)
+        branches = {
             name: replace(branch, inputs=nodes[name].inputs[1:])
-            for name, node in short.nodes.items()
-            if (branch := _branch(walk, graph, node)) is not None
+            for name, node in shortened.nodes.items()
+            if (branch := _branch_call(walk, graph, node)) is not None
         }
-        if not chosen:
+        if not branches:
             break
-        inlined = inline_functions({**nodes, **chosen}, graph.functions, constants.refuse)
+        inlined = inline_functions({**nodes, **branches}, graph.functions, constants.refuse)
         ends = [inlined.moved.get(end, end) for end in graph.ends]
         graph = replace(graph, nodes=inlined.nodes, ends=ends)
     return graph, walk, file_graph
 
 
-def _carried(graph: PlainGraph) -> dict[str, GraphNode]:
-    """The nodes of a graph without those that give a constant unchanged: one that reads a variable cannot be
-    run, because the variable is a constant here. Those that give a value of the image unchanged stay, so that
-    the graph is run as the file has it, whatever a reader makes of it.
+def _without_unchanged_constants(graph: PlainGraph) -> dict[str, GraphNode]:
+    """Return the nodes of a graph without those that give a constant unchanged: one that reads a variable
+    cannot be run, because the variable is a constant here. Those that give a value of the image unchanged
+    stay, so that the graph is run as the file has it, whatever a reader makes of it.
     """
     images = (node.name for node in graph.nodes.values() if node.op == "Placeholder")
     live = names_depending_on(graph.nodes, [graph.image, *images])
-    return _shortened(graph.nodes, live).nodes
+    return _shorten(graph.nodes, live).nodes
 
 
-def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
-    """The call of a decided StatelessIf's branch; None of other nodes, and of one that takes a variable,
-    which it might change.
+def _branch_call(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
+    """Return a call of the branch of a decided StatelessIf. Return None for other nodes, and for one that
+    takes a variable, which it might change.
     """
     takes_variable = any(source in graph.variables for source, _ in node.inputs)
-    condition = (
-        walk.flow.truth(node.source)
-        if node.op == "StatelessIf" and node.inputs and not takes_variable
-        else None
-    )
-    which = "then_branch" if condition else "else_branch"
-    if condition is None or which not in node.attributes:
+    if node.op != "StatelessIf" or not node.inputs or takes_variable:
+        return None
+    condition = walk.flow.truth(node.source)
+    branch = "then_branch" if condition else "else_branch"
+    if condition is None or branch not in node.attributes:
         return None
     return replace(
-        node, op="PartitionedCall", inputs=node.inputs[1:], attributes={"f": node.attributes[which]}
+        node, op="PartitionedCall", inputs=node.inputs[1:], attributes={"f": node.attributes[branch]}
     )
 
 
-def _walked(
-    graph: PlainGraph, short: _Shortened, constants: GraphConstants, size: Size
+def _read_nodes(
+    graph: PlainGraph, shortened: _ShortenedGraph, constants: GraphConstants, size: Size
 ) -> tuple[Walk, FileGraph]:
-    """A graph that is in order, read as it is shortened for images of a size."""
-    placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
-    live = names_depending_on(short.nodes, [graph.image, *(node.name for node in placeholders)])
-    flow = Dataflow(short.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
-    batch, channels = _image_shape(short.nodes, graph.image, flow)
-    image_size = _cells(short.nodes[graph.image])
-    others = [node for node in placeholders if node.name != graph.image and node.type("dtype") == _FLOAT]
-    beside = {
-        node.name: further_image((node.name, 0), input_sizes(node), batch, image_size) for node in others
-    }
-    further = {name: image for name, image in beside.items() if image is not None}
-    image = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
-    walk = begin(flow, image, graph.variables, value_name, further)
+    """Read a graph that is in order for images of a size, in its shortened form."""
+    placeholders = [node for node in shortened.nodes.values() if node.op == "Placeholder"]
+    live = names_depending_on(shortened.nodes, [graph.image, *(node.name for node in placeholders)])
+    flow = Dataflow(shortened.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
+    batch, channels = _image_shape(shortened.nodes, graph.image, flow)
+    image_size = _stated_size(shortened.nodes[graph.image])
+    further: dict[str, GraphInput] = {}
+    for node in placeholders:
+        if node.name != graph.image and node.type("dtype") == _FLOAT_TYPE:
+            image = further_image((node.name, 0), input_sizes(node), batch, image_size)
+            if image is not None:
+                further[node.name] = image
+    first = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
+    walk = begin(flow, first, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
-    names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
+    names = {value_name(end): shortened.moved.get(end, end) for end in graph.ends}
     ends = walk.output_values(names.values())
-    file_graph = walk.finish(ends, _given(walk.builder, ends), names)
-    halves = _halves(node for node in short.nodes.values() if node.name in live)
+    file_graph = walk.finish(ends, _graph_outputs(walk.builder, ends), names)
+    halves = _half_types(node for node in shortened.nodes.values() if node.name in live)
     return walk, with_scope_names(replace(file_graph, halves=halves))
 
 
-def _halves(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
-    """The types of half precision in which nodes compute, or to which they cast."""
+def _half_types(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
+    """Return the types of half precision in which nodes compute, or to which they cast."""
     kinds = {node.type(key) for node in nodes for key in ("DstT", "T")}
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
-def _given(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[NodeOutput]:
-    """The ends without those that are another end's logits, and without the input."""
+def _graph_outputs(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[NodeOutput]:
+    """Return the ends without those that are another end's logits, and without the input."""
     by_end = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
     activations = [node for name in by_end if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
     inside = {source for node in activations for source in node.inputs}
     return [source for name, source in by_end.items() if name not in inside]
 
 
-def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
-    """The nodes with variables as constants without inputs."""
+def _variables_as_constants(graph: PlainGraph) -> dict[str, GraphNode]:
+    """Return the nodes with variables as constants without inputs."""
     constants = {name: GraphNode(name, "Const", (), {}) for name in graph.nodes if name in graph.variables}
     return {**graph.nodes, **constants}
 
 
 @dataclass(frozen=True)
-class _Shortened:
+class _ShortenedGraph:
     """A graph without nodes that give their input unchanged.
 
     Attributes:
@@ -218,40 +223,40 @@ class _Shortened:
     moved: Mapping[NodeOutput, NodeOutput]
 
 
-def _shortened(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _Shortened:
-    """`nodes`, which are in order, without those that give their input unchanged, but with `exempt` ones."""
+def _shorten(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _ShortenedGraph:
+    """Return `nodes`, which are in order, without those that give their input unchanged; nodes in `exempt`
+    stay.
+    """
     moved: dict[NodeOutput, NodeOutput] = {}
     shortened: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(moved.get(source, source) for source in node.inputs)
-        if node.op in _THROUGH and node.name not in exempt and (len(inputs) == 1 or node.op == "IdentityN"):
+        is_passing = node.op in _PASSING_OPS and (len(inputs) == 1 or node.op == "IdentityN")
+        if is_passing and node.name not in exempt:
             moved |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
             shortened[node.name] = replace(node, inputs=inputs)
-    return _Shortened(shortened, moved)
+    return _ShortenedGraph(shortened, moved)
 
 
-def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
-    """The graph from the image on, without the nodes that compute the image."""
+def _begin_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
+    """Make the image a placeholder if another node computes it, and return the nodes."""
     node = nodes[image]
     if node.op != "Placeholder":
-        kind = node.attributes.get("dtype") or node.attributes["T"]
+        dtype = node.attributes.get("dtype") or node.attributes["T"]
         shape_attributes = {
             name: node.attributes[name] for name in ("shape", "_output_shapes") if name in node.attributes
         }
-        nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": kind, **shape_attributes})
+        nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": dtype, **shape_attributes})
     return nodes
 
 
-def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode]:
-    """Makes a graph that takes bytes and casts them to floats take the floats."""
+def _take_floats(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode]:
+    """Make a graph that takes bytes and casts them to floats take the floats, and return the nodes."""
     readers = [node for node in nodes.values() if (image, 0) in node.inputs]
+    are_casts = all(node.op == "Cast" for node in readers)
     types = {node.type("DstT") for node in readers if node.op == "Cast"}
-    if (
-        nodes[image].type("dtype") == _FLOAT
-        or types != {_FLOAT}
-        or any(node.op != "Cast" for node in readers)
-    ):
+    if nodes[image].type("dtype") == _FLOAT_TYPE or types != {_FLOAT_TYPE} or not are_casts:
         return nodes
     for node in readers:
         nodes[node.name] = replace(node, op="Identity", attributes={"T": node.attributes["DstT"]})
@@ -261,8 +266,8 @@ def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, Grap
     return nodes
 
 
-def _cells(image: GraphNode) -> Size:
-    """Rows and columns, as the graph states them."""
+def _stated_size(image: GraphNode) -> Size:
+    """Return rows and columns, as the graph states them."""
     sizes = input_sizes(image)
     return (sizes[1], sizes[2]) if len(sizes) == 4 else ANY
 
@@ -270,7 +275,7 @@ def _cells(image: GraphNode) -> Size:
 def _image_shape(
     nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]
 ) -> tuple[int | None, int]:
-    """Batch and channels. If the image does not state its channels, the first kernel does."""
+    """Return batch and channels. If the image does not state its channels, the first kernel does."""
     sizes = input_sizes(nodes[image])
     batch, *_, channels = sizes if len(sizes) == 4 else (None, None)
     for node in nodes.values():
@@ -280,35 +285,43 @@ def _image_shape(
     return batch, 3 if channels is None else channels
 
 
-def _definition(
-    nodes: Mapping[str, GraphNode], tensors: NamedArrays, exact: Mapping[str, float], at_every: bool
+def _make_definition(
+    nodes: Mapping[str, GraphNode], tensors: NamedArrays, exact: Mapping[str, float], at_every_size: bool
 ) -> bytes:
-    """Args: at_every: the image's rows and columns are left open."""
+    """Return a GraphDef of these nodes.
+
+    Args:
+        nodes: in order.
+        tensors: arrays by the names of nodes that become constants, whose content is left out.
+        exact: the numbers of nodes whose constants the file rounds and a port does not.
+        at_every_size: the image's rows and columns are left open.
+    """
     tf = import_tensorflow()
     definition = tf.compat.v1.GraphDef()
     definition.versions.producer = tf.version.GRAPH_DEF_VERSION
     for node in nodes.values():
-        made = definition.node.add(name=node.name, op=node.op)
-        made.input.extend(map(value_name, node.inputs))
+        proto = definition.node.add(name=node.name, op=node.op)
+        proto.input.extend(map(value_name, node.inputs))
         if node.name in tensors:
-            _declare(made, tensors[node.name], tf)
+            _declare_constant(proto, tensors[node.name], tf)
             continue
         if node.name in exact:
-            made.attr["dtype"].type = tf.float64.as_datatype_enum
-            made.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(exact[node.name], tf.float64))
+            proto.attr["dtype"].type = tf.float64.as_datatype_enum
+            proto.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(exact[node.name], tf.float64))
             continue
         for name, value in node.attributes.items():
             if not name.startswith("_"):
-                made.attr[name].CopyFrom(value)
+                proto.attr[name].CopyFrom(value)
         if node.op == "Placeholder" and (sizes := input_sizes(node)):
-            taken = (*sizes[:1], None, None, *sizes[3:]) if at_every and len(sizes) == 4 else sizes
-            made.attr["shape"].shape.CopyFrom(tf.TensorShape(taken).as_proto())
+            if at_every_size and len(sizes) == 4:
+                sizes = (sizes[0], None, None, sizes[3])
+            proto.attr["shape"].shape.CopyFrom(tf.TensorShape(sizes).as_proto())
     return bytes(definition.SerializeToString(deterministic=True))
 
 
-def _declare(made: Any, array: Array, tf: Any) -> None:
-    """A constant's type and shape without its content."""
-    kind = tf.dtypes.as_dtype(np.dtype(array.dtype)).as_datatype_enum
-    made.attr["dtype"].type = kind
-    made.attr["value"].tensor.dtype = kind
-    made.attr["value"].tensor.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
+def _declare_constant(proto: Any, array: Array, tf: Any) -> None:
+    """Write a constant's type and shape into its node, without its content."""
+    dtype = tf.dtypes.as_dtype(np.dtype(array.dtype)).as_datatype_enum
+    proto.attr["dtype"].type = dtype
+    proto.attr["value"].tensor.dtype = dtype
+    proto.attr["value"].tensor.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())

@@ -44,7 +44,7 @@ class GraphNode(Attributed):
         return bool(self.attributes[name].b) if name in self.attributes else default
 
     def type(self, name: str) -> int:
-        """A DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
+        """Return a DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
         return int(self.attributes[name].type) if name in self.attributes else 0
 
 
@@ -52,44 +52,44 @@ Walk = walk.NodeWalk[GraphNode]
 
 
 def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
-    """The nodes of a GraphDef by name.
+    """Return the nodes of a GraphDef by name.
 
     Raises:
         FileError: two nodes have the same name, or there are too many.
     """
     nodes: dict[str, GraphNode] = {}
     for proto in protos:
-        if proto.name in nodes or len(nodes) > MOST_NODES:
-            raise refuse(
-                f"two nodes have the name '{proto.name}'"
-                if proto.name in nodes
-                else f"more than {MOST_NODES} nodes"
-            )
+        if proto.name in nodes:
+            raise refuse(f"two nodes have the name '{proto.name}'")
+        if len(nodes) > MOST_NODES:
+            raise refuse(f"more than {MOST_NODES} nodes")
         inputs = tuple(parse_reference(text) for text in proto.input if not text.startswith("^"))
         nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr, controls_of(proto))
     return nodes
 
 
 def controls_of(proto: Any) -> tuple[str, ...]:
-    """The names of a NodeDef's control inputs, which are written `^name`."""
+    """Return the names of a NodeDef's control inputs, which are written `^name`."""
     return tuple(text[1:] for text in proto.input if text.startswith("^"))
 
 
 def parse_reference(text: str) -> NodeOutput:
-    """`conv` and `conv:0` are the first output of a node."""
+    """Return the value that a reference names: `conv` and `conv:0` are the first output of a node."""
     name, _, index = text.rpartition(":")
-    return (name, int(index)) if name and is_place(index) else (text, 0)
+    return (name, int(index)) if name and is_output_index(index) else (text, 0)
 
 
-def is_place(text: str) -> bool:
-    """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and
-    very many.
+def is_output_index(text: str) -> bool:
+    """Return whether a text is the index of one of a node's outputs: `int` refuses other digits than ASCII's,
+    and very many.
     """
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse) -> dict[str, GraphNode]:
-    """The nodes that `ends` depend on, each after its inputs.
+def in_order_of_inputs(
+    nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse
+) -> dict[str, GraphNode]:
+    """Return the nodes that `ends` depend on, each after its inputs.
 
     Raises:
         FileError: a node reads one that does not exist, or, as in a while loop, itself.

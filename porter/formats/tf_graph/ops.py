@@ -54,70 +54,71 @@ from porter.graph import (
 _REDUCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "min", "Sum": "sum"}
 
 
-def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
-    """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
+def _state_sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
+    """Return what Shape, ShapeN, Size and Rank give: numbers about the sizes of values."""
     sizes_of_values = [each.walk.sizes(each.source) for each in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
     return [None if sizes is None else sizes_array(number(sizes)) for sizes in sizes_of_values]
 
 
 def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
-    """Casts between real numbers change nothing in exact arithmetic, and of truths to numbers. One to whole
-    numbers and back cuts.
+    """Return the value of a Cast. Casts between real numbers change nothing in exact arithmetic, and neither
+    does one of truths to numbers. One to whole numbers and back cuts.
     """
     if x.array is not None:
         return cast(node, x.array)
-    kinds = (node.type("SrcT"), node.type("DstT"))
+    source_type, target_type = node.type("SrcT"), node.type("DstT")
     before = x.walk.flow.nodes[node.source[0]]
-    truth = kinds[0] == TRUTH and functions.is_truth(x)
-    if is_cast(node) and (truth or kinds[0] in FLOATS or before.op == "Cast"):
+    is_number = source_type in FLOATS or (source_type == TRUTH and functions.is_truth(x))
+    if is_cast(node) and (is_number or before.op == "Cast"):
         return x
-    if kinds[1] in INTEGERS and (truth or kinds[0] in FLOATS):
+    if target_type in INTEGERS and is_number:
         return functions.cut_to_whole(x, is_cast)
     raise Unsupported("to, or of, numbers that are not real")
 
 
 def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
-    """Mean, Max, Min and Sum."""
-    places = axes.integers()
-    if not places:
+    """Return the value of Mean, Max, Min or Sum."""
+    numbers = axes.integers()
+    if not numbers:
         raise Unsupported("over no axes")
-    return x.reduce(_REDUCTIONS[node.op], places, node.flag("keep_dims"))
+    return x.reduce(_REDUCTIONS[node.op], numbers, node.flag("keep_dims"))
 
 
 def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
-    """StridedSlice, and Slice by begins and sizes."""
+    """Return the value of StridedSlice, or of Slice by begins and sizes."""
     numbers = [each.dims() for each in bounds]
     if len(numbers) != (2 if node.op == "Slice" else 3):
         raise Unsupported(f"by {len(numbers)} bounds")
-    index = (
-        slice_index(*numbers)
-        if node.op == "Slice"
-        else strided_slice_index(masks_of(node), len(x.sizes), *numbers)
-    )
-    return x.take(index)
+    if node.op == "Slice":
+        return x.take(slice_index(*numbers))
+    return x.take(strided_slice_index(masks_of(node), len(x.sizes), *numbers))
 
 
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
-    """GatherV2 of places of an axis, which goes where there is a single one."""
-    places = index.integers()
-    axis_at = 0 if axis is None else int(axis.number())
+    """Return the value of GatherV2: cells of an axis; the axis goes where the index is a single one."""
+    cells = index.integers()
+    stated_axis = 0 if axis is None else int(axis.number())
     shape = x.walk.constant_shape(index.source)
-    if not places or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
+    if not cells or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
         raise Unsupported("of several places")
     if not shape:
-        return x.cut({axis_at: places[0]})
-    at = position_of(axis_at, x.rank)
-    gathered = x.gather(at, places)
-    return gathered.reshape([*x.sizes[:at], *shape, *x.sizes[at + 1 :]]) if len(shape) > 1 else gathered
+        return x.cut({stated_axis: cells[0]})
+    position = position_of(stated_axis, x.rank)
+    gathered = x.gather(position, cells)
+    if len(shape) == 1:
+        return gathered
+    return gathered.reshape([*x.sizes[:position], *shape, *x.sizes[position + 1 :]])
 
 
 def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:
-    """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes
-    a class token.
+    """Return the value of a Reshape; of a constant that is repeated for each image, with a batch of its own,
+    as tf.repeat writes a class token.
     """
-    before = x.walk.drop_repeats(x.source)
-    return x.reshape(sizes.dims()) if before == x.source else Repeated(before, tuple(sizes.dims()))
+    source = x.walk.drop_repeats(x.source)
+    if source == x.source:
+        return x.reshape(sizes.dims())
+    return Repeated(source, tuple(sizes.dims()))
 
 
 def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
@@ -126,20 +127,22 @@ def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
 
 
 def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
-    """LRN, with the defaults of core/ops/nn_ops.cc."""
+    """Return the value of LRN, with the defaults of core/ops/nn_ops.cc."""
     size = 2 * node.integer("depth_radius", 5) + 1
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 0.5)
     return x.apply_op(LocalResponseNorm(size, alpha, beta, node.real("bias", 1.0)))
 
 
 def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
-    """One number, of sizes that are computed from open ones."""
-    wanted = tuple(sizes.dims())
-    return Repeated(number.reference, wanted) if number.number() else Zeros(wanted)
+    """Return one number, of sizes that are computed from open ones."""
+    shape = tuple(sizes.dims())
+    return Repeated(number.reference, shape) if number.number() else Zeros(shape)
 
 
-def _block(walk: Walk, node: GraphNode) -> Stated:
-    """The first SpaceToBatch and BatchToSpace have one number for rows and columns, as an attribute."""
+def _stated_block(walk: Walk, node: GraphNode) -> Stated:
+    """Return the block and the pads that a node states. The first SpaceToBatch and BatchToSpace have one
+    number for rows and columns, as an attribute.
+    """
     if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
         return stated_by_inputs(walk, node)
     return [node.integer("block_size")] * 2, walk.flow.dims(node.inputs[1])
@@ -180,7 +183,7 @@ _FUNCTIONS: Functions = by_name(
         **windows.FUNCTIONS,
         **dict.fromkeys(_REDUCTIONS, _reduce),
         "Gather GatherV2": _gather,
-        "Rank Shape ShapeN Size": _sizes,
+        "Rank Shape ShapeN Size": _state_sizes,
         "Slice StridedSlice": _slice,
         "BroadcastTo": lambda node, x, sizes: x.expand(sizes.dims()),
         "Cast": _cast,
@@ -239,6 +242,6 @@ READERS: Mapping[str, Reader[GraphNode]] = by_name(
         **{kind: node_reader(function) for kind, function in _FUNCTIONS.items()},
         **{kind: tensor_reader(function) for kind, function in _EXPRESSIONS.items()},
         "BatchToSpace BatchToSpaceND": put_together,
-        "SpaceToBatch SpaceToBatchND": lambda walk, node: take_apart(walk, node, _block),
+        "SpaceToBatch SpaceToBatchND": lambda walk, node: take_apart(walk, node, _stated_block),
     }
 )

@@ -10,28 +10,25 @@ from typing import Any
 
 
 def output_counts(op: str, attributes: Mapping[str, Any], library: Mapping[str, Any]) -> dict[str, int]:
-    """The number of values under each name of an op's outputs, in order; empty for an op that nothing
-    defines.
+    """Return the number of values under each name of an op's outputs, in order; nothing for an op that
+    nothing defines.
 
     Args:
         attributes: of the node; they say how long its lists are (tensorflow/core/framework/op_def.proto,
             OpDef.ArgDef).
         library: the graph's functions (FunctionDef) by name, which a node may have for its op.
     """
-    definition = (
-        library[op].signature
-        if op in library
-        else import_module("tensorflow.python.framework.op_def_registry").get(op)
-    )
-    return (
-        {}
-        if definition is None
-        else {output.name: _count(output, attributes) for output in definition.output_arg}
-    )
+    if op in library:
+        definition = library[op].signature
+    else:
+        definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
+    if definition is None:
+        return {}
+    return {output.name: _count_values(output, attributes) for output in definition.output_arg}
 
 
-def _count(output: Any, attributes: Mapping[str, Any]) -> int:
-    """How many values one output of an op is."""
+def _count_values(output: Any, attributes: Mapping[str, Any]) -> int:
+    """Return how many values one output of an op is."""
     name = output.number_attr or output.type_list_attr
     if not name:
         return 1

@@ -21,11 +21,11 @@ from porter.formats.protobuf import MOST_PARTS, parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import GraphConstants
-from porter.formats.tf_graph.effects import expect_repeatable, run_for
-from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
+from porter.formats.tf_graph.effects import expect_repeatable, nodes_run_for
+from porter.formats.tf_graph.ends import find_loose_ends, image_inputs, outputs_of, within_network
 from porter.formats.tf_graph.function_calls import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, in_order_of_inputs, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -38,7 +38,7 @@ several times.
 
 
 def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at
+    """Read a GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at
     `outputs`, otherwise at the nodes that nothing reads.
 
     Raises:
@@ -51,30 +51,33 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
 
 
 def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """Reads, as `read_frozen_graph` does, a GraphDef.
+    """Read a GraphDef, as `read_frozen_graph` does.
 
     Args:
         stored: the file, with the values of nodes whose constants are not in the graph.
     """
     path = stored.path
-    refuse = _refusal(stored.path)
-    called = _in_order(parse_nodes(graph.node, refuse), refuse)
+    refuse = _refuse_with(stored.path)
+    called = _order_all(parse_nodes(graph.node, refuse), refuse)
     inlined = inline_functions(called, graph.library.function, refuse)
     nodes = inlined.nodes
-    image, notes = _image(nodes, _needed(outputs, nodes, inlined.moved, image_inputs(called)))
+    image, notes = _choose_image(nodes, _needed_inputs(outputs, nodes, inlined.moved, image_inputs(called)))
     budget = most_bytes(path.stat().st_size)
     if image is None:
-        return replace(stored, tensors={**_constants(nodes, budget, refuse), **stored.tensors}, notes=notes)
-    plain = _in_order(nodes, refuse)
-    ends = (
-        _named(outputs, plain, inlined.moved, image)
-        if outputs
-        else _ends(plain, called, inlined.moved, image)
-    )
+        return replace(
+            stored, tensors={**_read_constants(nodes, budget, refuse), **stored.tensors}, notes=notes
+        )
+    plain = _order_all(nodes, refuse)
+    if outputs:
+        ends = _find_values(outputs, plain, inlined.moved, image)
+    else:
+        ends = _find_ends(plain, called, inlined.moved, image)
     if not ends:
         raise refuse("no output of the graph depends on the image")
-    ended = [name for name, _ in ends]
-    unfrozen = [node.name for node in ordered(plain, ended, refuse).values() if node.op in VARIABLE_OPS]
+    end_nodes = [name for name, _ in ends]
+    unfrozen = [
+        node.name for node in in_order_of_inputs(plain, end_nodes, refuse).values() if node.op in VARIABLE_OPS
+    ]
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=path, next="name the checkpoint beside it")
@@ -83,13 +86,16 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
     )
     return replace(
-        stored, tensors=tensors, notes=(*notes, _span(image, ends), *graph_read.notes), graph=graph_read
+        stored,
+        tensors=tensors,
+        notes=(*notes, _describe_span(image, ends), *graph_read.notes),
+        graph=graph_read,
     )
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`,
-    which ends at `outputs` if any are named.
+    """Read a SavedModel, named by its folder or its saved_model.pb: the graph of its signature
+    `serving_default`, which ends at `outputs` if any are named.
 
     TF 2's functions are inlined, and variables take their values from the folder `variables`.
 
@@ -99,128 +105,134 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         NotInstalled: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
-    refuse = _refusal(path)
-    stored = file.parent / "variables" / "variables"
+    refuse = _refuse_with(path)
+    checkpoint = file.parent / "variables" / "variables"
     import_tensorflow()
-    saved = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
-    meta = _serving(parse(file, saved, most_parts=_MOST_PARTS), path)
-    signature = _signature(meta)
+    message = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+    meta = _serving_graph(parse(file, message, most_parts=_MOST_PARTS), path)
+    signature = _choose_signature(meta)
     called = parse_nodes(meta.graph_def.node, refuse)
-    asked_for = [source for source, _ in signature.outputs] or list(called)
-    called = ordered(called, [*asked_for, *sorted(run_for(called, asked_for))], refuse)
+    served = [source for source, _ in signature.outputs] or list(called)
+    called = in_order_of_inputs(called, [*served, *sorted(nodes_run_for(called, served))], refuse)
     library = meta.graph_def.library.function
     inlined = inline_functions(called, library, refuse)
     nodes, moved = inlined.nodes, inlined.moved
-    image, notes = _image(nodes, _needed(outputs, nodes, moved, _inputs(signature, nodes)))
+    image, notes = _choose_image(
+        nodes, _needed_inputs(outputs, nodes, moved, _signature_inputs(signature, nodes))
+    )
     if image is None:
-        weights = read_tf_checkpoint(stored)
+        weights = read_tf_checkpoint(checkpoint)
         notes, files = (*notes, *weights.notes), (file, *weights.files)
         return replace(weights, path=path, format="saved-model", notes=notes, files=files)
-    plain = _in_order(nodes, refuse)
+    plain = _order_all(nodes, refuse)
     if outputs:
-        ends = _named(outputs, plain, moved, image)
+        ends = _find_values(outputs, plain, moved, image)
     elif signature.name:
         ends = within_network(plain, image, [moved.get(source, source) for source in signature.outputs])
     else:
-        ends = _ends(plain, called, moved, image)
+        ends = _find_ends(plain, called, moved, image)
     if not ends:
         raise refuse("no output of the SavedModel depends on the image")
-    ended = [name for name, _ in ends]
-    needed = ordered(plain, ended, refuse)
-    expect_repeatable(plain, needed, run_for(nodes, ended, inlined.calls), path)
-    variables = read_variables(meta, needed, stored)
+    end_nodes = [name for name, _ in ends]
+    needed = in_order_of_inputs(plain, end_nodes, refuse)
+    expect_repeatable(plain, needed, nodes_run_for(nodes, end_nodes, inlined.calls), path)
+    variables = read_variables(meta, needed, checkpoint)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
     graph_read, tensors = read_graph(
-        PlainGraph(variables.renamed(needed), variables.values, image, ends, budget, size, list(library)),
+        PlainGraph(
+            variables.rename_nodes(needed), variables.values, image, ends, budget, size, list(library)
+        ),
         refuse,
     )
-    said = f"signature '{signature.name}'" if signature.name else "no signature"
-    notes = (said, *notes, _span(image, ends), *graph_read.notes)
+    note = f"signature '{signature.name}'" if signature.name else "no signature"
+    notes = (note, *notes, _describe_span(image, ends), *graph_read.notes)
     return Checkpoint(path, "saved-model", "tf", tensors, notes, graph=graph_read, files=files)
 
 
-def _in_words(name: str) -> list[tuple[int, str]]:
-    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its
-    inputs and outputs.
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `output_10` after `output_2`, because a signature does not keep the order of
+    its inputs and outputs.
     """
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _refusal(path: Path) -> Refuse:
+def _refuse_with(path: Path) -> Refuse:
     return lambda message: FileError(message, where=path, next="save the graph again")
 
 
-def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
-    return ordered(nodes, list(nodes), refuse)
+def _order_all(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
+    return in_order_of_inputs(nodes, list(nodes), refuse)
 
 
-def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The only node that takes images, or the first of several that meet in one network; or None and the
-    reason.
+def _choose_image(
+    nodes: Mapping[str, GraphNode], candidates: Sequence[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the only node that takes images, or the first of several that meet in one network, and no notes;
+    otherwise None and a note with the reason.
     """
     if candidates and set.intersection(*(names_depending_on(nodes, [name]) for name in candidates)):
         return candidates[0], ()
-    shown = ", ".join(f"'{name}'" for name in candidates[:3])
-    candidates_text = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"
-    return None, (f"{UNREAD}: it has {candidates_text} that may take an image of rank 4",)
+    first_names = ", ".join(f"'{name}'" for name in candidates[:3])
+    found = f"{len(candidates)} inputs, {first_names}," if candidates else "no placeholder"
+    return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
 
 
-def _needed(
+def _needed_inputs(
     outputs: Sequence[str],
     nodes: Mapping[str, GraphNode],
     moved: Mapping[NodeOutput, NodeOutput],
     candidates: Sequence[str],
 ) -> Sequence[str]:
-    """The inputs that the named outputs are computed from; all of them where none are named, or none of
-    these.
+    """Return the inputs that the named outputs are computed from; all of them where none are named, or none
+    of these.
     """
     ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
-    reached = upstream(
+    needed = upstream(
         (name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs]
     )
-    return [name for name in candidates if name in reached] or candidates
+    return [name for name in candidates if name in needed] or candidates
 
 
-def _ends(
+def _find_ends(
     nodes: Mapping[str, GraphNode],
     called: Mapping[str, GraphNode],
     moved: Mapping[NodeOutput, NodeOutput],
     image: str,
 ) -> list[NodeOutput]:
-    """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a
-    function is one node.
+    """Return the ends of a graph that does not state them: the values of the nodes that nothing reads. Each
+    call of a function is one node.
     """
     by_call: dict[str, list[NodeOutput]] = {}
     for source, end in moved.items():
         by_call.setdefault(source[0], []).append(end)
-    given = [by_call.get(name) or given_by(called[name]) for name in loose_ends(called, image)]
-    return within_network(nodes, image, chain.from_iterable(given))
+    ends = [by_call.get(name) or outputs_of(called[name]) for name in find_loose_ends(called, image)]
+    return within_network(nodes, image, chain.from_iterable(ends))
 
 
-def _named(
+def _find_values(
     names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[NodeOutput, NodeOutput], image: str
 ) -> list[NodeOutput]:
-    """The values of these names: `conv`, `split:1`."""
+    """Return the values of these names: `conv`, `split:1`."""
     values = {**{(name, 0): (name, 0) for name in nodes}, **moved}
-    asked = [parse_reference(name) for name in names]
-    expect_values([name for name, _ in asked], (name for name, _ in values))
-    return within_network(nodes, image, (values.get(source, source) for source in asked))
+    references = [parse_reference(name) for name in names]
+    expect_values([name for name, _ in references], (name for name, _ in values))
+    return within_network(nodes, image, (values.get(source, source) for source in references))
 
 
-def _span(image: str, ends: Sequence[NodeOutput]) -> str:
+def _describe_span(image: str, ends: Sequence[NodeOutput]) -> str:
     return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
 
 
-def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
-    """Every constant of real numbers except single ones, by the name of its node."""
+def _read_constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
+    """Return every constant of real numbers except single ones, by the name of its node."""
     constants = GraphConstants(nodes, {}, budget, refuse)
     arrays = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
     return {name: array for name, array in arrays.items() if array.ndim and is_floating(array)}
 
 
-def _serving(model: Any, path: Path) -> Any:
-    """The graph for serving; a SavedModel may hold one for training too."""
+def _serving_graph(model: Any, path: Path) -> Any:
+    """Return the graph for serving; a SavedModel may hold one for training too."""
     graphs = list(model.meta_graphs)
     chosen = [graph for graph in graphs if "serve" in graph.meta_info_def.tags] or graphs
     if len(chosen) != 1:
@@ -239,8 +251,8 @@ class _Signature(NamedTuple):
     outputs: Sequence[NodeOutput]
 
 
-def _signature(meta: Any) -> _Signature:
-    """`serving_default`, otherwise the first by name that has inputs and outputs."""
+def _choose_signature(meta: Any) -> _Signature:
+    """Return the signature `serving_default`, otherwise the first by name that has inputs and outputs."""
     usable = sorted(
         name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs
     )
@@ -252,11 +264,13 @@ def _signature(meta: Any) -> _Signature:
 
 
 def _references(infos: Mapping[str, Any]) -> list[NodeOutput]:
-    return [parse_reference(infos[key].name) for key in sorted(infos, key=_in_words)]
+    return [parse_reference(infos[key].name) for key in sorted(infos, key=_natural_order)]
 
 
-def _inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
-    """The inputs of a signature that may be images, otherwise all of them, otherwise those of the graph."""
+def _signature_inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
+    """Return the inputs of a signature that may be images, otherwise all of them, otherwise those of the
+    graph.
+    """
     images = image_inputs(nodes)
     names = [name for name, _ in signature.inputs if name in nodes]
     return [name for name in names if name in images] or names or images

@@ -37,8 +37,8 @@ class Variables:
     values: NamedArrays
     files: tuple[Path, ...]
 
-    def renamed(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
-        """The graph with its variables under the names of their tensors."""
+    def rename_nodes(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
+        """Return the graph with its variables under the names of their tensors."""
         return {
             self.names.get(name, name): replace(
                 node,
@@ -50,8 +50,8 @@ class Variables:
 
 
 def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> Variables:
-    """The variables among `nodes`, from the checkpoint `stored`; `meta` is the MetaGraphDef that the nodes
-    are from.
+    """Read the variables among `nodes` from the checkpoint `stored`; `meta` is the MetaGraphDef that the
+    nodes are from.
 
     A handle of TF 1 has its variable's name. A handle of TF 2 is an argument of a function, whose entry in
     the object graph lists the objects that are its arguments (saved_object_graph.proto,
@@ -65,16 +65,16 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
         return Variables({}, {}, ())
     bundle = open_bundle(stored)
     owners = _bound_owners(meta, bundle)
-    keys = _keys(handles, owners, bundle, stored)
-    names = _names({name: owners[name].full_name for name in keys if name in owners}, keys, nodes)
+    keys = _find_keys(handles, owners, bundle, stored)
+    names = _choose_names({name: owners[name].full_name for name in keys if name in owners}, keys, nodes)
     values = bundle.read(set(keys.values()))
     return Variables(names, {names[name]: values[key] for name, key in keys.items()}, bundle.files.files)
 
 
-def _keys(
+def _find_keys(
     handles: Iterable[GraphNode], owners: Mapping[str, ObjectTensor], bundle: Bundle, stored: Path
 ) -> dict[str, str]:
-    """The keys of variables in the checkpoint, by the names of their handles."""
+    """Return the keys of variables in the checkpoint, by the names of their handles."""
     counts = Counter(owner.full_name for owner in bundle.owners)
     by_name = {owner.full_name: owner.key for owner in bundle.owners if counts[owner.full_name] == 1}
     by_handle: dict[str, str] = {}
@@ -90,53 +90,56 @@ def _keys(
     return by_handle
 
 
-def _names(
+def _choose_names(
     full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str, GraphNode]
 ) -> dict[str, str]:
-    """The variables' own names if no other node has any of them, otherwise their nodes' names."""
-    wanted = {name: full.get(name) or name for name in keys}
-    counts = Counter(wanted.values())
-    others = nodes.keys() - keys.keys()
-    free = all(
-        counts[name] == 1 and name not in others and _NODE_NAME.fullmatch(name) for name in wanted.values()
+    """Return the variables' own names if no other node has any of them, otherwise their nodes' names."""
+    own_names = {name: full.get(name) or name for name in keys}
+    counts = Counter(own_names.values())
+    other_nodes = nodes.keys() - keys.keys()
+    are_free = all(
+        counts[name] == 1 and name not in other_nodes and _NODE_NAME.fullmatch(name)
+        for name in own_names.values()
     )
-    return wanted if free else {name: name for name in keys}
+    return own_names if are_free else {name: name for name in keys}
 
 
 def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
-    """The key and the name of each handle's variable, by the name of the handle's node."""
+    """Return the key and the name of each handle's variable, by the name of the handle's node."""
     objects, saved = meta.object_graph_def, bundle.objects
     if not objects.nodes or not saved:
         return {}
-    places = _same_objects(objects, saved)
+    saved_by_object = _match_objects(objects, saved)
     owners: dict[str, ObjectTensor] = {}
     for node in meta.graph_def.node:
         function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         inputs = [name for name in node.input if not name.startswith("^")]
         bound = list(function.bound_inputs) if function is not None else []
         for name, number in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
-            if number in places and objects.nodes[number].HasField("variable"):
-                variables = saved[places[number]].variables
+            if number in saved_by_object and objects.nodes[number].HasField("variable"):
+                variables = saved[saved_by_object[number]].variables
                 if len(variables) == 1:
                     owners[name] = ObjectTensor(variables[0].key, objects.nodes[number].variable.name)
     return owners
 
 
-def _same_objects(one: Any, other: Sequence[SavedObject]) -> dict[int, int]:
-    """Places in one object graph to those in the other: the roots, and children with the same name."""
-    same = {0: 0}
+def _match_objects(objects: Any, saved: Sequence[SavedObject]) -> dict[int, int]:
+    """Return the place in `saved` of each object in `objects`, if it has one there: the roots match, and
+    children with the same name.
+    """
+    partners = {0: 0}
     waiting = [0]
     while waiting:
         node = waiting.pop()
-        others = other[same[node]].children
-        for child in one.nodes[node].children:
-            target = others.get(child.local_name)
+        saved_children = saved[partners[node]].children
+        for child in objects.nodes[node].children:
+            partner = saved_children.get(child.local_name)
             if (
-                target is not None
-                and child.node_id not in same
-                and 0 <= child.node_id < len(one.nodes)
-                and target < len(other)
+                partner is not None
+                and child.node_id not in partners
+                and 0 <= child.node_id < len(objects.nodes)
+                and partner < len(saved)
             ):
-                same[child.node_id] = target
+                partners[child.node_id] = partner
                 waiting.append(child.node_id)
-    return same
+    return partners

@@ -19,33 +19,36 @@ from porter.padding import LOWEST, Convention, Window
 _LAYOUT = "NHWC"
 
 
-def _convolution(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
-    """Conv2D, whose kernel is rows×columns×channels/groups×filters, and DepthwiseConv2dNative,
-    rows×columns×channels×multiplier.
+def _conv(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
+    """Return the value of Conv2D, whose kernel is rows×columns×channels/groups×filters, or of
+    DepthwiseConv2dNative, rows×columns×channels×multiplier.
 
     A Conv2D is grouped if its kernel has fewer channels than its input (tensorflow/core/ops/nn_ops.cc,
     Conv2D's shape).
     """
     expect_layout(node)
-    kernel = _kernel(weights)
+    kernel = _expect_kernel(weights)
     stride = _pair(node, "strides")
     dilation = _pair(node, "dilations")
-    rows, columns, taken, last = kernel.shape
-    channels = x.value.channels or taken
-    depthwise = node.op == "DepthwiseConv2dNative"
-    if channels % taken or (depthwise and channels != taken):
-        raise Unsupported(f"of {channels} channels by a kernel of {taken}")
-    groups, filters = (taken, taken * last) if depthwise else (channels // taken, last)
-    op = Conv(filters, Window((rows, columns), stride, dilation), _convention(node), groups)
-    return x.conv(op, {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")})
+    rows, columns, kernel_channels, last = kernel.shape
+    channels = x.value.channels or kernel_channels
+    is_depthwise = node.op == "DepthwiseConv2dNative"
+    if channels % kernel_channels or (is_depthwise and channels != kernel_channels):
+        raise Unsupported(f"of {channels} channels by a kernel of {kernel_channels}")
+    if is_depthwise:
+        groups, filters = kernel_channels, kernel_channels * last
+    else:
+        groups, filters = channels // kernel_channels, last
+    op = Conv(filters, Window((rows, columns), stride, dilation), _read_convention(node), groups)
+    return x.conv(op, {"kernel": Stored(kernel.name, "HWIM" if is_depthwise else "HWIO")})
 
 
-def _transposed_convolution(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
-    """Conv2DBackpropInput, the gradient of a convolution: `x` is spread by a kernel
+def _transposed_conv(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """Return the value of Conv2DBackpropInput, the gradient of a convolution: `x` is spread by a kernel
     rows×columns×filters×channels, and cut to the `wanted` sizes, of all four axes or of rows and columns.
     """
     expect_layout(node)
-    kernel = _kernel(weights)
+    kernel = _expect_kernel(weights)
     stride = _pair(node, "strides")
     dilation = _pair(node, "dilations")
     sizes = wanted.dims()
@@ -63,50 +66,52 @@ def _transposed_convolution(node: GraphNode, wanted: Tensor, weights: Tensor, x:
 
 
 def _pool(node: GraphNode, x: Tensor) -> Tensor:
-    """MaxPool and AvgPool. TensorFlow's averages do not count cells outside the input; cells of a pad node
-    count.
+    """Return the value of MaxPool or AvgPool. TensorFlow's averages do not count cells outside the input;
+    cells of a pad node count.
     """
     expect_layout(node)
     window = Window(_pair(node, "ksize"), _pair(node, "strides"))
-    largest = node.op == "MaxPool"
-    return x.pool("max" if largest else "mean", window, _convention(node, LOWEST if largest else 0.0))
+    if node.op == "MaxPool":
+        return x.pool("max", window, _read_convention(node, LOWEST))
+    return x.pool("mean", window, _read_convention(node, 0.0))
 
 
 def _pad(node: GraphNode, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Pad and PadV2 with one number."""
+    """Return the value of Pad, or of PadV2 with one number."""
     return x.pad(tensorflow.pads_by_axis(pads), 0.0 if fill is None else fill.number())
 
 
-def _mirror(node: GraphNode, x: Tensor, pads: Tensor) -> Tensor:
-    """MirrorPad: with the map mirrored without its edge, or with it."""
+def _mirror_pad(node: GraphNode, x: Tensor, pads: Tensor) -> Tensor:
+    """Return the value of MirrorPad: with the map mirrored without its edge, or with it."""
     mode: Mode = "reflect" if node.text("mode", "") == "REFLECT" else "symmetric"
     return x.extend(tensorflow.pads_by_axis(pads), mode)
 
 
 def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
-    """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic
-    one has another coefficient, and gives cells beyond the map no share.
+    """Return the value of ResizeNearestNeighbor, ResizeBilinear or ResizeBicubic (core/kernels/image/): by
+    half pixels a cubic one has another coefficient, and gives cells beyond the map no share.
     """
-    half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
+    half_pixels, aligns_corners = node.flag("half_pixel_centers"), node.flag("align_corners")
     if node.op != "ResizeBicubic":
-        return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(node.op == "ResizeBilinear", half, ends))
+        op = tensorflow.resize_rule(node.op == "ResizeBilinear", half_pixels, aligns_corners)
+        return tensorflow.resize_to(x, sizes, op)
     factors = [ratio(new, old) or 0 for new, old in zip(sizes.dims(), x.sizes[1:3], strict=True)]
-    if not has_cubic_shares(factors) or ends:
+    if not has_cubic_shares(factors) or aligns_corners:
         raise Unsupported("by other factors than powers of two, whose shares TensorFlow takes from a table")
-    coordinates: Coordinates = "half_pixel" if half else "asymmetric"
-    op = Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
+    coordinates: Coordinates = "half_pixel" if half_pixels else "asymmetric"
+    op = Resize("cubic", coordinates=coordinates, a=-0.5 if half_pixels else -0.75, inside=half_pixels)
     return tensorflow.resize_to(x, sizes, op)
 
 
 def expect_layout(node: GraphNode) -> None:
-    """Raises Unsupported for a node that counts channels first."""
+    """Raise Unsupported for a node that counts channels first."""
     layout = node.text("data_format", _LAYOUT)
     if layout != _LAYOUT:
         raise Unsupported(f"in {layout}")
 
 
-def _kernel(weights: Tensor) -> StoredTensor:
-    """Raises Unsupported if it is no stored kernel of four axes."""
+def _expect_kernel(weights: Tensor) -> StoredTensor:
+    """Return the stored kernel of four axes, and raise Unsupported if it is none."""
     kernel = weights.walk.weights(weights.source)
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape:
         raise Unsupported("with a kernel that is computed, or has other axes than four")
@@ -114,7 +119,7 @@ def _kernel(weights: Tensor) -> StoredTensor:
 
 
 def _pair(node: GraphNode, name: str) -> tuple[int, int]:
-    """Rows and columns of an attribute; (1, 1) if the file leaves it out.
+    """Return rows and columns of an attribute; (1, 1) if the file leaves it out.
 
     Raises:
         Unsupported: it is not 1 in the batch and along the channels.
@@ -125,8 +130,10 @@ def _pair(node: GraphNode, name: str) -> tuple[int, int]:
     return numbers[1], numbers[2]
 
 
-def _convention(node: GraphNode, fill: float = 0.0) -> Convention:
-    """Raises Unsupported for pads of the batch or of channels, and for negative ones."""
+def _read_convention(node: GraphNode, fill: float = 0.0) -> Convention:
+    """Return the convention of a node's pads, and raise Unsupported for pads of the batch or of channels, and
+    for negative ones.
+    """
     rule = node.text("padding", "VALID")
     if rule != "EXPLICIT":
         return Convention("same" if rule == "SAME" else "valid", fill=fill)
@@ -139,10 +146,10 @@ def _convention(node: GraphNode, fill: float = 0.0) -> Convention:
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
     {
         "AvgPool MaxPool": _pool,
-        "Conv2D DepthwiseConv2dNative": _convolution,
+        "Conv2D DepthwiseConv2dNative": _conv,
         "Pad PadV2": _pad,
         "ResizeBicubic ResizeBilinear ResizeNearestNeighbor": _resize,
-        "Conv2DBackpropInput": _transposed_convolution,
-        "MirrorPad": _mirror,
+        "Conv2DBackpropInput": _transposed_conv,
+        "MirrorPad": _mirror_pad,
     }
 )

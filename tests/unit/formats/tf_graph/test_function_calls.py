@@ -13,7 +13,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
-from porter.formats.tf_graph.function_calls import final_replacements
+from porter.formats.tf_graph.function_calls import resolve_replacements
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
@@ -207,8 +207,8 @@ class Counted(dict[tuple[str, int], tuple[str, int]]):
 def test_calls_that_hand_on_each_other_s_values_are_followed_once() -> None:
     count = 2000
     moved = Counted({(f"call{place}", 0): (f"call{place - 1}", 0) for place in reversed(range(1, count))})
-    assert set(final_replacements(moved).values()) == {("call0", 0)} and moved.asked < count
-    assert final_replacements({("one", 0): ("other", 0), ("other", 0): ("one", 0)})[("one", 0)] in {
+    assert set(resolve_replacements(moved).values()) == {("call0", 0)} and moved.asked < count
+    assert resolve_replacements({("one", 0): ("other", 0), ("other", 0): ("one", 0)})[("one", 0)] in {
         ("one", 0),
         ("other", 0),
     }
