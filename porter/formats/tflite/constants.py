@@ -29,30 +29,32 @@ _KINDS: Mapping[str, str] = {
 RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
-def kind(operator: Operator) -> str:
-    """An operator as patterns name it, mostly as the schema does: SquaredDifference for
+def kind_of(operator: Operator) -> str:
+    """Return an operator as patterns name it, mostly as the schema does: SquaredDifference for
     SQUARED_DIFFERENCE.
     """
     if operator.op == "MEAN":
-        return "Mean" if operator.scalar(0, "B") else "Mean of fewer axes"
+        keeps_axes = operator.scalar(0, "B")
+        return "Mean" if keeps_axes else "Mean of fewer axes"
     return _KINDS.get(operator.op) or operator.op.title().replace("_", "")
 
 
 def is_cast(operator: Operator) -> bool:
+    """Return whether an operator is a CAST to float32."""
     return operator.op == "CAST" and operator.scalar(1, "b") == 0
 
 
-def index_of(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
+def read_index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
+    """Return the index by which a SLICE or a STRIDED_SLICE takes a part of a value; `bounds` are the further
+    tensors that it reads.
+    """
     numbers = [np.asarray(each).ravel().tolist() for each in bounds]
     if node.op == "SLICE":
         return tuple(slice_index(*numbers))
-    return tuple(
-        strided_slice_index(
-            {name: node.scalar(field, "i") for field, name in enumerate(MASKS)}, rank, *numbers
-        )
-    )
+    masks = {name: node.scalar(field, "i") for field, name in enumerate(MASKS)}
+    return tuple(strided_slice_index(masks, rank, *numbers))
 
 
-def stated_numbers(node: Operator) -> list[int]:
-    """The sizes of a RESHAPE, or the places of a SQUEEZE."""
+def read_stated_numbers(node: Operator) -> list[int]:
+    """Return the sizes of a RESHAPE, or the places of a SQUEEZE, from its options."""
     return node.options.numbers(0, "i4").tolist() if node.options is not None else []

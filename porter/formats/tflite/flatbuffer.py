@@ -17,7 +17,7 @@ class Table:
     default.
 
     Attributes:
-        place: where it begins.
+        position: where it begins.
     """
 
     data: bytes
@@ -25,30 +25,32 @@ class Table:
     _asked: set[int] = field(default_factory=set, compare=False, repr=False)
 
     @property
-    def passed_over(self) -> list[int]:
+    def unread_fields(self) -> list[int]:
         """The fields that it has and that were not asked for."""
-        size = _number(self.data, "H", self.position - _number(self.data, "i", self.position))
+        vtable = self.position - _unpack(self.data, "i", self.position)
+        size = _unpack(self.data, "H", vtable)
         asked = {*self._asked}
+        # Two bytes a field stand behind the four of the two sizes.
         return [
             number
             for number in range((size - 4) // 2)
-            if number not in asked and self._at(number) is not None
+            if number not in asked and self._locate(number) is not None
         ]
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
-        """A number, of a type as `struct` writes it."""
-        at = self._at(field)
-        return default if at is None else _number(self.data, kind, at)
+        """Return a number, of a type as `struct` writes it."""
+        position = self._locate(field)
+        return default if position is None else _unpack(self.data, kind, position)
 
     def flag(self, field: int) -> bool:
         return bool(self.scalar(field, "B"))
 
     def table(self, field: int) -> Table | None:
-        at = self._at(field)
-        return None if at is None else Table(self.data, self._followed(at))
+        position = self._locate(field)
+        return None if position is None else Table(self.data, self._follow(position))
 
     def tables(self, field: int, most: int) -> list[Table]:
-        """A vector of tables.
+        """Return a vector of tables.
 
         Raises:
             ValueError: there are more than `most`, or they are not in the buffer.
@@ -56,10 +58,10 @@ class Table:
         start, count = self.vector(field, 4)
         if count > most:
             raise ValueError(f"it has {count} tables in one list, more than the {most} that a model may have")
-        return [Table(self.data, self._followed(start + 4 * index)) for index in range(count)]
+        return [Table(self.data, self._follow(start + 4 * index)) for index in range(count)]
 
     def numbers(self, field: int, kind: str) -> Array:
-        """A vector of numbers of a numpy type, without a copy."""
+        """Return a vector of numbers of a numpy type, without a copy."""
         dtype = np.dtype(kind).newbyteorder("<")
         start, count = self.vector(field, dtype.itemsize)
         return np.frombuffer(self.data, dtype, count, start)
@@ -69,34 +71,38 @@ class Table:
         return self.data[start : start + count].decode()
 
     def vector(self, field: int, width: int) -> tuple[int, int]:
-        """Where a vector's items begin, and how many there are."""
-        at = self._at(field)
-        if at is None:
+        """Return where a vector's items begin, and how many there are; (0, 0) where it is left out."""
+        position = self._locate(field)
+        if position is None:
             return 0, 0
-        start = self._followed(at)
-        count = _number(self.data, "I", start)
+        start = self._follow(position)
+        count = _unpack(self.data, "I", start)
         if start + 4 + count * width > len(self.data):
             raise ValueError("a vector ends behind the file")
         return start + 4, count
 
-    def _at(self, number: int) -> int | None:
-        """Where a field stands; None where it is left out."""
+    def _locate(self, number: int) -> int | None:
+        """Return where a field stands; None where it is left out."""
         self._asked.add(number)
-        vtable = self.position - _number(self.data, "i", self.position)
-        size = _number(self.data, "H", vtable)
-        offset = _number(self.data, "H", vtable + 4 + 2 * number) if 6 + 2 * number <= size else 0
+        vtable = self.position - _unpack(self.data, "i", self.position)
+        size = _unpack(self.data, "H", vtable)
+        has_entry = 6 + 2 * number <= size
+        offset = _unpack(self.data, "H", vtable + 4 + 2 * number) if has_entry else 0
         return self.position + offset if offset else None
 
-    def _followed(self, at: int) -> int:
-        target: int = at + _number(self.data, "I", at)
+    def _follow(self, position: int) -> int:
+        """Return the place that an offset points to, which counts from its own."""
+        target: int = position + _unpack(self.data, "I", position)
         return target
 
 
 def root(data: bytes) -> Table:
-    return Table(data, _number(data, "I", 0))
+    """Return the table that a buffer begins with."""
+    return Table(data, _unpack(data, "I", 0))
 
 
-def _number(data: bytes, kind: str, at: int) -> Any:
-    if not 0 <= at <= len(data) - struct.calcsize(kind):
+def _unpack(data: bytes, kind: str, position: int) -> Any:
+    """Return the number at a place; raise ValueError if it is not in the file."""
+    if not 0 <= position <= len(data) - struct.calcsize(kind):
         raise ValueError("an offset points out of the file")
-    return struct.unpack_from(f"<{kind}", data, at)[0]
+    return struct.unpack_from(f"<{kind}", data, position)[0]

@@ -11,16 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, NamedArrays
+from porter.base.dtypes import Array, Float64Array, NamedArrays
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
-from porter.formats.tflite.sparse import dense
+from porter.formats.tflite.sparse import fill_dense
 
 IMAGE = "image"
-_TYPES = {
+# Fields of the schema's tables, by their places in these.
+_MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
+_GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _GRAPH_OPERATORS = 0, 1, 2, 3
+_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_QUANTISATION = 0, 1, 2, 3, 4
+_TENSOR_SPARSITY, _TENSOR_SHAPE_SIGNATURE = 6, 7
+_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _OPERATOR_OPTIONS = 0, 1, 2, 4
+_BUFFER_DATA, _BUFFER_OFFSET, _BUFFER_SIZE = 0, 1, 2
+_SCALE, _ZERO_POINT, _QUANTISED_AXIS = 2, 3, 6
+_BYTE_CODE, _CUSTOM_CODE, _BUILTIN_CODE = 0, 1, 3
+_NUMPY_TYPES = {
     0: "f4",
     1: "f2",
     2: "i4",
@@ -34,9 +43,10 @@ _TYPES = {
     15: "u4",
     16: "u2",
 }
+"""The types of numpy by the numbers of the schema's TensorType."""
 _QUANTISED = (3, 7, 9, 17, 19, 20)
 """UINT8, INT16, INT8, INT4, INT2 and UINT4 of the schema's TensorType, if they state a scale."""
-_CODES = (
+_OPERATOR_CODES = (
     "ADD",
     "AVERAGE_POOL_2D",
     "CONCATENATION",
@@ -170,8 +180,8 @@ _CODES = (
     "BROADCAST_TO",
 )
 """The schema's BuiltinOperator by number, as far as vision models have them."""
-_LATER = {150: "GELU", 152: "RELU_0_TO_1", 158: "SIGN"}
-_ACTIVATED = {
+_LATER_CODES = {150: "GELU", 152: "RELU_0_TO_1", 158: "SIGN"}
+_ACTIVATION_FIELDS = {
     **dict.fromkeys(("ADD", "MUL", "SUB", "DIV", "FULLY_CONNECTED", "L2_NORMALIZATION"), 0),
     "CONCATENATION": 1,
     "CONV_2D": 3,
@@ -217,14 +227,17 @@ _PARTS_OF_A_LAYER = frozenset(
 
 _REAL_TYPE = 0
 """FLOAT32 of the schema's TensorType."""
+_MOST_AXES = 8
 EXPECTED = "an image is expected, and beside it only real numbers of stated sizes for each image"
-_WHOLE = "a fully quantised graph computes in whole numbers"
-_AGAIN = "convert the model again with a current TensorFlow"
-_REAL = "name the file that it was made from, or convert the model again without a representative dataset"
+_IN_WHOLE_NUMBERS = "a fully quantised graph computes in whole numbers"
+_CONVERT_AGAIN = "convert the model again with a current TensorFlow"
+_USE_REAL_MODEL = (
+    "name the file that it was made from, or convert the model again without a representative dataset"
+)
 
 
 class Unread(Exception):
-    """The model is not damaged, but porter does not read it: why, and what to do."""
+    """The model is not damaged, but porter does not read it: its arguments are why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +263,7 @@ class Operator(Reading):
     inner: str = ""
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
-        """An option by its place; see porter.formats.tflite.flatbuffer."""
+        """Return an option by its place; see porter.formats.tflite.flatbuffer."""
         return default if self.options is None else self.options.scalar(field, kind, default)
 
 
@@ -262,8 +275,8 @@ class TfliteModel:
         stored: tensors by name; quantised ones as the real numbers that they stand for, in float32.
         rounded: whether some of them were quantised to whole numbers.
         ends: the values that it gives.
-        sides: of the image, which is the first input of four axes; None where they are open.
-        beside: the sizes of what it takes beside the image, by name, None where they are open.
+        sizes: of the image, which is the first input of four axes; None where they are open.
+        further: the sizes of what it takes beside the image, by name, None where they are open.
         problem: why it is none of one image.
     """
 
@@ -271,100 +284,113 @@ class TfliteModel:
     stored: NamedArrays
     rounded: bool
     ends: tuple[NodeOutput, ...]
-    sides: tuple[int | None, ...]
-    beside: Mapping[str, tuple[int | None, ...]]
+    sizes: tuple[int | None, ...]
+    further: Mapping[str, tuple[int | None, ...]]
     problem: str | None = None
 
 
 def read_model(data: bytes) -> TfliteModel:
-    """Raises ValueError where the file is damaged, and Unread."""
+    """Read a model's first graph and its tensors.
+
+    Raises:
+        ValueError: the file is damaged.
+        Unread: porter does not read it.
+    """
     file = root(data)
-    graph = next(iter(file.tables(2, MOST_NODES)), None)
+    graph = next(iter(file.tables(_MODEL_GRAPHS, MOST_NODES)), None)
     if graph is None:
         raise ValueError("it has no graph")
-    tensors = graph.tables(0, MOST_NODES)
+    tensors = graph.tables(_GRAPH_TENSORS, MOST_NODES)
     taken = set[str]()
-    names = [take_name(tensor.text(3) or "tensor", index, taken) for index, tensor in enumerate(tensors)]
-    codes = [_code(code) for code in file.tables(1, MOST_NODES)]
-    stored = _stored(data, names, tensors, file.tables(4, MOST_NODES), _readers(graph, codes))
-    inputs = graph.numbers(1, "i4").tolist()
-    image = _image(inputs, tensors)
-    beside = _beside(names, inputs, image)
-    outputs_by_index: dict[int, NodeOutput] = {
-        index: (name, 0) for index, name in enumerate(names) if name in stored
-    }
-    outputs_by_index |= {} if image is None else {image: (IMAGE, 0)}
-    outputs_by_index |= {index: (name, 0) for index, name in beside.items()}
-    reader = _Operators(names, tensors, stored, outputs_by_index, {IMAGE, *stored, *beside.values()})
-    reader.read_all(graph.tables(3, MOST_NODES), codes)
+    names = [
+        take_name(tensor.text(_TENSOR_NAME) or "tensor", index, taken) for index, tensor in enumerate(tensors)
+    ]
+    codes = [_operator_code(code) for code in file.tables(_MODEL_CODES, MOST_NODES)]
+    buffers = file.tables(_MODEL_BUFFERS, MOST_NODES)
+    stored = _read_stored(data, names, tensors, buffers, _readers_by_tensor(graph, codes))
+    inputs = graph.numbers(_GRAPH_INPUTS, "i4").tolist()
+    image = _find_image(inputs, tensors)
+    further = _name_further_inputs(names, inputs, image)
+    values: dict[int, NodeOutput] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
+    values |= {} if image is None else {image: (IMAGE, 0)}
+    values |= {index: (name, 0) for index, name in further.items()}
+    reader = _OperatorReader(names, tensors, stored, values, {IMAGE, *stored, *further.values()})
+    reader.read_all(graph.tables(_GRAPH_OPERATORS, MOST_NODES), codes)
     _expect_real([tensors[index] for index in inputs])
-    sides = () if image is None else _sides(tensors[image])
+    sizes = () if image is None else _open_sizes(tensors[image])
     return TfliteModel(
         operators=tuple(reader.operators),
         stored=stored,
-        rounded=any(_scales(tensors[index]) for index, name in enumerate(names) if name in stored),
+        rounded=any(_quantisation(tensors[index]) for index, name in enumerate(names) if name in stored),
         ends=tuple(
-            outputs_by_index[index] for index in graph.numbers(2, "i4").tolist() if index in outputs_by_index
+            values[index] for index in graph.numbers(_GRAPH_OUTPUTS, "i4").tolist() if index in values
         ),
-        sides=sides,
-        beside={name: _sides(tensors[index]) for index, name in beside.items()},
-        problem=_problem(sides, [tensors[index] for index in beside]),
+        sizes=sizes,
+        further={name: _open_sizes(tensors[index]) for index, name in further.items()},
+        problem=_find_problem(sizes, [tensors[index] for index in further]),
     )
 
 
-def _problem(sides: Sequence[int | None], beside: Sequence[Table]) -> str | None:
-    """Why a model is none of one image with these sides and of such tensors beside it."""
-    real = all(_type(tensor) == _REAL_TYPE for tensor in beside)
-    return None if real and sides and sides[0] in (None, 1) else EXPECTED
+def _find_problem(sizes: Sequence[int | None], further: Sequence[Table]) -> str | None:
+    """Return why a model does not take one image of these sizes and such tensors beside it; None if it
+    does.
+    """
+    are_real = all(_type(tensor) == _REAL_TYPE for tensor in further)
+    takes_one_image = bool(sizes) and sizes[0] in (None, 1)
+    return None if are_real and takes_one_image else EXPECTED
 
 
-def _stored(
+def _read_stored(
     data: bytes,
     names: Sequence[str],
     tensors: Sequence[Table],
     buffers: Sequence[Table],
     readers: Mapping[int, Collection[str]],
 ) -> dict[str, Array]:
-    """The tensors that have numbers in the file, by name."""
+    """Return the tensors that have numbers in the file, by name."""
     arrays = dict[str, Array]()
     budget = most_bytes(len(data))
     for index, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
-        content = _content(data, buffers, tensor.scalar(2, "I"))
+        content = _buffer_bytes(data, buffers, tensor.scalar(_TENSOR_BUFFER, "I"))
         if content is None:
             continue
-        arrays[name] = array = _array(name, tensor, content, budget, readers.get(index, ()))
-        budget -= array.nbytes if array.base is None else 0
+        arrays[name] = array = _read_array(name, tensor, content, budget, readers.get(index, ()))
+        is_view = array.base is not None
+        budget -= 0 if is_view else array.nbytes
         if budget < 0:
             raise ValueError("its tensors unpack to more than the file can hold")
     return arrays
 
 
-def _beside(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:
-    """What inputs beside the image are called."""
+def _name_further_inputs(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:
+    """Return the names of inputs beside the image, by the indices of their tensors."""
     others = [index for index in inputs if index != image]
     taken = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
-    return {index: take_name(_word(names[index]), index, taken) for index in others}
+    return {index: take_name(_input_word(names[index]), index, taken) for index in others}
 
 
-def _image(inputs: Sequence[int], tensors: Sequence[Table]) -> int | None:
-    """The first input of four axes."""
-    return next((index for index in inputs if len(_sides(tensors[index])) == 4), None)
+def _find_image(inputs: Sequence[int], tensors: Sequence[Table]) -> int | None:
+    """Return the index of the first input of four axes; None where there is none."""
+    return next((index for index in inputs if len(_open_sizes(tensors[index])) == 4), None)
 
 
 def _expect_real(inputs: Sequence[Table]) -> None:
-    if any(_scales(tensor) is not None for tensor in inputs):
-        raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
+    """Raise Unread if an input is in whole numbers."""
+    if any(_quantisation(tensor) is not None for tensor in inputs):
+        raise Unread(f"{_IN_WHOLE_NUMBERS}: its image is in whole numbers", _USE_REAL_MODEL)
 
 
 @dataclass
-class _Operators:
-    """The operators so far.
+class _OperatorReader:
+    """Collects the operators of a graph.
 
     Attributes:
         names: of the tensors.
         stored: the tensors that have numbers.
         values: what operators give so far, by the indices of their tensors.
         taken: names that no operator gets.
+        operators: those so far.
+        inner: names that no value before an activation gets.
     """
 
     names: Sequence[str]
@@ -379,93 +405,100 @@ class _Operators:
         self.inner = {*self.names, *self.taken}
 
     def read_all(self, operators: Sequence[Table], codes: Sequence[str]) -> None:
-        """Reads operators, whose names are among the codes."""
-        for each in operators:
-            self.read(each, codes[each.scalar(0, "I")])
+        """Read operators, whose names are among the codes."""
+        for operator in operators:
+            self.read(operator, codes[operator.scalar(_OPERATOR_CODE, "I")])
 
     def read(self, operator: Table, op: str) -> None:
-        """Reads an operator, after those that it reads."""
-        gives = operator.numbers(2, "i4").tolist()
-        sources = [index for index in operator.numbers(1, "i4").tolist() if index >= 0]
+        """Read an operator, whose inputs have been read before."""
+        outputs = operator.numbers(_OPERATOR_OUTPUTS, "i4").tolist()
+        sources = [index for index in operator.numbers(_OPERATOR_INPUTS, "i4").tolist() if index >= 0]
         inputs = tuple(self._source(index, op) for index in sources)
         if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in self.stored:
-            self.values[gives[0]] = inputs[0]  # its numbers are real and all there already
+            self.values[outputs[0]] = inputs[0]  # its numbers are real and all there already
             return
-        whole = next((index for index in gives if _scales(self.tensors[index]) is not None), None)
-        if whole is not None:
-            raise Unread(f"{_WHOLE}: '{self.names[whole]}', which {op} gives, is in whole numbers", _REAL)
-        name = take_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
-        options = operator.table(4)
-        names = tuple(self.names[index] for index in gives)
-        if activation := _activation(op, options):
+        quantised = next((index for index in outputs if _quantisation(self.tensors[index]) is not None), None)
+        if quantised is not None:
+            message = f"'{self.names[quantised]}', which {op} gives, is in whole numbers"
+            raise Unread(f"{_IN_WHOLE_NUMBERS}: {message}", _USE_REAL_MODEL)
+        name = take_name(_layer_name(self.names, sources, outputs, op), len(self.operators), self.taken)
+        options = operator.table(_OPERATOR_OPTIONS)
+        names = tuple(self.names[index] for index in outputs)
+        if activation := _inner_activation(op, options):
             inner = take_name(f"{name}:linear", len(self.operators), self.inner)
             self.operators.append(Operator(name, op, inputs, (), options, inner))
-            name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
+            inputs = ((name, 0),)
+            name, op, options = f"{name}:{activation.lower()}", activation, None
         self.operators.append(Operator(name, op, inputs, names, options))
-        self.values |= {given: (name, index) for index, given in enumerate(gives)}
+        self.values |= {output: (name, index) for index, output in enumerate(outputs)}
 
     def _source(self, index: int, op: str) -> NodeOutput:
-        """A value that an operator reads, or a tensor that is stored without numbers, as the shape of a
-        scalar is.
+        """Return a value that an operator reads, or a tensor that is stored without numbers, as the shape of
+        a scalar is.
         """
         name, tensor = self.names[index], self.tensors[index]
-        if index not in self.values and 0 in tensor.numbers(0, "i4"):
-            self.stored[name] = _array(name, tensor, np.zeros(0, np.uint8), 0)
+        if index not in self.values and 0 in tensor.numbers(_TENSOR_SHAPE, "i4"):
+            self.stored[name] = _read_array(name, tensor, np.zeros(0, np.uint8), 0)
             self.values[index] = name, 0
         if index not in self.values:
             raise ValueError(f"{op} reads '{name}', which no operator before it gives")
         return self.values[index]
 
 
-def _activation(op: str, options: Table | None) -> str:
-    """The activation that an operator states inside it; none is empty."""
-    number = _ACTIVATED.get(op)
-    return "" if options is None or number is None else _ACTIVATIONS[options.scalar(number, "b")]
+def _inner_activation(op: str, options: Table | None) -> str:
+    """Return the activation that an operator states inside it; empty if it states none."""
+    field = _ACTIVATION_FIELDS.get(op)
+    if options is None or field is None:
+        return ""
+    return _ACTIVATIONS[options.scalar(field, "b")]
 
 
 def _type(tensor: Table) -> int:
-    """The number of a tensor's type in the schema."""
-    number: int = tensor.scalar(1, "b")
+    """Return the number of a tensor's type in the schema."""
+    number: int = tensor.scalar(_TENSOR_TYPE, "b")
     return number
 
 
-def _content(data: bytes, buffers: Sequence[Table], index: int) -> Array | None:
-    """The bytes of a buffer, which stand behind the tables in files above 2 GiB; None for an empty one."""
+def _buffer_bytes(data: bytes, buffers: Sequence[Table], index: int) -> Array | None:
+    """Return the bytes of a buffer, which stand behind the tables in files above 2 GiB; None for an empty
+    one.
+    """
     buffer = buffers[index]
-    start, size = buffer.scalar(1, "Q"), buffer.scalar(2, "Q")
-    if start > 1 and start + size <= len(data):
+    start, size = buffer.scalar(_BUFFER_OFFSET, "Q"), buffer.scalar(_BUFFER_SIZE, "Q")
+    is_behind_tables = start > 1  # 0 and 1 say that it is not
+    if is_behind_tables and start + size <= len(data):
         return np.frombuffer(data, np.uint8, size, start)
-    content = buffer.numbers(0, "u1")
+    content = buffer.numbers(_BUFFER_DATA, "u1")
     return content if content.size else None
 
 
-def _readers(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
-    """The operators that read each tensor, by its place."""
+def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
+    """Return the operators that read each tensor, by its place."""
     readers = dict[int, set[str]]()
-    for operator in graph.tables(3, MOST_NODES):
-        for index in operator.numbers(1, "i4").tolist():
-            readers.setdefault(index, set()).add(codes[operator.scalar(0, "I")])
+    for operator in graph.tables(_GRAPH_OPERATORS, MOST_NODES):
+        for index in operator.numbers(_OPERATOR_INPUTS, "i4").tolist():
+            readers.setdefault(index, set()).add(codes[operator.scalar(_OPERATOR_CODE, "I")])
     return readers
 
 
-def _array(name: str, tensor: Table, content: Array, most: int, readers: Collection[str] = ()) -> Array:
-    """A stored tensor; real numbers of a type of half the width, and quantised ones, are float32.
+def _read_array(name: str, tensor: Table, content: Array, most: int, readers: Collection[str] = ()) -> Array:
+    """Return a stored tensor; real numbers of a type of half the width, and quantised ones, become float32.
 
     Args:
         most: the bytes that a sparse one may become.
         readers: the operators that read it.
     """
-    kind = _TYPES.get(_type(tensor))
-    if kind is None:
+    dtype = _NUMPY_TYPES.get(_type(tensor))
+    if dtype is None:
         message = (
             f"the tensor '{name}' has the type {_type(tensor)} of the schema, which porter does not read"
         )
         raise Unread(message, "convert the model again with weights of float32 or float16")
-    array = _as_stored(name, tensor, content, np.dtype(kind).newbyteorder("<"), most)
-    scales = _scales(tensor)
-    if scales is None:
-        return array.astype(np.float32) if kind == "f2" else array
-    scale, zero, axis = scales
+    array = _stored_numbers(name, tensor, content, np.dtype(dtype).newbyteorder("<"), most)
+    quantisation = _quantisation(tensor)
+    if quantisation is None:
+        return array.astype(np.float32) if dtype == "f2" else array
+    scale, zero, axis = quantisation
     cells = array.shape[axis] if axis < array.ndim else 1
     if scale.size not in (1, cells) or zero.size not in (0, 1, scale.size):
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
@@ -473,42 +506,45 @@ def _array(name: str, tensor: Table, content: Array, most: int, readers: Collect
         _expect_hybrid(name, tensor, scale.size, zero, readers)
         array = array.view("i1")
         zero = zero[:0]
-    along = [1] * array.ndim
+    along_axis = [1] * array.ndim
     if scale.size > 1:
-        along[axis] = -1
-    shift = zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0
-    apart = array.astype(np.float64) - shift
-    return (apart * scale.astype(np.float64).reshape(along)).astype(np.float32)
+        along_axis[axis] = -1
+    shift: Float64Array | int = 0
+    if zero.size:
+        shift = zero.astype(np.float64).reshape(along_axis if zero.size > 1 else -1)
+    shifted = array.astype(np.float64) - shift
+    return (shifted * scale.astype(np.float64).reshape(along_axis)).astype(np.float32)
 
 
-def _as_stored(name: str, tensor: Table, content: Array, kind: np.dtype[Any], most: int) -> Array:
-    """A tensor's numbers of the kind that the file has them in; `most` is as in `_array`."""
-    shape = tuple(int(size) for size in tensor.numbers(0, "i4"))
-    sparse = tensor.table(6)
+def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[Any], most: int) -> Array:
+    """Return a tensor's numbers in the type that the file has them in; `most` is as in `_read_array`."""
+    shape = tuple(int(size) for size in tensor.numbers(_TENSOR_SHAPE, "i4"))
+    sparsity = tensor.table(_TENSOR_SPARSITY)
     cells = math.prod(shape)
-    whole = sparse is not None or cells * kind.itemsize == content.size
-    if len(shape) > 8 or min(shape, default=0) < 0 or not whole:
+    fits = sparsity is not None or cells * dtype.itemsize == content.size
+    if len(shape) > _MOST_AXES or min(shape, default=0) < 0 or not fits:
         raise ValueError(
             f"the tensor '{name}' has {content.size} bytes, not those of "
             f"{'x'.join(map(str, shape)) or 'one number'}"
         )
-    if sparse is None:
-        return content.view(kind).reshape(shape)
-    if cells * 4 > most or content.size % kind.itemsize:
+    if sparsity is None:
+        return content.view(dtype).reshape(shape)
+    float32_bytes = cells * 4
+    if float32_bytes > most or content.size % dtype.itemsize:
         raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
-    return dense(content.view(kind), shape, sparse)
+    return fill_dense(content.view(dtype), shape, sparsity)
 
 
 def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: Collection[str]) -> None:
-    """Expects that a quantised kernel is one that TensorFlow Lite's operators of real numbers take as stored,
-    and that what reads it reads the same.
+    """Raise Unread for a quantised kernel that TensorFlow Lite's operators of real numbers do not take as
+    stored, and for one that its readers take for different numbers.
     """
     kind = _type(tensor)
-    channels = int(tensor.numbers(0, "i4")[-1])
-    other = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
+    channels = int(tensor.numbers(_TENSOR_SHAPE, "i4")[-1])
+    unsuited = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
     problem = ""
-    if other is not None:
-        problem = f"which TensorFlow Lite's {other} does not take beside real numbers"
+    if unsuited is not None:
+        problem = f"which TensorFlow Lite's {unsuited} does not take beside real numbers"
     elif kind == _UINT8 and "CONV_2D" in readers and scales > 1:
         problem = f"with {scales} scales, of which TensorFlow Lite's CONV_2D takes the first"
     elif "DEPTHWISE_CONV_2D" in readers and scales < channels:
@@ -516,51 +552,61 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
     elif (kind == _UINT8 or zero.any()) and not _HYBRID.keys() >= {*readers}:
         problem = f"which {' and '.join(sorted(readers))} take for other numbers each"
     if problem:
-        raise Unread(f"the kernel '{name}' is of whole numbers, {problem}", _AGAIN)
+        raise Unread(f"the kernel '{name}' is of whole numbers, {problem}", _CONVERT_AGAIN)
 
 
-def _scales(tensor: Table) -> tuple[Array, Array, int] | None:
-    """The scales and zeros of a quantised tensor, and the axis that they are along."""
-    quantisation = tensor.table(4) if _type(tensor) in _QUANTISED else None
-    scale = None if quantisation is None else quantisation.numbers(2, "f4")
-    if quantisation is None or scale is None or not scale.size:
+def _quantisation(tensor: Table) -> tuple[Array, Array, int] | None:
+    """Return the scales and zeros of a quantised tensor, and the axis that they are along; None for another
+    tensor.
+    """
+    table = tensor.table(_TENSOR_QUANTISATION) if _type(tensor) in _QUANTISED else None
+    if table is None:
         return None
-    return scale, quantisation.numbers(3, "i8"), abs(quantisation.scalar(6, "i"))
+    scale = table.numbers(_SCALE, "f4")
+    if not scale.size:
+        return None
+    return scale, table.numbers(_ZERO_POINT, "i8"), abs(table.scalar(_QUANTISED_AXIS, "i"))
 
 
-def _code(code: Table) -> str:
-    """An operator's name. Numbers above 127 have a field of their own, because the first one is a byte."""
-    number = max(code.scalar(0, "b"), code.scalar(3, "i"))
-    name = _LATER.get(number) or (_CODES[number] if 0 <= number < len(_CODES) else "") or f"operator {number}"
-    return f"custom operator {code.text(1)}" if name == "CUSTOM" else name
+def _operator_code(code: Table) -> str:
+    """Return an operator's name. Numbers above 127 have a field of their own, because the first one is a
+    byte.
+    """
+    number = max(code.scalar(_BYTE_CODE, "b"), code.scalar(_BUILTIN_CODE, "i"))
+    name = _LATER_CODES.get(number, "")
+    if 0 <= number < len(_OPERATOR_CODES):
+        name = _OPERATOR_CODES[number]
+    if name == "CUSTOM":
+        return f"custom operator {code.text(_CUSTOM_CODE)}"
+    return name or f"operator {number}"
 
 
-def _title(names: Sequence[str], sources: Sequence[int], gives: Sequence[int], op: str) -> str:
-    """What to call an operator. The converter joins the names of what it fuses by `;`, and a kernel has that
-    of its layer.
+def _layer_name(names: Sequence[str], sources: Sequence[int], outputs: Sequence[int], op: str) -> str:
+    """Return a name for an operator. The converter joins the names of what it fuses by `;`, and a kernel has
+    that of its layer.
     """
     if op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(sources) > 1:
-        *parts, last = (part for part in ("", *names[sources[1]].split(";")) if not part or "/" in part)
+        kernel = names[sources[1]]
+        *parts, last = (part for part in ("", *kernel.split(";")) if not part or "/" in part)
         words = (last or next(iter(parts), "")).split("/")
-        while len(words) > 1 and (
-            words[-1] in _PARTS_OF_A_LAYER or words[-1].rstrip("0123456789") in _PARTS_OF_A_LAYER
+        while len(words) > 1 and not _PARTS_OF_A_LAYER.isdisjoint(
+            (words[-1], words[-1].rstrip("0123456789"))
         ):
             words.pop()
         if any(words):
             return "/".join(words)
-    return names[gives[0]].split(";")[0] or op
+    return names[outputs[0]].split(";")[0] or op
 
 
-def _word(name: str) -> str:
-    """The name of an input as its function has it: the converter writes `serving_default_left:0` for
+def _input_word(name: str) -> str:
+    """Return the name of an input as its function has it: the converter writes `serving_default_left:0` for
     `left`.
     """
     return name.removeprefix("serving_default_").removesuffix(":0")
 
 
-def _sides(tensor: Table) -> tuple[int | None, ...]:
-    """A tensor's sizes; those that are open are -1 in its signature."""
-    shape, signature = tensor.numbers(0, "i4"), tensor.numbers(7, "i4")
-    return tuple(
-        int(size) if size > 0 else None for size in (signature if signature.size == shape.size else shape)
-    )
+def _open_sizes(tensor: Table) -> tuple[int | None, ...]:
+    """Return a tensor's sizes, None where they are open, which is -1 in its signature."""
+    shape, signature = tensor.numbers(_TENSOR_SHAPE, "i4"), tensor.numbers(_TENSOR_SHAPE_SIGNATURE, "i4")
+    sizes = signature if signature.size == shape.size else shape
+    return tuple(int(size) if size > 0 else None for size in sizes)

@@ -32,7 +32,7 @@ from porter.filegraph.walk import NodeWalk, Reader, Zeros
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
-from porter.formats.tflite.constants import RESHAPES, index_of, is_cast, kind, stated_numbers
+from porter.formats.tflite.constants import RESHAPES, is_cast, kind_of, read_index, read_stated_numbers
 from porter.formats.tflite.model import EXPECTED, IMAGE, Operator, TfliteModel, Unread, read_model
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
@@ -40,7 +40,7 @@ from porter.padding import Size
 
 Walk = NodeWalk[Operator]
 _BINARY = ("ADD", "ADD_N", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "SUB")
-_OTHERWISE: Mapping[str, Collection[int]] = {
+_IGNORED_FIELDS: Mapping[str, Collection[int]] = {
     "ADD": (1,),
     "BATCH_MATMUL": (2,),
     "CONV_2D": (6,),
@@ -61,14 +61,14 @@ _OTHERWISE: Mapping[str, Collection[int]] = {
 """
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
-_ROUNDED = (
+_ROUNDED_NOTE = (
     "8-bit weights are read as the real numbers that they stand for; TensorFlow Lite rounds what "
     "meets them to 8 bits, too"
 )
 
 
 def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A model, whose weights may be of 32, 16 or 8 bits.
+    """Read a model, whose weights may be of 32, 16 or 8 bits.
 
     Args:
         outputs: names of tensors, at which the graph ends.
@@ -81,78 +81,88 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     data = path.read_bytes()
     try:
         with refusing_damage(path):
-            return _checkpoint(path, data, read_model(data), outputs, size)
+            return _make_checkpoint(path, data, read_model(data), outputs, size)
     except Unread as error:
         message, next = error.args
         raise FileError(message, where=path, next=next) from None
 
 
-def _checkpoint(
+def _make_checkpoint(
     path: Path, data: bytes, model: TfliteModel, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """The checkpoint of a model: its tensors, and its graph where porter reads one."""
+    """Return the checkpoint of a model: its tensors, and its graph where porter reads one."""
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
-    notes = (_ROUNDED,) if model.rounded else ()
-    problem = model.problem or (None if all(_beside(model).values()) else EXPECTED)
+    notes = (_ROUNDED_NOTE,) if model.rounded else ()
+    problem = model.problem or (None if all(_further_inputs(model).values()) else EXPECTED)
     if problem is not None:
         return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
-    _, rows, columns, _ = model.sides
-    own = (rows, columns)
-    image_size = fill_free_size(own, size)
-    graph = read_for_sizes(image_size, partial(_graph, model, most_bytes(len(data)), outputs))
-    graph = replace(graph, traced=image_size != own, definition=data, language="tflite")
+    _, rows, columns, _ = model.sizes
+    stated_size = (rows, columns)
+    image_size = fill_free_size(stated_size, size)
+    graph = read_for_sizes(image_size, partial(_read_graph, model, most_bytes(len(data)), outputs))
+    graph = replace(graph, traced=image_size != stated_size, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
 
-def _graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    """The graph of a model."""
-    given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
-    nodes = {**given, **{operator.name: operator for operator in model.operators}}
-    taps = _taps(model)
+def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
+    """Read the graph of a model for images of a size."""
+    sources = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.further, *model.stored)}
+    nodes = {**sources, **{operator.name: operator for operator in model.operators}}
+    taps = _names_of_values(model)
     inner = {(operator.name, 0): operator.inner for operator in model.operators if operator.inner}
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
-    order = in_order([name for name, _ in ends], lambda name: read_order(nodes[name], kind))
-    nodes = {**given, **{name: nodes[name] for name in order}}
-    live = names_depending_on(nodes, [IMAGE, *model.beside])
-    flow = Dataflow(nodes, live, Arrays(model.stored), kind, is_cast, RESHAPES, budget)
-    image = GraphInput((IMAGE, 0), _channels(model, flow), size, model.sides[0])
-    further = {name: image for name, image in _beside(model).items() if image is not None}
+    order = in_order([name for name, _ in ends], lambda name: read_order(nodes[name], kind_of))
+    nodes = {**sources, **{name: nodes[name] for name in order}}
+    live = names_depending_on(nodes, [IMAGE, *model.further])
+    flow = Dataflow(nodes, live, Arrays(model.stored), kind_of, is_cast, RESHAPES, budget)
+    image = GraphInput((IMAGE, 0), _find_channels(model, flow), size, model.sizes[0])
+    further = {name: image for name, image in _further_inputs(model).items() if image is not None}
     walk = begin(flow, image, model.stored, (taps | inner).get, further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
-    given_by_end = walk.output_values(ends)
-    return replace(walk.finish(given_by_end, given_by_end), output_names=names)
+    values = walk.output_values(ends)
+    return replace(walk.finish(values, values), output_names=names)
 
 
-def _taps(model: TfliteModel) -> dict[NodeOutput, str]:
-    return {(each.name, index): name for each in model.operators for index, name in enumerate(each.gives)}
+def _names_of_values(model: TfliteModel) -> dict[NodeOutput, str]:
+    """Return the file's name of each value that an operator gives."""
+    return {
+        (operator.name, index): name
+        for operator in model.operators
+        for index, name in enumerate(operator.gives)
+    }
 
 
-def _channels(model: TfliteModel, flow: Dataflow[Operator]) -> int:
-    """The image's channels; where the file leaves them open, those that the first convolution takes."""
-    if model.sides[3]:
-        return model.sides[3]
-    for each in model.operators:
-        if each.op in windows.KERNELS and len(each.inputs) > 1:
-            kernel = flow.weights(each.inputs[1])
+def _find_channels(model: TfliteModel, flow: Dataflow[Operator]) -> int:
+    """Return the image's channels; where the file leaves them open, those that the first convolution
+    takes.
+    """
+    if model.sizes[3]:
+        return model.sizes[3]
+    for node in model.operators:
+        if node.op in windows.KERNELS and len(node.inputs) > 1:
+            kernel = flow.weights(node.inputs[1])
             if kernel is not None and kernel.shape:
                 return kernel.shape[-1]
     return 3
 
 
-def _beside(model: TfliteModel) -> dict[str, GraphInput | None]:
-    batch, rows, columns, _ = model.sides
+def _further_inputs(model: TfliteModel) -> dict[str, GraphInput | None]:
+    """Return the graph's inputs beside the image, by name; None for one that porter does not take."""
+    batch, rows, columns, _ = model.sizes
     return {
-        name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.beside.items()
+        name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.further.items()
     }
 
 
-def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    stored = windows.stored(kernel, 2)
-    weights_format, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
-    if weights_format:
+def _fully_connected(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return a dense layer over the last axis; without `keep_num_dims` every row of so many numbers becomes
+    one of features.
+    """
+    stored = windows.expect_stored(kernel, 2)
+    is_shuffled, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
+    if is_shuffled:
         raise Unsupported("whose kernel is not stored row by row")
     if not keep_num_dims and x.rank not in (0, 2):
         x = x.reshape([-1, stored.shape[1]])
@@ -160,7 +170,7 @@ def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None
 
 
 def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
-    """A matrix product of values, or with a stored matrix."""
+    """Return a matrix product of values, or with a stored matrix."""
     adj_x, adj_y = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     if x.is_value and other.is_value:
         return matmul(x, other, [adj_x, adj_y])
@@ -169,8 +179,10 @@ def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
     return x.dense(Product(other.reference, "OI" if adj_y else "IO"))
 
 
-def _binary(node: Operator, *values: Tensor) -> Tensor:
-    """An operator of two values; onnx2tf repeats a value by a MUL with ones of other sizes."""
+def _read_binary(node: Operator, *values: Tensor) -> Tensor:
+    """Return the value of an operator of two values; onnx2tf repeats a value by a MUL with ones of other
+    sizes.
+    """
     scope = values[0].scope
     if node.op == "MUL":
         for index, (source, _) in enumerate(node.inputs[:2]):
@@ -178,7 +190,7 @@ def _binary(node: Operator, *values: Tensor) -> Tensor:
             if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
                 return values[1 - index].expand(scope.walk.dims(filled.source))
     unit = functions.match_l2_normalize(scope) if node.op == "MUL" else None
-    return unit or merge_all(kind(node), values)
+    return unit or merge_all(kind_of(node), values)
 
 
 _REDUCTIONS: Mapping[str, Reduction] = {
@@ -190,54 +202,53 @@ _REDUCTIONS: Mapping[str, Reduction] = {
 
 
 def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
-    """A reduction over axes."""
-    places = axes.integers()
-    keep = bool(node.scalar(0, "B"))
-    if not places:
+    """Return a reduction over axes."""
+    numbers = axes.integers()
+    keeps_axes = bool(node.scalar(0, "B"))
+    if not numbers:
         raise Unsupported("over no axes")
-    return (
-        functions.prod(x, places, keep)
-        if node.op == "REDUCE_PROD"
-        else x.reduce(_REDUCTIONS[node.op], places, keep)
-    )
+    if node.op == "REDUCE_PROD":
+        return functions.prod(x, numbers, keeps_axes)
+    return x.reduce(_REDUCTIONS[node.op], numbers, keeps_axes)
 
 
 def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
-    """A part of a value, by starts and sizes or by starts, ends and steps."""
-    batch = _before_zeros(x.walk, node) if node.op == "SLICE" else None
+    """Return a part of a value, by starts and sizes or by starts, ends and steps."""
+    batch = _batch_before_zeros(x.walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return x.scope.tensor(batch)
     ends_are_offsets = node.scalar(5, "B")
     if ends_are_offsets:
         raise Unsupported("whose ends are offsets")
-    return x.take(index_of(node, len(x.sizes), [each.dims() for each in bounds]))
+    return x.take(read_index(node, len(x.sizes), [each.dims() for each in bounds]))
 
 
-def _before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
-    """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that
-    may be empty.
+def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
+    """Return the batch that a SLICE takes of itself and an image of zeros behind it, None for another SLICE:
+    so onnx2tf pads batches that may be empty.
     """
     joined = walk.flow.nodes[node.source[0]]
     if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.source):
         return None
-    batch, *zeros = joined.inputs
+    batch, *others = joined.inputs
     sizes = walk.sizes(batch) or ()
-    one = all((walk.blank.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in zeros)
+    are_blank = all((walk.blank.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in others)
     bounds = [walk.flow.dims(each) for each in node.inputs[1:]]
-    return batch if one and sizes and bounds == [[0] * len(sizes), [*sizes]] else None
+    takes_batch = bounds == [[0] * len(sizes), [*sizes]]
+    return batch if are_blank and sizes and takes_batch else None
 
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
-    """The cells of an axis at stored indices."""
-    places = index.integers()
+    """Return the cells of an axis at stored indices."""
+    cells = index.integers()
     shape = x.walk.constant_shape(index.source)
     axis, batch_axes = node.scalar(0, "i"), node.scalar(1, "i")
-    if not places or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
+    if not cells or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
         raise Unsupported("by indices that differ by image")
-    cell = places[0]
-    if len(places) == 1:
-        return x.cut({axis: slice(cell, cell + 1 or None) if shape else cell})
-    return x.gather(position_of(axis, x.rank), places)
+    if len(cells) > 1:
+        return x.gather(position_of(axis, x.rank), cells)
+    cell = cells[0]
+    return x.cut({axis: slice(cell, cell + 1 or None) if shape else cell})
 
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:
@@ -246,8 +257,8 @@ def _response_norm(node: Operator, x: Tensor) -> Tensor:
     return x.apply_op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))
 
 
-def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
-    """One number of known sizes, or zeros of sizes of which some are open."""
+def _fill(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
+    """Return one number of known sizes, or zeros of sizes of which some are open."""
     dims = sizes.dims()
     if not any(isinstance(size, Open) for size in dims):
         return full(dims, number.item())
@@ -256,27 +267,32 @@ def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
     return Zeros(tuple(dims))
 
 
-def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
-    """FLOOR_DIV and FLOOR_MOD."""
+def _round_quotient(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
+    """Return the value of FLOOR_DIV or FLOOR_MOD."""
     function = functions.whole_quotient if node.op == "FLOOR_DIV" else functions.remainder
     return function(x, divisor, "floor")
 
 
 def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
-    """A CUMSUM; its options are whether it leaves each number itself out, and whether it goes backwards."""
+    """Return the value of a CUMSUM; its options are whether it leaves each number itself out, and whether it
+    goes backwards.
+    """
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
 def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
+    """Return the value of a CAST: of a constant, or to real numbers."""
     if x.array is not None:
         return as_real(x.array) if is_cast(node) else as_whole(x.array)
-    if not is_cast(node) or node.scalar(0, "b") not in (0, 3):
+    is_of_reals = node.scalar(0, "b") in (0, 3)  # FLOAT32, and UINT8, as an image may be
+    if not is_cast(node) or not is_of_reals:
         raise Unsupported("to a type that rounds, or of numbers that are not real")
     return x
 
 
 def _softmax(node: Operator, x: Tensor) -> Tensor:
+    """Return a softmax over the last axis, without a beta."""
     beta = node.scalar(0, "f", 1.0)
     if beta != 1:
         raise Unsupported("with a beta")
@@ -286,10 +302,10 @@ def _softmax(node: Operator, x: Tensor) -> Tensor:
 _FUNCTIONS: Functions = by_name(
     {
         **windows.FUNCTIONS,
-        **dict.fromkeys(_BINARY, _binary),
+        **dict.fromkeys(_BINARY, _read_binary),
         **dict.fromkeys(("REDUCE_PROD", *_REDUCTIONS), _reduce),
         "SLICE STRIDED_SLICE": _slice,
-        "FLOOR_DIV FLOOR_MOD": _rounded,
+        "FLOOR_DIV FLOOR_MOD": _round_quotient,
         "BATCH_MATMUL": _matmul,
         "BROADCAST_TO": lambda node, x, sizes: x.expand(sizes.dims()),
         "CAST": _cast,
@@ -297,8 +313,8 @@ _FUNCTIONS: Functions = by_name(
         "CUMSUM": _cumsum,
         "DEPTH_TO_SPACE": lambda node, x: x.apply_op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
         "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
-        "FILL": _filled,
-        "FULLY_CONNECTED": _dense,
+        "FILL": _fill,
+        "FULLY_CONNECTED": _fully_connected,
         "GATHER": _gather,
         "GELU": lambda node, x: x.apply_elementwise(ops.Gelu(bool(node.scalar(0, "B")))),
         "LEAKY_RELU": lambda node, x: x.apply_elementwise(ops.LeakyRelu(float(node.scalar(0, "f")))),
@@ -307,7 +323,7 @@ _FUNCTIONS: Functions = by_name(
         "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
         "RANGE": lambda node, start, limit, step: arange(start.item(), limit.item(), step.item()),
         "RESHAPE": lambda node, x, sizes=None: x.reshape(
-            [*stated_numbers(node)] if sizes is None else sizes.dims()
+            [*read_stated_numbers(node)] if sizes is None else sizes.dims()
         ),
         "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
         "SHAPE": lambda node, x: sizes_array(x.sizes),
@@ -316,7 +332,7 @@ _FUNCTIONS: Functions = by_name(
         "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
         "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
         "SQRT": lambda node, x: functions.sqrt_or_norm(x, lambda total: bool(total.scalar(0, "B"))),
-        "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
+        "SQUEEZE": lambda node, x: x.squeeze(read_stated_numbers(node)),
         "TILE": lambda node, x, times: x.repeat(times.dims()),
         "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
         "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
@@ -364,10 +380,12 @@ _PLAIN: Mapping[str, Op] = {
 }
 
 
-def _passed_over(node: Operator) -> list[str]:
-    """The fields of an operator's options that its reader did not ask for."""
-    fields = [] if node.options is None else node.options.passed_over
-    return [f"field {field} of its options" for field in fields if field not in _OTHERWISE.get(node.op, ())]
+def _unread_options(node: Operator) -> list[str]:
+    """Return words for the fields of an operator's options that its reader did not ask for."""
+    fields = [] if node.options is None else node.options.unread_fields
+    return [
+        f"field {field} of its options" for field in fields if field not in _IGNORED_FIELDS.get(node.op, ())
+    ]
 
 
 READERS: Mapping[str, Reader[Operator]] = refuse_unread_settings(
@@ -378,5 +396,5 @@ READERS: Mapping[str, Reader[Operator]] = refuse_unread_settings(
         "BATCH_TO_SPACE_ND": put_together,
         "SPACE_TO_BATCH_ND": take_apart,
     },
-    _passed_over,
+    _unread_options,
 )

@@ -21,26 +21,30 @@ from porter.formats.tflite.model import IMAGE, Operator, read_model
 
 _PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
 """Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
+_CONV_DILATIONS, _DEPTHWISE_DILATIONS = 4, 5
+"""The first of the two fields with the dilations, of columns and then of rows."""
+_SAME = 0
+"""The schema's Padding."""
 
 
 def program(definition: bytes) -> KernelProgram:
+    """Return the program of a model's operators, for porter's own engine."""
     model = read_model(definition)
-    gives = {
+    names = {
         (operator.name, index): name
         for operator in model.operators
         for index, name in enumerate(operator.gives or (operator.inner,))
     }
     steps = []
     for operator in model.operators:
-        # A checkpoint holds no tensors of whole numbers.
+        # A checkpoint holds no tensors of whole numbers: an operator brings its own with it.
         whole = {
             index: model.stored[name]
             for index, (name, _) in enumerate(operator.inputs)
-            if name in model.stored
+            if name in model.stored and model.stored[name].dtype.kind in "iub"
         }
-        whole = {index: array for index, array in whole.items() if array.dtype.kind in "iub"}
         reads = (
-            "" if index in whole else gives.get(source, source[0])
+            "" if index in whole else names.get(source, source[0])
             for index, source in enumerate(operator.inputs)
         )
         steps.append(
@@ -52,12 +56,16 @@ def program(definition: bytes) -> KernelProgram:
             )
         )
     return KernelProgram(
-        IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True
+        IMAGE,
+        tuple(steps),
+        {op: _with_operator(row) for op, row in _ROWS.items()},
+        channels_last=True,
+        single=True,
     )
 
 
-def _filled(row: Callable[..., Any]) -> Row:
-    """A row that is given its operator and all its inputs."""
+def _with_operator(row: Callable[..., Any]) -> Row:
+    """Return a row that is given its operator and all its inputs."""
 
     def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
         operator: Operator = attributes["operator"]
@@ -66,190 +74,206 @@ def _filled(row: Callable[..., Any]) -> Row:
     return run
 
 
-def _counts(numbers: Any) -> list[int]:
+def _as_ints(numbers: Any) -> list[int]:
     return [int(number) for number in np.asarray(numbers).ravel()]
 
 
-def _grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
+def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
+    """Return the strides, dilations and pads of a window; `dilations` is the field with the first of these,
+    None if there is none.
+    """
     stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
-    by = (
-        (1, 1)
-        if dilations is None
-        else (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
-    )
+    dilation = (1, 1)
+    if dilations is not None:
+        dilation = (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
     pads = [0, 0, 0, 0]
-    if operator.scalar(_PADDING, "b") == 0:
+    if operator.scalar(_PADDING, "b") == _SAME:
         pads = [
             cells
-            for at in (0, 1)
-            for cells in same_pads(x.shape[1 + at], (sides[at] - 1) * by[at] + 1, stride[at])
+            for axis in (0, 1)
+            for cells in same_pads(x.shape[1 + axis], (sides[axis] - 1) * dilation[axis] + 1, stride[axis])
         ]
-    return Grid(stride, by, (pads[0], pads[1], pads[2], pads[3]))
+    return Grid(stride, dilation, (pads[0], pads[1], pads[2], pads[3]))
 
 
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    grid = _grid(operator, x, kernel.shape[1:3], 4)
+    grid = _read_grid(operator, x, kernel.shape[1:3], _CONV_DILATIONS)
     groups = x.shape[3] // kernel.shape[3]
     return channels_last(windows.conv)(x, ordered(kernel, "OHWI"), bias, grid, groups)
 
 
-def _by_channel(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    grid = _grid(operator, x, kernel.shape[1:3], 5)
+def _depthwise_conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    grid = _read_grid(operator, x, kernel.shape[1:3], _DEPTHWISE_DILATIONS)
     return channels_last(windows.conv)(x, ordered(kernel, "IHWO"), bias, grid, x.shape[3])
 
 
-def _transposed(
+def _transposed_conv(
     operator: Operator, sizes: Any, kernel: Numbers, x: Numbers, bias: Numbers | None = None
 ) -> Any:
-    """What the pads of the convolution that it is the gradient of cover is cut off, on the map that it
-    gives.
+    """Return a TRANSPOSE_CONV: of the whole map, the cells that the pads of the convolution cover whose
+    gradient it is are cut off.
     """
-    wanted = _counts(sizes)[1:3]
+    wanted = _as_ints(sizes)[1:3]
     stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
     sides = kernel.shape[1:3]
-    same = operator.scalar(_PADDING, "b") == 0
-    first = [
-        same_pads(size, side, step)[0] if same else 0
+    is_same = operator.scalar(_PADDING, "b") == _SAME
+    cells_before = [
+        same_pads(size, side, step)[0] if is_same else 0
         for size, side, step in zip(wanted, sides, stride, strict=True)
     ]
     whole = channels_last(windows.transposed)(x, ordered(kernel, "IHWO", "OIHW"), None, Grid(stride))
-    around = [
-        (-before, size - (whole.shape[1 + at] - before))
-        for at, (before, size) in enumerate(zip(first, wanted, strict=True))
+    pads = [
+        (-before, size - (whole.shape[1 + axis] - before))
+        for axis, (before, size) in enumerate(zip(cells_before, wanted, strict=True))
     ]
-    cut = pad(whole, [(0, 0), *around, (0, 0)])
+    cut = pad(whole, [(0, 0), *pads, (0, 0)])
     return cut if bias is None else cut + bias
 
 
-def _pooled(operator: Operator, x: Numbers) -> Any:
+def _pool(operator: Operator, x: Numbers) -> Any:
     sides = (operator.scalar(_FILTER_HEIGHT, "i"), operator.scalar(_FILTER_WIDTH, "i"))
     pool = windows.max_pool if operator.op == "MAX_POOL_2D" else windows.average_pool
-    return channels_last(pool)(x, sides, _grid(operator, x, sides))
+    return channels_last(pool)(x, sides, _read_grid(operator, x, sides))
 
 
-def _matrices(operator: Operator, x: Numbers, other: Numbers) -> Any:
-    first, second = (
-        np.swapaxes(m, -1, -2) if operator.scalar(f, "B") else m for f, m in enumerate((x, other))
-    )
+def _batch_matmul(operator: Operator, x: Numbers, other: Numbers) -> Any:
+    """Return a matrix product, of transposed matrices if the options say so."""
+    adj_x, adj_y = (operator.scalar(field, "B") for field in (0, 1))
+    first = np.swapaxes(x, -1, -2) if adj_x else x
+    second = np.swapaxes(other, -1, -2) if adj_y else other
     return first @ second
 
 
-def _padded(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> Any:
+def _pad(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> Any:
+    """Return a value with a pad of one number, or with its own cells mirrored."""
     widths = [(int(before), int(after)) for before, after in table]
     if operator.op == "MIRROR_PAD":
-        return pad(x, widths, "symmetric" if operator.scalar(0, "b") else "reflect")
+        is_symmetric = operator.scalar(0, "b")
+        return pad(x, widths, "symmetric" if is_symmetric else "reflect")
     return pad(x, widths, value=float(np.asarray(fill).ravel()[0]))
 
 
-def _squeezed(operator: Operator, x: Numbers) -> Any:
-    places = _counts(operator.options.numbers(0, "i4")) if operator.options else []
-    return np.squeeze(x, tuple(places) or None)
+def _squeeze(operator: Operator, x: Numbers) -> Any:
+    axes = _as_ints(operator.options.numbers(0, "i4")) if operator.options else []
+    return np.squeeze(x, tuple(axes) or None)
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda operator, x, axes: function(x, tuple(_counts(axes)), keepdims=bool(operator.scalar(0, "B")))
-
-
-def _resized(operator: Operator, x: Numbers, sizes: Any) -> Any:
-    """Nearest cells by half pixels are those at whole parts of places that are a half further on."""
-    linear = operator.op == "RESIZE_BILINEAR"
-    ends, half = (operator.scalar(field, "B") for field in ((2, 3) if linear else (0, 1)))
-    coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
-    rule = Rule(
-        "linear" if linear else "nearest", coordinates, "round_prefer_ceil" if ends or half else "floor"
+def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the row of a reduction, which may keep the axes."""
+    return lambda operator, x, axes: function(
+        x, tuple(_as_ints(axes)), keepdims=bool(operator.scalar(0, "B"))
     )
-    for axis, cells in zip((1, 2), _counts(sizes), strict=True):
+
+
+def _resize(operator: Operator, x: Numbers, sizes: Any) -> Any:
+    """Return a resized map. Nearest cells by half pixels are those at whole parts of places that are a half
+    further on.
+    """
+    is_linear = operator.op == "RESIZE_BILINEAR"
+    fields = (2, 3) if is_linear else (0, 1)
+    aligns_corners, half_pixels = (operator.scalar(field, "B") for field in fields)
+    coordinates, rounding = "asymmetric", "floor"
+    if aligns_corners:
+        coordinates, rounding = "align_corners", "round_prefer_ceil"
+    elif half_pixels:
+        coordinates, rounding = "half_pixel", "round_prefer_ceil"
+    rule = Rule("linear" if is_linear else "nearest", coordinates, rounding)
+    for axis, cells in zip((1, 2), _as_ints(sizes), strict=True):
         x = resize(x, axis, cells, cells / x.shape[axis], rule)
     return x
 
 
-def _strided(operator: Operator, x: Numbers, *bounds: Any) -> Any:
-    begin, end, ellipsis, added, shrunk = (operator.scalar(field, "i") for field in range(5))
+def _strided_slice(operator: Operator, x: Numbers, *bounds: Any) -> Any:
+    """Return a part of a value, by starts, ends and steps."""
+    # Masks with a bit for each item of the index.
+    begin, end, ellipsis, new_axis, shrink_axis = (operator.scalar(field, "i") for field in range(5))
     index: list[Any] = []
-    for axis, (first, last, step) in enumerate(zip(*map(_counts, bounds), strict=True)):
-        if ellipsis >> axis & 1:
+    for item, (first, last, step) in enumerate(zip(*map(_as_ints, bounds), strict=True)):
+        bit = 1 << item
+        if ellipsis & bit:
             index.append(...)
-        elif added >> axis & 1:
+        elif new_axis & bit:
             index.append(None)
-        elif shrunk >> axis & 1:
+        elif shrink_axis & bit:
             index.append(first)
         else:
-            index.append(slice(None if begin >> axis & 1 else first, None if end >> axis & 1 else last, step))
+            index.append(slice(None if begin & bit else first, None if end & bit else last, step))
     return x[tuple(index)]
 
 
-def _sliced(operator: Operator, x: Numbers, begins: Any, sizes: Any) -> Any:
-    pairs = zip(_counts(begins), _counts(sizes), strict=True)
+def _slice(operator: Operator, x: Numbers, begins: Any, sizes: Any) -> Any:
+    pairs = zip(_as_ints(begins), _as_ints(sizes), strict=True)
     return x[tuple(slice(begin, None if size < 0 else begin + size) for begin, size in pairs)]
 
 
-def _parted(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numbers, ...]:
-    whole = _counts(sizes)
-    whole = [
-        x.shape[_counts(axis)[0]] - sum(size for size in whole if size > 0) if size < 0 else size
-        for size in whole
-    ]
-    return tuple(np.split(x, np.cumsum(whole)[:-1], _counts(axis)[0]))
+def _split_by_sizes(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numbers, ...]:
+    """Return parts of these sizes along an axis; one of them may be -1, which is what is left."""
+    stated = _as_ints(sizes)
+    number = _as_ints(axis)[0]
+    rest = x.shape[number] - sum(size for size in stated if size > 0)
+    known = [rest if size < 0 else size for size in stated]
+    return tuple(np.split(x, np.cumsum(known)[:-1], number))
 
 
-def _spread(operator: Operator, x: Numbers) -> Any:
-    """Parts of the channels as the cells of blocks, block rows first."""
+def _depth_to_space(operator: Operator, x: Numbers) -> Any:
+    """Return parts of the channels as the cells of blocks, block rows first."""
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows * side, columns * side, -1)
 
 
-def _gathered(operator: Operator, x: Numbers) -> Any:
-    """The cells of blocks as channels, block rows first."""
+def _space_to_depth(operator: Operator, x: Numbers) -> Any:
+    """Return the cells of blocks as channels, block rows first."""
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows // side, columns // side, -1)
 
 
-def _apart(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
-    """Cells that are a block apart as images, block rows first."""
-    down, across = _counts(block)
-    wide = pad(x, [(0, 0), *pads.tolist(), (0, 0)])
-    images, rows, columns, channels = wide.shape
-    cells = wide.reshape(images, rows // down, down, columns // across, across, channels).transpose(
+def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
+    """Return cells that are a block apart as images, block rows first."""
+    down, across = _as_ints(block)
+    padded = pad(x, [(0, 0), *pads.tolist(), (0, 0)])
+    images, rows, columns, channels = padded.shape
+    cells = padded.reshape(images, rows // down, down, columns // across, across, channels).transpose(
         2, 4, 0, 1, 3, 5
     )
     return cells.reshape(images * down * across, rows // down, columns // across, channels)
 
 
-def _together(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
-    down, across = _counts(block)
+def _batch_to_space(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
+    """Return images as the cells of blocks, block rows first, and crop the map."""
+    down, across = _as_ints(block)
     images, rows, columns, channels = x.shape
     cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(
         2, 3, 0, 4, 1, 5
     )
-    return pad(
-        cells.reshape(-1, rows * down, columns * across, channels), [(0, 0), *(-crops).tolist(), (0, 0)]
-    )
+    maps = cells.reshape(-1, rows * down, columns * across, channels)
+    return pad(maps, [(0, 0), *(-crops).tolist(), (0, 0)])
 
 
-def _response(operator: Operator, x: Numbers) -> Any:
+def _response_norm(operator: Operator, x: Numbers) -> Any:
     size = 2 * operator.scalar(0, "i") + 1
     bias, alpha, beta = (operator.scalar(field, "f") for field in (1, 2, 3))
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
 
 
-def _summed(operator: Operator, x: Numbers, axis: Any) -> Any:
-    """Running sums: the first option leaves each number itself out, the second begins at the end."""
-    (over,) = _counts(axis)
-    exclusive, backwards = (operator.scalar(field, "B") for field in (0, 1))
-    turned = np.flip(x, over) if backwards else x
-    sums = np.cumsum(turned, over) - (turned if exclusive else 0)
-    return np.flip(sums, over) if backwards else sums
+def _cumsum(operator: Operator, x: Numbers, axis: Any) -> Any:
+    """Return running sums: the first option leaves each number itself out, the second begins at the end."""
+    (number,) = _as_ints(axis)
+    exclusive, reverse = (operator.scalar(field, "B") for field in (0, 1))
+    turned = np.flip(x, number) if reverse else x
+    sums = np.cumsum(turned, number) - (turned if exclusive else 0)
+    return np.flip(sums, number) if reverse else sums
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the row of a function of the inputs alone."""
     return lambda operator, *inputs: function(*inputs)
 
 
-_OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
+_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "ADD": np.add,
     "SUB": np.subtract,
     "MUL": np.multiply,
@@ -299,55 +323,57 @@ _OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
 """Functions of each number."""
 _ROWS: Mapping[str, Callable[..., Any]] = by_name(
     {
-        **{op: _each(function) for op, function in _OF_NUMBERS.items()},
-        "ADD_N": _each(lambda *several: sum(several[1:], several[0])),
-        "AVERAGE_POOL_2D MAX_POOL_2D": _pooled,
-        "PAD PADV2 MIRROR_PAD": _padded,
-        "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR": _resized,
-        "BATCH_MATMUL": _matrices,
-        "BATCH_TO_SPACE_ND": _together,
-        "BROADCAST_TO": _each(lambda x, sizes: np.broadcast_to(x, _counts(sizes))),
+        **{op: _elementwise(function) for op, function in _ELEMENTWISE.items()},
+        "ADD_N": _elementwise(lambda *several: sum(several[1:], several[0])),
+        "AVERAGE_POOL_2D MAX_POOL_2D": _pool,
+        "PAD PADV2 MIRROR_PAD": _pad,
+        "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR": _resize,
+        "BATCH_MATMUL": _batch_matmul,
+        "BATCH_TO_SPACE_ND": _batch_to_space,
+        "BROADCAST_TO": _elementwise(lambda x, sizes: np.broadcast_to(x, _as_ints(sizes))),
         "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
         "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
         "CONV_2D": _conv,
-        "CUMSUM": _summed,
-        "DEPTHWISE_CONV_2D": _by_channel,
-        "DEPTH_TO_SPACE": _spread,
-        "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
-        "FILL": _each(lambda sizes, number: np.full(_counts(sizes), number)),
+        "CUMSUM": _cumsum,
+        "DEPTHWISE_CONV_2D": _depthwise_conv,
+        "DEPTH_TO_SPACE": _depth_to_space,
+        "EXPAND_DIMS": _elementwise(lambda x, axis: np.expand_dims(x, _as_ints(axis)[0])),
+        "FILL": _elementwise(lambda sizes, number: np.full(_as_ints(sizes), number)),
         "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
             x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias
         ),
         "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
         "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
-        "L2_NORMALIZATION": _each(lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)),
-        "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
-        "LOCAL_RESPONSE_NORMALIZATION": _response,
-        "MEAN": _reduced(np.mean),
-        "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
-        "PRELU": _each(lambda x, slope: values.relu(x, math.inf, slope)),
-        "RANGE": _each(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
-        "REDUCE_MAX": _reduced(np.max),
-        "REDUCE_MIN": _reduced(np.min),
-        "REDUCE_PROD": _reduced(np.prod),
-        "RESHAPE": lambda operator, x, sizes=None: x.reshape(
-            _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+        "L2_NORMALIZATION": _elementwise(
+            lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
         ),
-        "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
-        "SHAPE": _each(lambda x: np.asarray(x.shape)),
-        "SLICE": _sliced,
+        "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
+        "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
+        "MEAN": _reduction(np.mean),
+        "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
+        "PRELU": _elementwise(lambda x, slope: values.relu(x, math.inf, slope)),
+        "RANGE": _elementwise(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
+        "REDUCE_MAX": _reduction(np.max),
+        "REDUCE_MIN": _reduction(np.min),
+        "REDUCE_PROD": _reduction(np.prod),
+        "RESHAPE": lambda operator, x, sizes=None: x.reshape(
+            _as_ints(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+        ),
+        "REVERSE_V2": _elementwise(lambda x, axes: np.flip(x, tuple(_as_ints(axes)))),
+        "SHAPE": _elementwise(lambda x: np.asarray(x.shape)),
+        "SLICE": _slice,
         "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
         "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
-        "SPACE_TO_BATCH_ND": _apart,
-        "SPACE_TO_DEPTH": _gathered,
-        "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _counts(axis)[0])),
-        "SPLIT_V": _parted,
-        "SQUEEZE": _squeezed,
-        "STRIDED_SLICE": _strided,
-        "SUM": _reduced(np.sum),
-        "TILE": _each(lambda x, times: np.tile(x, _counts(times))),
-        "TRANSPOSE": _each(lambda x, order: x.transpose(_counts(order))),
-        "TRANSPOSE_CONV": _transposed,
+        "SPACE_TO_BATCH_ND": _space_to_batch,
+        "SPACE_TO_DEPTH": _space_to_depth,
+        "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _as_ints(axis)[0])),
+        "SPLIT_V": _split_by_sizes,
+        "SQUEEZE": _squeeze,
+        "STRIDED_SLICE": _strided_slice,
+        "SUM": _reduction(np.sum),
+        "TILE": _elementwise(lambda x, times: np.tile(x, _as_ints(times))),
+        "TRANSPOSE": _elementwise(lambda x, order: x.transpose(_as_ints(order))),
+        "TRANSPOSE_CONV": _transposed_conv,
         "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.scalar(1, "i"), 0)),
     }
 )

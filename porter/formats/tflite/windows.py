@@ -20,11 +20,13 @@ from porter.padding import LOWEST, Convention, Window
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
 """Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
-_SAME = Items(("SAME", "VALID"))
+_CONV_DILATIONS, _DEPTHWISE_DILATIONS = 4, 5
+"""The first of the two fields with the dilations, of columns and then of rows."""
+_PADDING_RULES = Items(("SAME", "VALID"))
 
 
-def stored(kernel: Tensor, axes: int) -> StoredTensor:
-    """Raises Unsupported for a kernel that is computed, or has other axes."""
+def expect_stored(kernel: Tensor, axes: int) -> StoredTensor:
+    """Return a stored kernel; raise Unsupported for one that is computed, or has other axes."""
     tensor = kernel.walk.weights(kernel.source)
     if tensor is None or len(tensor.shape) != axes or 0 in tensor.shape:
         raise Unsupported("whose kernel is not stored")
@@ -32,78 +34,91 @@ def stored(kernel: Tensor, axes: int) -> StoredTensor:
 
 
 def _stored_tensors(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
-    """A kernel, and a bias if the operator reads one."""
+    """Return a kernel, and a bias if the operator reads one, by role."""
     vector = None if bias is None else bias.walk.weights(bias.source)
     if bias is not None and vector is None:
         raise Unsupported("whose bias is not stored")
-    bias_by_role = {} if vector is None else {"bias": Stored(vector.name)}
-    return {"kernel": Stored(kernel.name, axes), **bias_by_role}
+    tensors = {"kernel": Stored(kernel.name, axes)}
+    if vector is not None:
+        tensors["bias"] = Stored(vector.name)
+    return tensors
 
 
-def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
-    """The window that an operator's options state; `dilations` is where these have the dilations."""
-    stride, by = (node.scalar(_STRIDE_HEIGHT, "i"), node.scalar(_STRIDE_WIDTH, "i")), (1, 1)
+def _read_window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
+    """Return the window that an operator's options state; `dilations` is the first of the two fields that
+    have them, None if there is none.
+    """
+    stride = (node.scalar(_STRIDE_HEIGHT, "i"), node.scalar(_STRIDE_WIDTH, "i"))
+    dilation = (1, 1)
     if dilations is not None:
-        by = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
-    return Window(sides, stride, by), Convention("valid" if node.scalar(_PADDING, "b") else "same")
+        dilation = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
+    return Window(sides, stride, dilation), Convention("valid" if node.scalar(_PADDING, "b") else "same")
 
 
 def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
-    by_channel = node.op == "DEPTHWISE_CONV_2D"
-    kernel = stored(weights, 4)
-    filters = kernel.shape[3 if by_channel else 0]
+    """Return a convolution. Kernels are filters×rows×columns×channels/groups, those by channel
+    1×rows×columns×filters.
+    """
+    is_depthwise = node.op == "DEPTHWISE_CONV_2D"
+    kernel = expect_stored(weights, 4)
+    filters = kernel.shape[3 if is_depthwise else 0]
     channels = x.value.channels or kernel.shape[3]
-    groups = channels if by_channel else channels // kernel.shape[3]
-    window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    tensors = _stored_tensors(kernel, bias, "IHWO" if by_channel else "OHWI")
+    groups = channels if is_depthwise else channels // kernel.shape[3]
+    dilations = _DEPTHWISE_DILATIONS if is_depthwise else _CONV_DILATIONS
+    window, convention = _read_window(node, (kernel.shape[1], kernel.shape[2]), dilations)
+    tensors = _stored_tensors(kernel, bias, "IHWO" if is_depthwise else "OHWI")
     return x.conv(ops.Conv(filters, window, convention, groups), tensors)
 
 
-def _transposed(
+def _transposed_conv(
     node: Operator, sizes: Tensor, weights: Tensor, x: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
+    """Return a transposed convolution, from the sizes that it gives, a kernel filters×rows×columns×channels,
+    and the map that it spreads.
+    """
     wanted = sizes.dims()
-    kernel = stored(weights, 4)
+    kernel = expect_stored(weights, 4)
     before = x.walk.views.of(x.value).known_sizes
     if len(wanted) != 4 or len(before) != 4:
         raise Unsupported("to a size that is not stated")
-    window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
+    window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.transposed_conv_cuts(
-        window, before[1:3], wanted[1:3], _SAME[node.scalar(_PADDING, "b")]
+        window, before[1:3], wanted[1:3], _PADDING_RULES[node.scalar(_PADDING, "b")]
     )
     tensors = _stored_tensors(kernel, bias, "IHWO")
     return x.apply_op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
 
 
 def _pool(node: Operator, x: Tensor) -> Tensor:
-    """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
-    pads of -inf.
+    """Return a pool. An average does not count cells outside its map. For a largest number, pads of float32's
+    lowest are pads of -inf.
     """
-    largest = node.op == "MAX_POOL_2D"
     flow = x.walk.flow
     sides = (node.scalar(_FILTER_HEIGHT, "i"), node.scalar(_FILTER_WIDTH, "i"))
-    window, convention = _window(node, sides, None)
-    if not largest:
+    window, convention = _read_window(node, sides, None)
+    if node.op == "AVERAGE_POOL_2D":
         return x.pool("mean", window, convention)
     before = flow.nodes[node.source[0]]
     if before.op == "PADV2" and flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
-        whole, pads = (x.scope.tensor(source) for source in before.inputs[:2])
-        x = whole.pad(pads_by_axis(pads), LOWEST)
+        unpadded, pads = (x.scope.tensor(source) for source in before.inputs[:2])
+        x = unpadded.pad(pads_by_axis(pads), LOWEST)
     return x.pool("max", window, replace(convention, fill=LOWEST))
 
 
 def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
+    """Return a value with a pad of one number, or with its own cells mirrored."""
     if node.op == "MIRROR_PAD":
-        return x.extend(pads_by_axis(pads), "symmetric" if node.scalar(0, "b") else "reflect")
+        is_symmetric = node.scalar(0, "b")
+        return x.extend(pads_by_axis(pads), "symmetric" if is_symmetric else "reflect")
     return x.pad(pads_by_axis(pads), 0.0 if fill is None else fill.number())
 
 
 def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
-    linear = node.op == "RESIZE_BILINEAR"
-    ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(linear, half, ends))
+    """Return a map resized to the nearest or between the nearest cells."""
+    is_linear = node.op == "RESIZE_BILINEAR"
+    fields = (2, 3) if is_linear else (0, 1)
+    aligns_corners, half_pixels = (bool(node.scalar(field, "B")) for field in fields)
+    return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(is_linear, half_pixels, aligns_corners))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
@@ -112,6 +127,6 @@ FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(
         "AVERAGE_POOL_2D MAX_POOL_2D": _pool,
         "MIRROR_PAD PAD PADV2": _pad,
         "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR": _resize,
-        "TRANSPOSE_CONV": _transposed,
+        "TRANSPOSE_CONV": _transposed_conv,
     }
 )

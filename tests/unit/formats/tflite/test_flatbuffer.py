@@ -6,7 +6,7 @@ import flatbuffers  # type: ignore[import-untyped]
 
 from porter.formats.tflite.flatbuffer import Table, root
 from porter.formats.tflite.model import Operator
-from porter.formats.tflite.read import _passed_over
+from porter.formats.tflite.read import _unread_options
 
 
 def options(*fields: int) -> Table:
@@ -24,6 +24,6 @@ def test_a_field_that_nothing_asks_for_is_named() -> None:
     softmax = Operator("it", "SOFTMAX", (), (), options(0, 5))
     softmax.scalar(0, "b")
     softmax.scalar(3, "b")
-    assert _passed_over(softmax) == ["field 5 of its options"]
+    assert _unread_options(softmax) == ["field 5 of its options"]
     depthwise = Operator("it", "DEPTHWISE_CONV_2D", (), (), options(3))
-    assert _passed_over(depthwise) == [], "its kernel has the multiplier, too"
+    assert _unread_options(depthwise) == [], "its kernel has the multiplier, too"

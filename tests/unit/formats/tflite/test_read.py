@@ -169,7 +169,7 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
     TensorFlow Lite's interpreter is installed.
     """
     schema = importlib.import_module("tensorflow.lite.python.schema_py_generated")
-    own = {number: name for number, name in enumerate(model._CODES) if name} | model._LATER
+    own = {number: name for number, name in enumerate(model._OPERATOR_CODES) if name} | model._LATER_CODES
     assert own == {getattr(schema.BuiltinOperator, name): name for name in own.values()}
     activations = dict(enumerate(model._ACTIVATIONS)) | {0: "NONE"}
     assert activations == {
@@ -180,7 +180,7 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
         "MAX_POOL_2D": "Pool2DOptions",
         "L2_NORMALIZATION": "L2NormOptions",
     }
-    for name, place in model._ACTIVATED.items():
+    for name, place in model._ACTIVATION_FIELDS.items():
         words = name.replace("CONV_2D", "CONV2_D").replace("_", " ").title().replace(" ", "")
         options = getattr(schema, short.get(name, f"{words}Options"))
         stated = inspect.getsource(options.FusedActivationFunction)

@@ -76,10 +76,18 @@ def swapped(names: Any, one: str, other: str) -> Any:
 
 
 TABLES = {
-    "an operator's number": ("_LATER", lambda: swapped(model._LATER, "GELU", "RELU_0_TO_1"), "GELU|RELU_0"),
-    "two operators": ("_CODES", lambda: swapped(model._CODES, "MAXIMUM", "MINIMUM"), "MINIMUM"),
+    "an operator's number": (
+        "_LATER_CODES",
+        lambda: swapped(model._LATER_CODES, "GELU", "RELU_0_TO_1"),
+        "GELU|RELU_0",
+    ),
+    "two operators": (
+        "_OPERATOR_CODES",
+        lambda: swapped(model._OPERATOR_CODES, "MAXIMUM", "MINIMUM"),
+        "MINIMUM",
+    ),
     "an activation": ("_ACTIVATIONS", lambda: swapped(model._ACTIVATIONS, "RELU", "RELU6"), "RELU"),
-    "its place": ("_ACTIVATED", lambda: {**model._ACTIVATED, "CONV_2D": 4}, "CONV_2D"),
+    "its place": ("_ACTIVATION_FIELDS", lambda: {**model._ACTIVATION_FIELDS, "CONV_2D": 4}, "CONV_2D"),
 }
 
 
@@ -120,7 +128,7 @@ def test_the_proof_refuses_it_and_says_what_is_held(
     assert made.verdict is not None
     assert made.verdict.held == ("the file's operators and tensors: held to TensorFlow Lite's interpreter",)
     with monkeypatch.context() as wrong:
-        wrong.setattr(model, "_LATER", swapped(model._LATER, "GELU", "SIGN"))
+        wrong.setattr(model, "_LATER_CODES", swapped(model._LATER_CODES, "GELU", "SIGN"))
         with pytest.raises(Contradiction, match="porter and TensorFlow Lite's interpreter disagree"):
             porter.convert(file, to="torch", out=tmp_path / "wrong")
     monkeypatch.setattr("porter.frameworks.tflite.witness.find_spec", lambda name: None)
@@ -168,7 +176,7 @@ def test_what_a_cut_leaves_out_is_not_asked(file: Path, monkeypatch: pytest.Monk
     cut = read_checkpoint(file, joined.gives)
     assert disagreement(cut, SIZE, False) is None
     assert "no operator 'SOFTMAX'" in str(said(file))
-    monkeypatch.setattr(model, "_CODES", swapped(model._CODES, "MAXIMUM", "MINIMUM"))
+    monkeypatch.setattr(model, "_OPERATOR_CODES", swapped(model._OPERATOR_CODES, "MAXIMUM", "MINIMUM"))
     assert "MINIMUM" in str(disagreement(cut, SIZE, False)), "what is left is asked all the same"
 
 
