@@ -14,14 +14,15 @@ from porter.formats.tf_checkpoint.files import (
 )
 
 
-def _version(content: Content) -> str | None:
-    """The format of the checkpoint that a path names; None if it names none.
+def _format_of(content: Content) -> str | None:
+    """Return the format of the checkpoint that a path names; None if it names none.
 
     Raises:
         FileError: the checkpoint is incomplete, or a folder has several.
     """
     path = content.path
-    if is_checkpoint_folder(path) if path.is_dir() else is_checkpoint_part(path):
+    is_checkpoint = is_checkpoint_folder(path) if path.is_dir() else is_checkpoint_part(path)
+    if is_checkpoint:
         return find_checkpoint(path).format
     if content.tail != TABLE_MAGIC:
         return None
@@ -29,12 +30,13 @@ def _version(content: Content) -> str | None:
     return "tf-checkpoint-v2" if path.suffix == ".index" else table_version(content.head)
 
 
-def _format(name: str, what: str) -> Format:
+def _make_format(name: str, description: str) -> Format:
+    """Return one of the two formats, which have one reader."""
     read = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
     return Format(
         name,
-        what,
-        lambda content: _version(content) == name,
+        description,
+        lambda content: _format_of(content) == name,
         read,
         framework="tf",
         whole="a frozen graph (.pb)",
@@ -42,6 +44,6 @@ def _format(name: str, what: str) -> Format:
 
 
 FORMATS = (
-    _format("tf-checkpoint-v1", "a TensorFlow checkpoint of version 1"),
-    _format("tf-checkpoint-v2", "a TensorFlow checkpoint"),
+    _make_format("tf-checkpoint-v1", "a TensorFlow checkpoint of version 1"),
+    _make_format("tf-checkpoint-v2", "a TensorFlow checkpoint"),
 )

@@ -21,11 +21,11 @@ TABLE_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 
 _SHARD = re.compile(r"(?P<prefix>.+)\.data-\d{5}-of-(?P<count>\d{5})")
 _OLD_SHARD = re.compile(r"(?P<prefix>.+)-(?:\d{5}|\?{5})-of-(?P<count>\d{5})")
-_LATEST = re.compile(r'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\]|\\.)*)"', re.MULTILINE)
-_STATE = "checkpoint"
-_MOST_STATE = 1 << 20
+_LATEST_PATTERN = re.compile(r'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_STATE_FILE = "checkpoint"
+_MOST_STATE_BYTES = 1 << 20
 _MOST_SHARDS = 4096
-_LISTED = 5
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CheckpointFiles:
 
 
 def table_version(head: bytes) -> Version:
-    """The version of a table, by its first entry. The entry's key is empty in both.
+    """Return the version of a table, by its first entry. The entry's key is empty in both.
 
     In V2 it is a BundleHeaderProto, whose first field is a number, the shards (tensor_bundle.proto); in V1
     SavedTensorSlices, whose first field is a message (saved_tensor_slice.proto).
@@ -53,16 +53,16 @@ def table_version(head: bytes) -> Version:
 
 
 def is_checkpoint_folder(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint, a `checkpoint` state file or an `.index`, and is no
+    """Return whether a folder holds a checkpoint, a `checkpoint` state file or an `.index`, and is no
     SavedModel's.
     """
     if any(folder.glob("saved_model.pb*")):
         return False
-    return _is_state(folder / _STATE) or any(_is_table(path) for path in folder.glob("*.index"))
+    return _is_state(folder / _STATE_FILE) or any(_is_table(path) for path in folder.glob("*.index"))
 
 
 def _is_state(file: Path) -> bool:
-    """Whether a file is text: orbax's of the same name begins with a map of MessagePack."""
+    """Return whether a file is text: orbax's of the same name begins with a map of MessagePack."""
     if not file.is_file():
         return False
     with file.open("rb") as stream:
@@ -70,16 +70,16 @@ def _is_state(file: Path) -> bool:
 
 
 def is_checkpoint_part(path: Path) -> bool:
-    """Whether a path that is not a table itself names a checkpoint: its prefix, a data shard of V2, or a V1
-    pattern.
+    """Return whether a path that is not a table itself names a checkpoint: its prefix, a data shard of V2, or
+    a V1 pattern.
     """
     if path.exists():
         return _SHARD.fullmatch(path.name) is not None
-    return _beside(path, ".index").is_file() or bool(_old_shards(path))
+    return _with_suffix(path, ".index").is_file() or bool(_find_old_shards(path))
 
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
-    """The checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a
+    """Find the checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a
     `checkpoint` state file.
 
     Raises:
@@ -87,11 +87,11 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
             which is meant.
     """
     if path.is_dir():
-        return find_checkpoint(_latest(path))
+        return find_checkpoint(_latest_checkpoint(path))
     shard = _SHARD.fullmatch(path.name)
     if shard:
         path = path.with_name(shard["prefix"])
-        if not _beside(path, ".index").is_file():
+        if not _with_suffix(path, ".index").is_file():
             raise FileError(
                 "this is a checkpoint's data without its index",
                 where=path,
@@ -99,7 +99,7 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
             )
     if path.suffix == ".index" and _is_table(path):
         path = path.with_name(path.name.removesuffix(".index"))
-    index = _beside(path, ".index")
+    index = _with_suffix(path, ".index")
     if index.is_file():
         if not _is_table(index):
             raise FileError(
@@ -107,8 +107,8 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
                 where=index,
                 next="fetch or copy it again",
             )
-        return CheckpointFiles(str(path), "tf-checkpoint-v2", (index, *_shards(path)))
-    old = _old_shards(path)
+        return CheckpointFiles(str(path), "tf-checkpoint-v2", (index, *_find_shards(path)))
+    old = _find_old_shards(path)
     if old:
         return old
     if not path.is_file():
@@ -118,12 +118,12 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
     return CheckpointFiles(str(path), "tf-checkpoint-v1", (path,))
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file ends as a table does."""
+    """Return whether a file ends as a table does."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -133,9 +133,9 @@ def _is_table(path: Path) -> bool:
         return False
 
 
-def _shards(prefix: Path) -> tuple[Path, ...]:
-    """The data files of V2. If a save with another number of shards left some files, the only complete set
-    counts.
+def _find_shards(prefix: Path) -> tuple[Path, ...]:
+    """Return the data files of V2. If a save with another number of shards left some files, the only complete
+    set counts.
     """
     counts = {
         match["count"]
@@ -145,7 +145,7 @@ def _shards(prefix: Path) -> tuple[Path, ...]:
     missing: list[str] = []
     complete = []
     for count in sorted(counts):
-        files = _numbered(prefix, ".data-", int(count))
+        files = _shard_paths(prefix, ".data-", int(count))
         absent = [path.name for path in files if not path.is_file()]
         missing += absent
         if not absent:
@@ -158,28 +158,30 @@ def _shards(prefix: Path) -> tuple[Path, ...]:
             where=prefix,
             next="remove those of the older one",
         )
-    wanted = ", ".join(missing[:_LISTED]) or f"{prefix.name}.data-00000-of-00001"
+    expected = ", ".join(missing[:_MOST_LISTED]) or f"{prefix.name}.data-00000-of-00001"
     raise FileError(
-        f"the checkpoint's data is missing: expected {wanted}",
+        f"the checkpoint's data is missing: expected {expected}",
         where=prefix,
         next="put it beside the .index",
     )
 
 
-def _old_shards(path: Path) -> CheckpointFiles | None:
-    """V1 in shards, found by one of them, by the pattern in a state file, or by the prefix."""
-    named = _OLD_SHARD.fullmatch(path.name)
-    prefix = path.with_name(named["prefix"]) if named else path
+def _find_old_shards(path: Path) -> CheckpointFiles | None:
+    """Find V1 in shards by one of them, by the pattern in a state file, or by the prefix; return None where
+    there is no such.
+    """
+    shard = _OLD_SHARD.fullmatch(path.name)
+    prefix = path.with_name(shard["prefix"]) if shard else path
     matches = [
         match
-        for other in _siblings(prefix)
-        if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name
+        for sibling in _siblings(prefix)
+        if (match := _OLD_SHARD.fullmatch(sibling.name)) and match["prefix"] == prefix.name
     ]
-    counts = {match["count"] for match in matches if named is None or match["count"] == named["count"]}
+    counts = {match["count"] for match in matches if shard is None or match["count"] == shard["count"]}
     if len(counts) != 1:
         return None
     count = counts.pop()
-    files = _numbered(prefix, "-", int(count))
+    files = _shard_paths(prefix, "-", int(count))
     absent = [file.name for file in files if not file.is_file()]
     if absent:
         raise FileError(
@@ -190,29 +192,30 @@ def _old_shards(path: Path) -> CheckpointFiles | None:
     return CheckpointFiles(f"{prefix}-?????-of-{count}", "tf-checkpoint-v1", files)
 
 
-def _numbered(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
+def _shard_paths(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
+    """Return the paths of so many shards: the prefix, `before`, and their numbers."""
     if not 0 < count <= _MOST_SHARDS:
         raise FileError(f"a checkpoint of {count} data files is not read", where=prefix)
-    return tuple(_beside(prefix, f"{before}{number:05}-of-{count:05}") for number in range(count))
+    return tuple(_with_suffix(prefix, f"{before}{number:05}-of-{count:05}") for number in range(count))
 
 
 def _siblings(path: Path) -> list[Path]:
     return sorted(path.parent.iterdir()) if path.parent.is_dir() else []
 
 
-def _latest(folder: Path) -> Path:
-    """The checkpoint that a folder's state file calls the latest, or the folder's only one."""
-    state = folder / _STATE
-    here = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
-    listed = ", ".join(here[:_LISTED]) or "none"
+def _latest_checkpoint(folder: Path) -> Path:
+    """Return the checkpoint that a folder's state file calls the latest, or the folder's only one."""
+    state = folder / _STATE_FILE
+    checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
+    listed = ", ".join(checkpoints[:_MOST_LISTED]) or "none"
     if not state.is_file():
-        if len(here) == 1:
-            return folder / here[0]
+        if len(checkpoints) == 1:
+            return folder / checkpoints[0]
         raise FileError(
             f"this folder holds several checkpoints: {listed}", where=folder, next="name one of them"
         )
     with state.open("rb") as stream:
-        names = _LATEST.findall(stream.read(_MOST_STATE).decode("utf-8", "replace"))
+        names = _LATEST_PATTERN.findall(stream.read(_MOST_STATE_BYTES).decode("utf-8", "replace"))
     if len(set(names)) != 1:
         raise FileError(
             f"the state file names {len(set(names))} latest checkpoints, the folder holds {listed}",
@@ -222,7 +225,7 @@ def _latest(folder: Path) -> Path:
     # The path may be of the machine that trained, so only its last part counts.
     name = PurePosixPath(names[0]).name
     path = folder / name
-    if not (_beside(path, ".index").is_file() or path.is_file() or _old_shards(path)):
+    if not (_with_suffix(path, ".index").is_file() or path.is_file() or _find_old_shards(path)):
         raise FileError(
             f"the state file calls '{name}' the latest, which is not there; the folder holds {listed}",
             where=state,

@@ -48,7 +48,9 @@ class SavedObject:
 
 @dataclass(frozen=True)
 class MessageFields:
-    """The fields of a message by their numbers."""
+    """The fields of a message by their numbers. One that is left out is 0, or empty; of one that is repeated
+    the last counts.
+    """
 
     numbers: Mapping[int, list[int]]
     contents: Mapping[int, list[memoryview]]
@@ -63,8 +65,8 @@ class MessageFields:
         return bytes(self.content(field)).decode()
 
 
-def sorted_fields(data: memoryview) -> MessageFields:
-    """The fields of a small message."""
+def read_fields(data: memoryview) -> MessageFields:
+    """Read the fields of a small message."""
     numbers, contents = dict[int, list[int]](), dict[int, list[memoryview]]()
     for count, (number, value) in enumerate(fields(data)):
         if count >= _MOST_FIELDS:
@@ -76,55 +78,64 @@ def sorted_fields(data: memoryview) -> MessageFields:
     return MessageFields(numbers, contents)
 
 
-def signed(number: int) -> int:
-    """An int64, of which a varint has the bits."""
+def as_int64(number: int) -> int:
+    """Return the int64 whose bits a varint has."""
     return number - (1 << 64) if number >> 63 else number
 
 
-def shape_of(data: memoryview) -> Shape:
-    """A TensorShapeProto."""
-    message = sorted_fields(data)
-    sizes = tuple(signed(axis.number(1)) for axis in _axes(message, 2))
-    if message.number(3) or min(sizes, default=0) < 0:
+def read_shape(data: memoryview) -> Shape:
+    """Read a TensorShapeProto."""
+    message = read_fields(data)
+    sizes = tuple(as_int64(axis.number(1)) for axis in _read_axes(message, 2))
+    is_of_unknown_rank = message.number(3)
+    if is_of_unknown_rank or min(sizes, default=0) < 0:
         raise ValueError(f"a tensor has the shape {sizes}")
     return sizes
 
 
-def extents_of(data: memoryview) -> Extents:
-    """A TensorSliceProto."""
-    extents = _axes(sorted_fields(data), 1)
+def read_extents(data: memoryview) -> Extents:
+    """Read a TensorSliceProto."""
+    start, length = 1, 2  # fields of an Extent
     return tuple(
-        (signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None)
-        for extent in extents
+        (
+            as_int64(extent.number(start)),
+            as_int64(extent.number(length)) if length in extent.numbers else None,
+        )
+        for extent in _read_axes(read_fields(data), 1)
     )
 
 
-def _axes(message: MessageFields, field: int) -> list[MessageFields]:
+def _read_axes(message: MessageFields, field: int) -> list[MessageFields]:
+    """Read a repeated field, which has one message for each axis."""
     parts = message.contents.get(field, [])
     if len(parts) > _MOST_AXES:
         raise ValueError(f"a tensor has {len(parts)} axes, more than {_MOST_AXES}")
-    return list(map(sorted_fields, parts))
+    return list(map(read_fields, parts))
 
 
-def entry_of(data: memoryview) -> Entry:
-    """A BundleEntryProto."""
-    message = sorted_fields(data)
+def read_entry(data: memoryview) -> Entry:
+    """Read a BundleEntryProto."""
+    message = read_fields(data)
     shard, start, size, checksum = map(message.number, (3, 4, 5, 6))
-    slices = tuple(map(extents_of, message.contents.get(7, [])))
-    return Entry(message.number(1), shape_of(message.content(2)), shard, start, size, checksum, slices)
+    slices = tuple(map(read_extents, message.contents.get(7, [])))
+    dtype, shape = message.number(1), message.content(2)
+    return Entry(dtype, read_shape(shape), shard, start, size, checksum, slices)
 
 
-def objects_of(data: memoryview) -> list[SavedObject]:
-    """A TrackableObjectGraph."""
+def read_objects(data: memoryview) -> list[SavedObject]:
+    """Read a TrackableObjectGraph."""
     objects, parts = list[SavedObject](), 0
     for number, node in fields(data):
         if number != 1 or isinstance(node, int):
             continue
-        message = sorted_fields(node)
-        children, variables = (list(map(sorted_fields, message.contents.get(field, []))) for field in (1, 2))
+        message = read_fields(node)
+        children, variables = (list(map(read_fields, message.contents.get(field, []))) for field in (1, 2))
         parts += 1 + len(children) + len(variables)
         if parts > MOST_PARTS:
             raise ValueError(f"its objects have more than {MOST_PARTS} parts")
-        owners = tuple(ObjectTensor(variable.text(3), variable.text(2)) for variable in variables)
-        objects.append(SavedObject({child.text(2): child.number(1) for child in children}, owners))
+        key, full_name = 3, 2  # fields of a SerializedTensor
+        owners = tuple(ObjectTensor(variable.text(key), variable.text(full_name)) for variable in variables)
+        node_id, local_name = 1, 2  # fields of an ObjectReference
+        names = {child.text(local_name): child.number(node_id) for child in children}
+        objects.append(SavedObject(names, owners))
     return objects

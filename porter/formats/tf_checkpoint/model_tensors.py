@@ -45,8 +45,8 @@ class ObjectTensor:
 
 
 def training_state(shapes: Mapping[str, Shape], owners: Collection[ObjectTensor] = ()) -> set[str]:
-    """Keys that belong to the training: an optimiser's slots beside a variable, its counters, metrics, random
-    state.
+    """Return keys that belong to the training: an optimiser's slots beside a variable, its counters, metrics,
+    random state.
 
     A slot has a slot's name and a variable of its shape beside it, perhaps in an optimiser's scope. So a
     layer that somebody called `Adam` stays.
@@ -56,8 +56,8 @@ def training_state(shapes: Mapping[str, Shape], owners: Collection[ObjectTensor]
 
 
 def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
-    """Whether a key belongs to the training: a slot, a counter, or what the object graph has beside the
-    model.
+    """Return whether a key belongs to the training: a slot, a counter, or what the object graph has beside
+    the model.
     """
     if _VALUE in key or "/.ATTRIBUTES/" in key or "/.OPTIMIZER_SLOT/" in key:
         steps = key.split("/")
@@ -68,13 +68,13 @@ def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
     if slot is None:
         return False
     parts = slot["variable"].split("/")
-    beside = ["/".join(parts[start:]) for start in range(len(parts))]
-    return any(name in shapes and shape in (shapes[name], ()) for name in beside)
+    candidates = ["/".join(parts[start:]) for start in range(len(parts))]
+    return any(name in shapes and shape in (shapes[name], ()) for name in candidates)
 
 
 def model_names(keys: Collection[str], owners: Collection[ObjectTensor]) -> dict[str, str]:
-    """Key to tensor name. Keys of objects lose their `/.ATTRIBUTES/VARIABLE_VALUE`, and become the variables'
-    own names if these are all different.
+    """Return the tensor's name for each key. Keys of objects lose their `/.ATTRIBUTES/VARIABLE_VALUE`, and
+    become the variables' own names if these are all different.
     """
     names = {key: key.removesuffix(_VALUE) for key in keys}
     full = {owner.key: owner.full_name for owner in owners if owner.key in names and owner.full_name}

@@ -15,14 +15,14 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
-from porter.formats.tf_checkpoint.bundle import read_index, tensors_of, text_of
+from porter.formats.tf_checkpoint.bundle import locate_tensors, read_index, read_text
 from porter.formats.tf_checkpoint.files import CheckpointFiles, find_checkpoint
-from porter.formats.tf_checkpoint.messages import SavedObject, objects_of
+from porter.formats.tf_checkpoint.messages import Entry, SavedObject, read_objects
 from porter.formats.tf_checkpoint.model_tensors import OBJECT_GRAPH, ObjectTensor, model_names, training_state
-from porter.formats.tf_checkpoint.slices import tensors_of_tables
-from porter.formats.tf_checkpoint.tensors import CheckpointTensor, mapped
+from porter.formats.tf_checkpoint.slices import read_tables
+from porter.formats.tf_checkpoint.tensors import CheckpointTensor, map_file
 
-_AGAIN = "_all_variables/"
+_SECOND_COPIES = "_all_variables/"
 """Where Keras's export writes every variable a second time
 (keras/src/export/saved_model_export_archive.py).
 """
@@ -50,46 +50,52 @@ class Bundle:
         return [owner for each in self.objects for owner in each.variables]
 
     def read(self, keys: Collection[str]) -> NamedArrays:
-        """The values of `keys`; views of the files where one holds a value in one piece.
+        """Read the values of `keys`; they are views of the files where one holds a value in one piece.
 
         Raises:
             FileError: the data is cut short or damaged.
         """
         values: dict[str, Array] = {}
         for key in keys:
-            with _refusing(self.path, f"tensor '{key}' of "):
+            with _refusing_damage(self.path, f"tensor '{key}' of "):
                 values[key] = self.tensors[key].read()
         return values
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Opens the checkpoint that `path` names (porter.formats.tf_checkpoint.files).
+    """Open the checkpoint that `path` names (porter.formats.tf_checkpoint.files).
 
     Raises:
         FileError: it is incomplete or damaged, or its index declares more than its files can hold.
     """
     files = find_checkpoint(path)
-    with _refusing(path):
-        first, *shards = map(mapped, files.files)
-        old = files.format == "tf-checkpoint-v1"
-        entries = {} if old else read_index(first, len(shards))
-        tensors_by_key = tensors_of_tables((first, *shards)) if old else tensors_of(entries, shards)
+    with _refusing_damage(path):
+        first, *shards = map(map_file, files.files)
+        stored_bytes = sum(map(len, shards))
+        entries = dict[bytes, Entry]()
+        # The data of V2 is not compressed, nor is the table of V1, which may pack integers.
+        if files.format == "tf-checkpoint-v1":
+            tensors_by_key = read_tables((first, *shards))
+            stored_bytes += len(first)
+            most_declared = most_bytes(stored_bytes)
+        else:
+            entries = read_index(first, len(shards))
+            tensors_by_key = locate_tensors(entries, shards)
+            most_declared = stored_bytes
         tensors = {key: tensor for key, tensor in tensors_by_key.items() if tensor is not None}
         declared = sum(tensor.nbytes for tensor in tensors.values())
-        # The data of V2 is not compressed, nor is the table of V1, which may pack integers.
-        stored_bytes = sum(map(len, shards)) + (len(first) if old else 0)
-        if declared > (most_bytes(stored_bytes) if old else stored_bytes):
+        if declared > most_declared:
             message = (
                 f"the checkpoint declares {declared} bytes of tensors, its data files hold {stored_bytes}"
             )
             raise FileError(message, where=path, next="fetch it again")
         object_graph = entries.get(OBJECT_GRAPH.encode())
-        objects = objects_of(text_of(object_graph, shards)) if object_graph is not None else []
+        objects = read_objects(read_text(object_graph, shards)) if object_graph is not None else []
     return Bundle(path, files, tensors, tuple(key for key in tensors_by_key if key not in tensors), objects)
 
 
 def read_tf_checkpoint(path: Path) -> Checkpoint:
-    """The tensors of a checkpoint, V1 or V2, in the order of their names.
+    """Read the tensors of a checkpoint, V1 or V2, in the order of their names.
 
     Moving averages of weights keep their names (`X/ExponentialMovingAverage`).
 
@@ -100,50 +106,53 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     owners = bundle.owners
     training = training_state({key: tensor.shape for key, tensor in bundle.tensors.items()}, owners)
     keys = sorted(bundle.tensors.keys() - training)
-    notes = (
-        [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"]
-        if training
-        else []
-    )
+    notes = list[str]()
+    if training:
+        notes.append(
+            f"ignored the training's state: {len(training)} tensors, such as {_quote_some(training)}"
+        )
     others = [key for key in bundle.others if key != OBJECT_GRAPH]
     if others:
-        notes.append(f"ignored {_some(others)}, which are not numbers")
+        notes.append(f"ignored {_quote_some(others)}, which are not numbers")
     values = bundle.read(keys)
-    doubles = _doubles(owners, values)
-    if doubles:
-        notes.append(f"ignored {len(doubles)} second copies, such as {_some(doubles)}")
-    names = model_names([key for key in keys if key not in doubles], owners)
+    copies = _second_copies(owners, values)
+    if copies:
+        notes.append(f"ignored {len(copies)} second copies, such as {_quote_some(copies)}")
+    names = model_names([key for key in keys if key not in copies], owners)
     tensors = {name: values[key] for key, name in names.items()}
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
 
 
-def _doubles(owners: Collection[ObjectTensor], values: NamedArrays) -> set[str]:
-    """Keys of second copies, with the name and the values of another tensor. Others that are alike are
+def _second_copies(owners: Collection[ObjectTensor], values: NamedArrays) -> set[str]:
+    """Return keys of second copies, with the name and the values of another tensor. Others that are alike are
     tensors of their own: many layers call a variable `bias`, and begin with zeros.
     """
-    firsts: dict[str, list[Array]] = {}
-    again: list[ObjectTensor] = []
+    originals: dict[str, list[Array]] = {}
+    candidates: list[ObjectTensor] = []
     for owner in owners:
-        if owner.key.startswith(_AGAIN):
-            again.append(owner)
+        if owner.key.startswith(_SECOND_COPIES):
+            candidates.append(owner)
         elif owner.key in values and owner.full_name:
-            firsts.setdefault(owner.full_name, []).append(values[owner.key])
+            originals.setdefault(owner.full_name, []).append(values[owner.key])
     return {
         owner.key
-        for owner in again
+        for owner in candidates
         if owner.key in values
-        and any(np.array_equal(first, values[owner.key]) for first in firsts.get(owner.full_name, ()))
+        and any(np.array_equal(array, values[owner.key]) for array in originals.get(owner.full_name, ()))
     }
 
 
 @contextmanager
-def _refusing(path: Path, what: str = "") -> Iterator[None]:
+def _refusing_damage(path: Path, subject: str = "") -> Iterator[None]:
+    """Make one FileError of what a damaged checkpoint raises; `subject` stands before `this checkpoint`, as
+    in `tensor 'a' of `.
+    """
     try:
         yield
     except (ValueError, LookupError, OSError) as error:
-        message = f"{what}this checkpoint is cut short or damaged: {first_line(error)}"
+        message = f"{subject}this checkpoint is cut short or damaged: {first_line(error)}"
         raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
-def _some(keys: Collection[str]) -> str:
+def _quote_some(keys: Collection[str]) -> str:
     return some([f"'{key}'" for key in sorted(keys)])

@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import fields
-from porter.formats.tf_checkpoint.messages import extents_of, shape_of, sorted_fields
+from porter.formats.tf_checkpoint.messages import read_extents, read_fields, read_shape
 from porter.formats.tf_checkpoint.model_tensors import Shape
 from porter.formats.tf_checkpoint.table import read_table
-from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, numbers_in, places_of
+from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, expect_places, view_numbers
 
 _RAW = {1: 5, 2: 6}
 _PACKED = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 19: 13}
 """Fields of a TensorProto (tensor.proto) by the types whose numbers they hold: as they are, and as
 varints.
 """
-_PIECE = 1 << 20
-_WIDEST = 10
+_PIECE_BYTES = 1 << 20
+_MOST_VARINT_BYTES = 10
 
 
 @dataclass
-class _Stated:
+class _StatedTensor:
     """A tensor as the files' first entries state it, and the slices that they hold."""
 
     type: int
@@ -37,74 +37,77 @@ class _Stated:
     slices: list[Slice] = field(default_factory=list)
 
 
-def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | None]:
-    """The tensors of all files of a checkpoint; None for those that are not plain numbers.
+def read_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | None]:
+    """Read the tensors of all files of a checkpoint, without their numbers; None for those that are not plain
+    numbers.
 
     Raises:
         ValueError: a file is damaged, or does not hold what it states.
     """
-    tensors: dict[str, _Stated] = {}
+    tensors: dict[str, _StatedTensor] = {}
     for data in files:
         for key, value in read_table(data):
-            message = sorted_fields(value)
+            message = read_fields(value)
             if not key:
-                _add_stated(message.content(1), tensors)
+                _add_stated_tensors(message.content(1), tensors)
                 continue
-            part = sorted_fields(message.content(2))
+            part = read_fields(message.content(2))
             tensor = tensors.get(part.text(1))
             if tensor is None:
                 raise ValueError(f"it holds '{part.text(1)}', which it does not state")
-            places = places_of(extents_of(part.content(2)), tensor.shape)
-            tensor.slices.append(Slice(places, partial(_numbers, part.content(3), tensor.type)))
-    return {
-        name: CheckpointTensor(DTYPES[each.type], each.shape, tuple(each.slices))
-        if each.type in _RAW | _PACKED
-        else None
-        for name, each in tensors.items()
-    }
+            places = expect_places(read_extents(part.content(2)), tensor.shape)
+            tensor.slices.append(Slice(places, partial(_read_numbers, part.content(3), tensor.type)))
+    return {name: _as_tensor(stated) for name, stated in tensors.items()}
 
 
-def _add_stated(meta: memoryview, tensors: dict[str, _Stated]) -> None:
-    """The tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of its
-    slices.
+def _as_tensor(stated: _StatedTensor) -> CheckpointTensor | None:
+    """Return a tensor with its slices; None if it is not of plain numbers."""
+    if stated.type not in _RAW | _PACKED:
+        return None
+    return CheckpointTensor(DTYPES[stated.type], stated.shape, tuple(stated.slices))
+
+
+def _add_stated_tensors(meta: memoryview, tensors: dict[str, _StatedTensor]) -> None:
+    """Add the tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of
+    its slices.
     """
     for number, value in fields(meta):
         if number != 1 or isinstance(value, int):
             continue
-        tensor = sorted_fields(value)
-        own = _Stated(tensor.number(3), shape_of(tensor.content(2)))
-        other = tensors.setdefault(tensor.text(1), own)
-        if (other.type, other.shape) != (own.type, own.shape) or len(tensors) > MOST_NODES:
+        tensor = read_fields(value)
+        stated = _StatedTensor(tensor.number(3), read_shape(tensor.content(2)))
+        before = tensors.setdefault(tensor.text(1), stated)
+        if (before.type, before.shape) != (stated.type, stated.shape) or len(tensors) > MOST_NODES:
             raise ValueError(f"it states '{tensor.text(1)}' twice, or more than {MOST_NODES} tensors")
 
 
-def _numbers(data: memoryview, type: int) -> Array:
-    """The numbers in a TensorProto."""
-    parts = sorted_fields(data).contents.get(_RAW.get(type) or _PACKED[type], [])
+def _read_numbers(data: memoryview, type: int) -> Array:
+    """Return the numbers in a TensorProto."""
+    parts = read_fields(data).contents.get(_RAW.get(type) or _PACKED[type], [])
     if len(parts) > 1:
         raise ValueError("its numbers are in several parts")
     packed = parts[0] if parts else memoryview(b"")
     if type in _RAW:
-        return numbers_in(packed, DTYPES[type])
+        return view_numbers(packed, DTYPES[type])
     # A half's bits are the integer.
-    kind = np.dtype(f"<u{DTYPES[type].itemsize}")
-    bits = np.concatenate([np.zeros(0, kind), *_varints(np.frombuffer(packed, np.uint8), kind)])
+    bits_type = np.dtype(f"<u{DTYPES[type].itemsize}")
+    pieces = _read_varints(np.frombuffer(packed, np.uint8), bits_type)
+    bits = np.concatenate([np.zeros(0, bits_type), *pieces])
     return bits != 0 if DTYPES[type].kind == "b" else bits.view(DTYPES[type])
 
 
-def _varints(data: NDArray[np.uint8], kind: np.dtype[np.generic]) -> Iterator[Array]:
-    """The lowest bits of packed varints, in pieces: their places take 50 times the bytes."""
+def _read_varints(data: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> Iterator[Array]:
+    """Yield the lowest bits of packed varints, in pieces: their places take 50 times the bytes."""
     while len(data):
-        ends = np.flatnonzero(data[:_PIECE] < 128) + 1
+        ends = np.flatnonzero(data[:_PIECE_BYTES] < 128) + 1  # the last byte of each has no highest bit
         starts = np.concatenate(([0], ends[:-1]))
         widths = ends - starts
-        if not len(ends) or widths.max() > _WIDEST:
+        if not len(ends) or widths.max() > _MOST_VARINT_BYTES:
             raise ValueError("its numbers are cut short or damaged")
         numbers = np.zeros(len(ends), np.uint64)
         for byte in range(widths.max()):
             longer = np.flatnonzero(widths > byte)
-            numbers[longer] |= (data[starts[longer] + byte] & np.uint8(127)).astype(np.uint64) << np.uint64(
-                7 * byte
-            )
-        yield numbers.astype(kind)
+            low_bits = (data[starts[longer] + byte] & np.uint8(127)).astype(np.uint64)
+            numbers[longer] |= low_bits << np.uint64(7 * byte)
+        yield numbers.astype(dtype)
         data = data[ends[-1] :]

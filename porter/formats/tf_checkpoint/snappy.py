@@ -8,10 +8,14 @@ from porter.formats.protobuf import expect_varint
 
 _MOST_EXPANSION = 22
 """Three bytes of a copy state at most 64."""
+_LITERAL, _SHORT_COPY = 0, 1
+"""Kinds of elements, the lowest two bits of a tag."""
+_OFFSET_BYTES = {1: 1, 2: 2, 3: 4}
+"""The bytes of a copy's offset, by its kind."""
 
 
-def unpacked(data: bytes) -> bytes:
-    """The content of a block.
+def unpack(data: bytes) -> bytes:
+    """Return the content of a block.
 
     Raises:
         ValueError: it is damaged.
@@ -24,19 +28,22 @@ def unpacked(data: bytes) -> bytes:
         tag = data[position]
         position = position + 1
         kind, length = tag & 3, tag >> 2
-        if kind == 0:
-            wide = max(0, length - 59)
-            length = int.from_bytes(data[position : position + wide], "little") if wide else length
-            position += wide
+        if kind == _LITERAL:
+            # A length of 60 and more is that of one to four bytes, which have the length instead.
+            width = max(0, length - 59)
+            length = int.from_bytes(data[position : position + width], "little") if width else length
+            position += width
             content += data[position : position + length + 1]
             position += length + 1
             continue
-        wide = {1: 1, 2: 2, 3: 4}[kind]
-        offset = int.from_bytes(data[position : position + wide], "little")
-        position += wide
-        if kind == 1:
-            offset, length = tag >> 5 << 8 | offset, length & 7
-        length += 4 if kind == 1 else 1
+        width = _OFFSET_BYTES[kind]
+        offset = int.from_bytes(data[position : position + width], "little")
+        position += width
+        if kind == _SHORT_COPY:
+            offset |= tag >> 5 << 8
+            length = (length & 7) + 4
+        else:
+            length += 1
         if not 0 < offset <= len(content):
             raise ValueError("a compressed block copies what is before it")
         piece = content[-offset:][:length]

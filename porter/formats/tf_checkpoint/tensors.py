@@ -66,7 +66,7 @@ class CheckpointTensor:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> Array:
-        """The numbers of the tensor; memory is taken only where several slices hold them.
+        """Read the numbers of the tensor; memory is taken only where several slices hold them.
 
         Raises:
             ValueError: its slices are damaged, overlap, or are not all of it.
@@ -78,17 +78,18 @@ class CheckpointTensor:
             )
         if len(parts) == 1:
             return parts[0]
-        array_whole = np.empty(self.shape, self.dtype)
-        filled = np.zeros(self.shape, bool)
-        for part, array in zip(self.slices, parts, strict=True):
-            array_whole[part.places], filled[part.places] = array, True
-        if not filled.all():
+        array = np.empty(self.shape, self.dtype)
+        is_filled = np.zeros(self.shape, bool)
+        for part, numbers in zip(self.slices, parts, strict=True):
+            array[part.places] = numbers
+            is_filled[part.places] = True
+        if not is_filled.all():
             raise ValueError("its slices overlap")
-        return array_whole
+        return array
 
 
-def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
-    """Where a slice is in a tensor.
+def expect_places(extents: Extents, shape: Shape) -> tuple[slice, ...]:
+    """Return where a slice is in a tensor.
 
     Raises:
         ValueError: it is outside.
@@ -96,23 +97,23 @@ def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
     if len(extents) != len(shape):
         raise ValueError(f"a slice has {len(extents)} axes, its tensor {len(shape)}")
     places = tuple(
-        slice(start, start + size if size is not None else whole)
-        for (start, size), whole in zip(extents, shape, strict=True)
+        slice(start, start + size if size is not None else axis_size)
+        for (start, size), axis_size in zip(extents, shape, strict=True)
     )
-    if any(
-        not 0 <= extent.start <= extent.stop <= whole for extent, whole in zip(places, shape, strict=True)
+    if not all(
+        0 <= place.start <= place.stop <= axis_size for place, axis_size in zip(places, shape, strict=True)
     ):
         raise ValueError(f"a slice is outside of its tensor of shape {shape}")
     return places
 
 
-def numbers_in(data: memoryview, dtype: np.dtype[np.generic]) -> Array:
-    """The numbers in `data`, as a view of it where they are aligned in memory."""
+def view_numbers(data: memoryview, dtype: np.dtype[np.generic]) -> Array:
+    """Return the numbers in `data`, as a view of it where they are aligned in memory."""
     return np.require(np.frombuffer(data, dtype), requirements="A")
 
 
-def mapped(path: Path) -> memoryview:
-    """The content of a file.
+def map_file(path: Path) -> memoryview:
+    """Return the content of a file, which is mapped and takes no memory until it is used.
 
     Raises:
         OSError: it cannot be read.

@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from porter.formats.format import Content, Format, reader
-from porter.formats.tfjs.javascript_modules import WRAPPED
+from porter.formats.tfjs.javascript_modules import MODULE
 
 _GRAPH = re.compile(
     r'"?format"?\s*:\s*"graph-model"|"?modelTopology"?\s*:\s*\{\s*"?(node|library|versions)"?\s*:'
@@ -14,10 +14,10 @@ _GRAPH = re.compile(
 
 
 def _is_model(content: Content) -> bool:
-    """JSON, or a module of JavaScript that exports it."""
+    """Return whether a file is JSON of a model, or a module of JavaScript that exports it."""
     text = (content.text or "").lstrip()
     has_key = '"modelTopology"' in text or '"weightsManifest"' in text
-    return (text[:1] == "{" and has_key) or WRAPPED.search(text) is not None
+    return (text[:1] == "{" and has_key) or MODULE.search(text) is not None
 
 
 def _is_graph(content: Content) -> bool:

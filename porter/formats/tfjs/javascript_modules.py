@@ -8,7 +8,7 @@ import base64
 import re
 from pathlib import Path
 
-WRAPPED = re.compile(r"exports\s*=\s*\{\s*[\"']?(?:modelTopology|weightsManifest|format)\b")
+MODULE = re.compile(r"exports\s*=\s*\{\s*[\"']?(?:modelTopology|weightsManifest|format)\b")
 _SHARD = re.compile(rb"exports\s*=\s*[\"']([A-Za-z0-9+/=]*)[\"']")
 _TOKEN = re.compile(
     r"""\s*(?:("(?:[^"\\\n]|\\.)*")|'((?:[^'\\\n]|\\.)*)'|([{}\[\]:,])"""
@@ -19,13 +19,13 @@ _SUFFIXES = ("", ".js", ".min.js")
 """What the name of a shard's file has behind the name that the model has for it."""
 
 
-def as_json(text: str) -> str:
-    """The object that a module exports, as JSON.
+def to_json(text: str) -> str:
+    """Return the object that a module exports, as JSON.
 
     Raises:
         ValueError: it exports none, or computes what it exports.
     """
-    module = WRAPPED.search(text)
+    module = MODULE.search(text)
     position = text.index("{", module.start()) if module else len(text)
     depth = 0
     parts = list[str]()
@@ -40,24 +40,24 @@ def as_json(text: str) -> str:
             quoted = '"' + single.replace('"', '\\"').replace("\\'", "'") + '"'
         if word is not None:
             quoted = _WORDS.get(word) or f'"{word}"'
-        parts.append(quoted or mark or _WORDS.get(plain) or _number(plain))
+        parts.append(quoted or mark or _WORDS.get(plain) or _json_number(plain))
     return "".join(parts)
 
 
-def _number(plain: str) -> str:
-    """A number as JSON writes it: `.5` and `5.` have their zeros."""
+def _json_number(plain: str) -> str:
+    """Return a number as JSON writes it: `.5` and `5.` have their zeros."""
     return re.sub(r"\.(?=\D|$)", ".0", re.sub(r"^(-?)\.", r"\g<1>0.", plain))
 
 
-def shard_at(path: Path) -> Path | None:
-    """The file of a shard, which may be a module."""
+def find_shard(path: Path) -> Path | None:
+    """Return the file of a shard, which may be a module; None where there is none."""
     return next(
         (file for suffix in _SUFFIXES if (file := path.with_name(path.name + suffix)).is_file()), None
     )
 
 
-def shard(file: Path) -> bytes:
-    """The bytes of a shard.
+def read_shard(file: Path) -> bytes:
+    """Read the bytes of a shard.
 
     Raises:
         ValueError: it is a module that exports no text in base 64.

@@ -13,14 +13,21 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.formats.limits import MOST_NODES, most_bytes
-from porter.formats.tfjs.javascript_modules import shard, shard_at
+from porter.formats.tfjs.javascript_modules import find_shard, read_shard
 
-_KINDS = {"float32": "<f4", "float16": "<f2", "int32": "<i4", "uint8": "|u1", "uint16": "<u2", "bool": "|b1"}
+_NUMPY_TYPES = {
+    "float32": "<f4",
+    "float16": "<f2",
+    "int32": "<i4",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "bool": "|b1",
+}
 _MOST_AXES = 16
 
 
-def shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
-    """The files of each group, which are in the folder of the model.
+def find_shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
+    """Find the files of each group, which are in the folder of the model.
 
     Raises:
         ValueError: they are elsewhere, or not there.
@@ -31,24 +38,24 @@ def shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
         outside = next((path for path in paths if path.is_absolute() or ".." in path.parts), None)
         if outside is not None:
             raise ValueError(f"its shard '{outside}' is not in its folder")
-        files = {path.name: shard_at(folder / path) for path in paths}
-        lacking = next((name for name, file in files.items() if file is None), None)
-        if lacking is not None:
-            raise ValueError(f"its shard '{lacking}' is not beside it")
+        files = {path.name: find_shard(folder / path) for path in paths}
+        missing = next((name for name, file in files.items() if file is None), None)
+        if missing is not None:
+            raise ValueError(f"its shard '{missing}' is not beside it")
         files_of_groups.append([file for file in files.values() if file is not None])
     return files_of_groups
 
 
 def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> NamedArrays:
-    """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js
-    makes of them.
+    """Read the tensors by name; quantised ones, and those of half the width, become the float32 that
+    TensorFlow.js makes of them.
 
     Raises:
         ValueError: a group does not hold what it states.
     """
     tensors: dict[str, Array] = {}
     for group, paths in zip(groups, files, strict=True):
-        data = b"".join(map(shard, paths))
+        data = b"".join(map(read_shard, paths))
         start = 0
         budget = most_bytes(len(data))
         for weight in group["weights"]:
@@ -58,31 +65,31 @@ def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
                 raise ValueError(f"it has more than {MOST_NODES} weights")
             if name in tensors:
                 raise ValueError(f"the weight '{name}' stands twice")
-            array = _stored(weight, data, start)
+            array = _view_tensor(weight, data, start)
             start += array.nbytes
             budget -= 4 * array.size if quantisation else 0
             if budget < 0:
                 raise ValueError("its weights unpack to more than its shards can hold")
-            tensors[name] = _real(array, quantisation, str(weight["dtype"])) if quantisation else array
+            tensors[name] = _dequantise(array, quantisation, str(weight["dtype"])) if quantisation else array
     return tensors
 
 
-def _stored(weight: dict[str, Any], data: bytes, start: int) -> Array:
-    """A tensor that begins at a place of its group's bytes, in the type that it is stored in."""
+def _view_tensor(weight: dict[str, Any], data: bytes, start: int) -> Array:
+    """Return a tensor that begins at a place of its group's bytes, in the type that it is stored in."""
     shape = tuple(int(size) for size in weight["shape"])
-    kind = _KINDS.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
-    if kind is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0:
+    dtype = _NUMPY_TYPES.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
+    if dtype is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0:
         raise ValueError(
             f"the weight '{weight['name']}' is {weight['dtype']} of shape {shape}, which porter does not read"
         )
     count = math.prod(shape)
-    if start + count * np.dtype(kind).itemsize > len(data):
+    if start + count * np.dtype(dtype).itemsize > len(data):
         raise ValueError(f"the weight '{weight['name']}' ends behind its shards")
-    return np.frombuffer(data, kind, count, start).reshape(shape)
+    return np.frombuffer(data, dtype, count, start).reshape(shape)
 
 
-def _real(array: Array, quantisation: dict[str, Any], dtype: str) -> Array:
-    """A quantised tensor as TensorFlow.js reads it: in double precision, then rounded to its type."""
+def _dequantise(array: Array, quantisation: dict[str, Any], dtype: str) -> Array:
+    """Return a quantised tensor as TensorFlow.js reads it: in double precision, then rounded to its type."""
     if array.dtype.kind == "f":
         return array.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):

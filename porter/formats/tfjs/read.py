@@ -14,17 +14,18 @@ from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
-from porter.formats.tfjs.javascript_modules import WRAPPED, as_json
-from porter.formats.tfjs.manifest import read_weights, shards
+from porter.formats.tfjs.javascript_modules import MODULE, to_json
+from porter.formats.tfjs.manifest import find_shards, read_weights
 from porter.padding import Size
 
-_AGAIN = "fetch the model.json and its shards again"
+_FETCH_AGAIN = "fetch the model.json and its shards again"
 _MOST_TEXT = 256 << 20
 _HEAD = 4096
 
 
 def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A model.json with the shards that it names, which are in its folder; each may be a module of a package.
+    """Read a model.json with the shards that it names, which are in its folder; each may be a module of a
+    package.
 
     Args:
         outputs: names of layers or nodes, at which the graph ends.
@@ -35,62 +36,64 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: it is a graph model, and TensorFlow is not installed.
     """
-    with refusing_damage(path, _AGAIN, further=OF_JSON):
+    with refusing_damage(path, _FETCH_AGAIN, further=OF_JSON):
         text = read_bounded(path, _MOST_TEXT).decode()
-        model = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
+        model = read_json(to_json(text) if MODULE.search(text[:_HEAD]) else text)
         manifest = model.get("weightsManifest") or []
-        groups = shards(manifest, path.parent)
+        groups = find_shards(manifest, path.parent)
         tensors = read_weights(manifest, groups)
         topology = dict(model.get("modelTopology") or {})
         signature = model.get("signature") or (model.get("userDefinedMetadata") or {}).get("signature") or {}
         ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
     files = (path, *dict.fromkeys(file for group in groups for file in group))
     if isinstance(topology.get("node"), list):
-        return _graph_model(path, topology, tensors, (list(outputs) or ends, size), files)
-    return _layers_model(path, topology, tensors, outputs, files)
+        return _read_graph_model(path, topology, tensors, list(outputs) or ends, size, files)
+    return _read_layers_model(path, topology, tensors, outputs, files)
 
 
-def _layers_model(
+def _read_layers_model(
     path: Path,
     topology: JsonObject,
     tensors: NamedArrays,
     outputs: Sequence[str],
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """The checkpoint of a layers model, whose config TensorFlow.js writes as Keras 2 did."""
+    """Return the checkpoint of a layers model, whose config TensorFlow.js writes as Keras 2 did."""
     checkpoint = Checkpoint(path, "tfjs-layers", "tf", dict(tensors), files=files)
     if not topology:
         return checkpoint
     from porter.formats.keras.graph import read_graph, with_graph
 
     config = topology.get("model_config", topology)
-    with refusing_damage(path, _AGAIN, further=OF_JSON):
+    with refusing_damage(path, _FETCH_AGAIN, further=OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
     beside = {"keras_version": version if version[:1].isdigit() else "2.0"}
     return with_graph(checkpoint, read_graph(text, tensors, str(path), beside, outputs))
 
 
-def _graph_model(
+def _read_graph_model(
     path: Path,
     topology: JsonObject,
     tensors: NamedArrays,
-    asked: tuple[Sequence[str], Size | None],
+    outputs: Sequence[str],
+    size: Size | None,
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """The checkpoint of a graph model, whose topology is a GraphDef in JSON."""
+    """Return the checkpoint of a graph model, whose topology is a GraphDef in JSON."""
     from porter.formats.tensorflow import import_tensorflow
     from porter.formats.tf_graph.read import read_definition
     from porter.formats.tfjs.fused import unfuse
 
     tensorflow = import_tensorflow()
     graph = tensorflow.compat.v1.GraphDef()
-    as_json = import_module("google.protobuf.json_format")
-    with refusing_damage(path, _AGAIN, further=(*OF_JSON, as_json.Error)):
-        as_json.ParseDict(topology, graph, ignore_unknown_fields=True)
+    json_format = import_module("google.protobuf.json_format")
+    with refusing_damage(path, _FETCH_AGAIN, further=(*OF_JSON, json_format.Error)):
+        json_format.ParseDict(topology, graph, ignore_unknown_fields=True)
         unfuse(graph)
         for node in graph.node:
             if node.name in tensors and not is_floating(tensors[node.name]):
                 node.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(tensors[node.name]))
-    real = {name: array for name, array in tensors.items() if is_floating(array)}
-    return read_definition(Checkpoint(path, "tfjs-graph", "tf", real, files=files), graph, *asked)
+    real_tensors = {name: array for name, array in tensors.items() if is_floating(array)}
+    checkpoint = Checkpoint(path, "tfjs-graph", "tf", real_tensors, files=files)
+    return read_definition(checkpoint, graph, outputs, size)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from porter.files.crc32c import masked_crc32c
 from porter.formats.protobuf import expect_varint
 from porter.formats.tf_checkpoint.files import TABLE_MAGIC
-from porter.formats.tf_checkpoint.table import entries_of
+from porter.formats.tf_checkpoint.table import read_entries
 
 Entries = Sequence[tuple[bytes, bytes]]
 
@@ -97,6 +97,6 @@ def sealed(data: bytes) -> bytes:
     with suppress(ValueError):
         _, place = expect_varint(footer, 0)
         _, place = expect_varint(footer, place)
-        for _, handle in entries_of(seal(footer, place)):
+        for _, handle in read_entries(seal(footer, place)):
             seal(handle, 0)
     return bytes(found)

@@ -224,12 +224,12 @@ def _damaged(data: bytes, draws: random.Random) -> bytes:
 
 def test_what_snappy_packs() -> None:
     """Copies of every kind and literals of every length, by the test's own packing."""
-    from porter.formats.tf_checkpoint.snappy import unpacked
+    from porter.formats.tf_checkpoint.snappy import unpack
 
     draws = random.Random(0)
     words = b"".join(draws.choice((b"layer/", b"kernel")) for _ in range(999))
     for text in (b"", b"abc", b"ab" * 500, draws.randbytes(3000), words):
-        assert unpacked(snappy(text)) == text
+        assert unpack(snappy(text)) == text
     # A literal whose length has a byte of its own.
-    assert unpacked(varint(70) + bytes([60 << 2, 69]) + bytes(70)) == bytes(70)
+    assert unpack(varint(70) + bytes([60 << 2, 69]) + bytes(70)) == bytes(70)
     assert block([(b"k", b"v")])
