@@ -52,7 +52,7 @@ from porter.padding import KnownSize
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
-from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, farthest_draw, moved
+from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, farthest_channel, moved
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
@@ -63,6 +63,8 @@ _AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
 """The largest distance of a node that is equal, by the port's number type."""
+_ROUNDINGS = 64
+"""So many roundings, of a number as large as the other channels are, a small channel may be away."""
 _EXPLAINED = 1e3
 """A distance of so many times the limit is no rounding, whatever a node reads."""
 _FARTHEST = 5
@@ -233,7 +235,7 @@ def compare_at_cut_points(
         if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
     }
     computed = {path for path in points if not isinstance(graph.by_path[path].op, _MOVES)}
-    sides = _CutSides(source, port, images, source_shapes, limit)
+    sides = _CutSides(source, port, images, source_shapes, dtype)
     distances = dict[str, Norms]()
     telling = set[str]()
     undecided = set[str]()
@@ -247,7 +249,7 @@ def compare_at_cut_points(
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
-            distance = farthest_draw(theirs[path], ours[path])
+            distance = sides.farthest(theirs[path], ours[path])
             if distance.rel_l2 <= limit:
                 distances[path] = distance
                 continue
@@ -275,14 +277,14 @@ class _CutSides:
 
     Attributes:
         shapes: of the source's values, as it gives them.
-        limit: of the port's number type.
+        dtype: the port's number type.
     """
 
     source: CutSource
     port: RunCut
     images: Array
     shapes: Mapping[str, tuple[int, ...]]
-    limit: float
+    dtype: Dtype
 
     def run(
         self, paths: Collection[str], cut: NamedArrays
@@ -300,13 +302,18 @@ class _CutSides:
         given explains a distance beyond the limit: nothing is known then.
         """
         theirs, ours, _ = self.run([path], cut)
-        apart = farthest_draw(theirs[path], ours[path])
-        if self.limit < apart.rel_l2 <= _EXPLAINED * self.limit:
+        apart, limit = self.farthest(theirs[path], ours[path]), LIMITS[self.dtype]
+        if limit < apart.rel_l2 <= _EXPLAINED * limit:
             near = self._shaped({read: moved(value) for read, value in cut.items()})
             again = self.source.run_cut(moved(self.images), [path, *cut], near)
-            if apart.rel_l2 <= AMPLIFIED * farthest_draw(theirs[path], again[path]).rel_l2:
+            if apart.rel_l2 <= AMPLIFIED * self.farthest(theirs[path], again[path]).rel_l2:
                 return None
         return apart
+
+    def farthest(self, theirs: Array, ours: Array) -> Norms:
+        """Return how far a node is apart in the draw and the channel where that is most."""
+        least = _ROUNDINGS * float(np.finfo(self.dtype).eps) / LIMITS[self.dtype]
+        return farthest_channel(theirs, ours, least)
 
     def _shaped(self, cut: NamedArrays) -> dict[str, Array]:
         """The cuts in the source's shapes: both sides have the numbers in one order."""

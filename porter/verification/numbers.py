@@ -124,6 +124,37 @@ def farthest_draw(source: Array, port: Array) -> Norms:
     return max((norms(same[draw], port[draw]) for draw in draws), key=lambda one: one.rel_l2)
 
 
+def farthest_channel(source: Array, port: Array, least: float) -> Norms:
+    """Return the distance in the draw, along the first axis, and the channel, along the second, where it is
+    largest: beside large channels, small ones would not show.
+
+    Args:
+        source: as many numbers as the port has, in its order.
+        least: a channel's norm in the source counts as no smaller than this part of the root mean square of
+            all channels' norms.
+    """
+    same = source.reshape(port.shape)
+    return max(
+        (_worst_channel(mine, its, least) for mine, its in zip(same, port, strict=True)),
+        key=lambda one: one.rel_l2,
+    )
+
+
+def _worst_channel(source: Array, port: Array, least: float) -> Norms:
+    arrays = _difference(source, port)
+    if arrays is None:
+        return Norms(math.inf, 0.0, math.inf)
+    wanted, _, difference = (array.reshape(len(array) if array.ndim else 1, -1) for array in arrays)
+    with np.errstate(over="ignore"):
+        sizes, distances = (np.sqrt(np.einsum("cn,cn->c", each, each)) for each in (wanted, difference))
+        mean = np.sqrt(np.square(sizes).mean())
+    if mean == 0 or math.isinf(mean):  # or squares that overflow
+        return _norms(wanted, difference)
+    sizes = np.maximum(sizes, least * mean)
+    worst = int((distances / sizes).argmax())
+    return Norms(float(distances[worst]), float(sizes[worst]), float(np.abs(difference[worst]).max()))
+
+
 def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
     """Indices of parts of some `_PART` numbers: rows of an image, which lie together whether channels are
     first or last.

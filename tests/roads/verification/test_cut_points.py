@@ -395,6 +395,24 @@ def test_what_is_equal_only_where_less_is_cut_is_not_said_to_be_equal_by_itself(
 
 
 @pytest.mark.usefixtures("one_recipe")
+def test_a_channel_that_is_far_smaller_than_the_others_is_compared(tmp_path: Path) -> None:
+    conv = nn.Conv2d(3, 4, 3)
+    with torch.no_grad():
+        conv.weight[2:] *= 1e-11
+        conv.bias[2:] *= 1e-11  # type: ignore[index]  # torch says that it may be None
+    file = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(nn.Sequential(conv).eval(), (torch.zeros(1, 3, *SIZE),)), file)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
+    assert proved(port, file).ok
+    tensors = {path: dict(roles) for path, roles in port.tensors().items()}
+    (roles,) = tensors.values()
+    roles["kernel"] = roles["kernel"].copy()
+    roles["kernel"][2] = roles["kernel"][2].transpose(0, 2, 1)
+    wrong = check_against(Check(port, ("float64",), tensors=tensors), source_of(port, file, None))[0]
+    assert wrong.proof.first_bad is not None and wrong.proof.first_bad.alone
+
+
+@pytest.mark.usefixtures("one_recipe")
 def test_a_port_that_gives_another_value_than_its_source_is_refused(tmp_path: Path) -> None:
     port, file = beside(False, tmp_path)
     record = port.folder / "port.json"
