@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         MappingError as MappingError,
         NotInstalled as NotInstalled,
         PaddingError as PaddingError,
+        PluginError as PluginError,
         PorterError as PorterError,
         RecipeError as RecipeError,
         UsageError as UsageError,
@@ -60,7 +61,7 @@ _MODULES = {
     **dict.fromkeys(
         ("FileError", "GraphError", "MappingError", "NotInstalled", "PaddingError"), "porter.base.errors"
     ),
-    **dict.fromkeys(("PorterError", "RecipeError", "UsageError"), "porter.base.errors"),
+    **dict.fromkeys(("PluginError", "PorterError", "RecipeError", "UsageError"), "porter.base.errors"),
 }
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "NotInstalled",
     "OverflowsError",
     "PaddingError",
+    "PluginError",
     "Port",
     "Ported",
     "PorterError",

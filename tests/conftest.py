@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from porter.base.errors import RecipeError
+from porter.base.plugins import plugins
 from porter.cli.app import OBJECTS_BETWEEN_COLLECTIONS, main
 from porter.files.locks import locked
 from porter.formats.triton import load_triton
@@ -20,6 +21,7 @@ from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find_recipes import KnownVariant
 from porter.source.ranking import rank as ranking
 from tests.support.durations import Recorder, longest_first
+from tests.support.examples import install_examples
 from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker
 from tests.support.quick import FRAMEWORKS, NoPython, Quick, skip_frameworks
 
@@ -176,6 +178,21 @@ def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
         return made[file]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def installed_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the packages of examples/ are installed."""
+    return install_examples(tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture
+def example_packages(installed_examples: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Makes the packages of examples/ be found."""
+    monkeypatch.syspath_prepend(installed_examples)
+    plugins.cache_clear()
+    yield
+    plugins.cache_clear()
 
 
 @pytest.fixture(scope="module")

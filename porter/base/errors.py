@@ -188,6 +188,12 @@ class NotInstalled(PorterError):
     code = "framework"
 
 
+class PluginError(PorterError):
+    """A package that adds something to porter does not do what porter expects of it."""
+
+    code = "plugin"
+
+
 class CannotRun(PorterError):
     """An implementation, which is installed, does not run this model, or not here. The next reference is
     tried in its place.

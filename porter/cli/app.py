@@ -13,6 +13,7 @@ import typer
 
 from porter.base import commands
 from porter.base.package import __version__
+from porter.base.plugins import KINDS, plugins
 from porter.cli import printing
 from porter.cli.arguments import GivenArguments, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
@@ -43,10 +44,16 @@ app.add_typer(study_app, name="study")
 @app.callback()
 def start(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show porter's version and its plug-ins, and exit.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --version: print one JSON object.")] = False,
 ) -> None:
     if version:
-        show([f"porter {__version__}"])
+        added = [plugin for kind in KINDS for plugin in plugins(kind)]
+        record = {"version": __version__, "plugins": [plugin.record() for plugin in added]}
+        lines = [f"porter {__version__}", *(f"  {plugin.kind}: {plugin.name} ({plugin})" for plugin in added)]
+        show(record if as_json else lines)
         raise typer.Exit
     help_without_command(context)
 

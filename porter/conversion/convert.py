@@ -20,10 +20,12 @@ from porter.base.errors import (
 )
 from porter.base.options import INPUT_SIZE
 from porter.base.package import __version__, page, version_of
+from porter.base.plugins import plugin_of
 from porter.conversion.asked import read_asked
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import new_folder
-from porter.frameworks import Destination, get_destination
+from porter.formats.recognition import FORMATS
+from porter.frameworks import DESTINATION_NAMES, Destination, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
@@ -224,7 +226,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         stock_arguments=stock.arguments if stock else {},
         parity=None,
         check=NOT_MADE,
-        versions=_versions(framework),
+        versions=_versions(framework, opened.file.format),
         input_layouts=inputs if len(inputs) > 1 else (),
         output_layouts=_layouts(plan.graph, plan.graph.outputs, opened.sizes.built, framework),
     )
@@ -240,9 +242,14 @@ def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destinat
     )
 
 
-def _versions(framework: Destination) -> dict[str, str]:
-    """Return the versions of porter and of what it wrote the port with."""
+def _versions(framework: Destination, format: str) -> dict[str, str]:
+    """Return the versions of what made a port: of porter, the packages that it needs, and plug-ins."""
     versions = {"porter": __version__}
+    added = (
+        None if framework.NAME in DESTINATION_NAMES else plugin_of("destinations", framework.NAME),
+        None if format in FORMATS else plugin_of("formats", format),
+    )
+    versions |= {plugin.package: plugin.version for plugin in added if plugin is not None}
     for name in ("numpy", framework.PACKAGE):
         if version := version_of(name):
             versions[name] = version

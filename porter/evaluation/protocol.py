@@ -9,7 +9,7 @@ from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
-from porter.formats.recognition import FORMATS
+from porter.formats.recognition import known_format
 from porter.graph import axes_text, further_text
 from porter.port import Facts, Input, Record, StoredPort
 from porter.source.photo_protocol import expect_colours
@@ -43,7 +43,7 @@ def expect_prepared(port: StoredPort) -> Preprocess:
     expect_colours(record.input.channels, where)
     if record.preprocess is None:
         size = max(record.input.size or record.input.native_size)
-        file_format = FORMATS.get(record.source.format)
+        file_format = known_format(record.source.format)
         trained_in_tf = file_format is not None and file_format.framework == "tf"
         scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
         raise _no_protocol(where, example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))

@@ -22,7 +22,7 @@ from porter.filegraph.file_graph import FileGraph
 from porter.files import LazyDigests, digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
-from porter.formats.recognition import FORMATS, READABLE, recognise
+from porter.formats.recognition import READABLE, known_format, recognise
 from porter.padding import Size
 
 _REAL = re.compile(
@@ -147,7 +147,9 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
     assert format.read is not None
     if format.weights is not None:
         if (given := recognise(weights)).name != format.weights:
-            expected = f"expected {FORMATS[format.weights].what} beside {format.what}, got {given.what}"
+            wanted = known_format(format.weights)
+            what = "tensors" if wanted is None else wanted.what
+            expected = f"expected {what} beside {format.what}, got {given.what}"
             raise UsageError(expected, where=weights, next="name the file of the model's weights")
         return partial(format.read, weights=weights)
     if not format.renewed:

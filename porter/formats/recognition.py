@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from porter.base.errors import FileError
+from porter.base.plugins import Plugin, plugin_of, plugins
 from porter.formats import (
     caffe,
     keras,
@@ -49,7 +52,39 @@ READABLE: tuple[Format, ...] = (
 FORMATS: Mapping[str, Format] = {
     format.name: format for format in (*unreadable.SHARDS, *READABLE, *unreadable.FORMATS)
 }
-"""Every format that porter tells apart, by its name; a file is of the first one that matches."""
+"""Every format that porter itself tells apart, by its name."""
+
+
+def known_format(name: str) -> Format | None:
+    """Return the format of this name, porter's own or a plug-in's, or None."""
+    plugin = None if name in FORMATS else plugin_of("formats", name)
+    return FORMATS.get(name) if plugin is None else added_format(plugin)
+
+
+@cache
+def added_format(plugin: Plugin) -> Format:
+    """Return the format that a plug-in adds. An error that its code raises names the plug-in.
+
+    Raises:
+        PluginError: it adds something else.
+    """
+    added = plugin.load()
+    if not isinstance(added, Format):
+        raise plugin.error(f"expected a porter.formats.format.Format, got {type(added).__name__}")
+    if added.name != plugin.name:
+        raise plugin.error(f"expected a format called '{plugin.name}', got '{added.name}'")
+    read = None if added.read is None else plugin.guarded(added.read)
+    return replace(added, matches=plugin.guarded(added.matches), read=read)
+
+
+def _every_format() -> Iterator[Format]:
+    """Yield the formats in the order in which a file is held to them. Plug-ins come behind what porter reads
+    itself, so that none changes how porter reads a file, and are imported for other files only.
+    """
+    yield from unreadable.SHARDS
+    yield from READABLE
+    yield from map(added_format, plugins("formats"))
+    yield from unreadable.FORMATS
 
 
 def is_there(path: Path) -> bool:
@@ -69,7 +104,7 @@ def recognise(path: Path) -> Format:
         FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.
     """
     content = look_at(path)
-    recognised = next((format for format in FORMATS.values() if format.matches(content)), None)
+    recognised = next((format for format in _every_format() if format.matches(content)), None)
     if recognised is None and path.exists():
         raise FileError("expected a file, found a device, a pipe or a socket", where=path)
     if recognised is None:

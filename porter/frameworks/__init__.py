@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from porter.base.errors import UsageError
 from porter.base.options import CHANNELS_LAST, COMPILE, PRECISION
+from porter.base.plugins import Plugin, plugin_of, plugins
 
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
@@ -241,11 +243,38 @@ def get_destination(name: str) -> Destination:
     """
     folder = OTHER_NAMES.get(name, name)
     if folder not in DESTINATION_NAMES:
+        if (plugin := plugin_of("destinations", folder)) is not None:
+            return _added_destination(plugin)
+        known = *DESTINATION_NAMES, *(each.name for each in plugins("destinations"))
         raise UsageError(
-            f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}"
+            f"there is no framework '{name}'",
+            next=f"frameworks are {', '.join(known)}; other packages may add some",
         )
     module = import_module(f"porter.frameworks.{folder}.destination")
     return cast(Destination, getattr(module, "DESTINATION", module))
+
+
+@cache
+def _added_destination(plugin: Plugin) -> Destination:
+    """Return the destination that a plug-in adds. An error that its code raises names the plug-in.
+
+    Raises:
+        PluginError: it lacks something of a destination or of its engine, or has another name.
+    """
+    added = plugin.load()
+    plugin.expect(added, _names_of(Destination))
+    plugin.expect(added.ENGINE, _names_of(PortEngine))
+    if plugin.name != added.NAME:
+        raise plugin.error(f"expected a destination called '{plugin.name}', got '{added.NAME}'")
+    return cast(Destination, plugin.guard(added))
+
+
+def _names_of(protocol: type) -> list[str]:
+    """Return what an object of a protocol has."""
+    every = (
+        name for each in protocol.__mro__ for name in (*vars(each), *vars(each).get("__annotations__", ()))
+    )
+    return [name for name in dict.fromkeys(every) if not name.startswith("_")]
 
 
 def other_than(framework: str) -> str:
@@ -264,7 +293,7 @@ def get_engine(name: str) -> Engine:
 
 def engine_name(checkpoint: Checkpoint) -> str:
     """The name of the engine that runs a file's own graph: the one of its format, otherwise porter's own."""
-    from porter.formats.recognition import FORMATS
+    from porter.formats.recognition import known_format
 
-    format = FORMATS.get(checkpoint.format)
+    format = known_format(checkpoint.format)
     return (format and format.engine) or NUMPY

@@ -444,6 +444,23 @@ def _made_by(path: Path) -> str:
     return f"{CONVERT.advise(subject=path, to='torch')} makes one: name its folder"
 
 
+def _destination_of(record: Record, path: Path) -> Destination:
+    """Return the destination that wrote a port.
+
+    Raises:
+        FileError: a plug-in added it, which is not installed.
+    """
+    try:
+        return get_destination(record.framework)
+    except UsageError:
+        others = [name for name in record.versions if name not in ("porter", "numpy")]
+        raise FileError(
+            f"the port is written for '{record.framework}', which this porter does not have",
+            where=path,
+            next=f"install the package that adds it: {' or '.join(others) or 'port.json does not say which'}",
+        ) from None
+
+
 def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     """Read a port's record; its tensors are read when they are needed.
 
@@ -461,7 +478,7 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     if not path.is_file():
         raise UsageError("this is not a port: it has no port.json", where=folder, next=_made_by(folder))
     record = _read_record(path)
-    destination = get_destination(record.framework)
+    destination = _destination_of(record, path)
     if destination.MODEL_FILE not in record.model:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=path, next="convert again")
     if held:

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from porter.base.commands import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
 from porter.base.errors import RecipeError, UsageError, some
 from porter.base.options import RECIPES
+from porter.base.plugins import Plugin, plugins
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, LayersByName, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
@@ -29,11 +31,12 @@ _OTHER = "give one of them another name"
 
 def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     """The folders in which recipes are looked for, in this order: `given`, which is what `--recipes` names,
-    the one in PORTER_RECIPES, the one in the user's configuration, ./recipes, and porter's own. Each stands
-    here once, if it exists.
+    the one in PORTER_RECIPES, the one in the user's configuration, ./recipes, those of plug-ins, and porter's
+    own. Each stands here once, if it exists.
 
     Raises:
         UsageError: `given`, or what PORTER_RECIPES names, holds no recipe.
+        PluginError: a plug-in has no such folder.
     """
     variable = os.environ.get(VARIABLE)
     named = Path(variable) if variable else None
@@ -45,10 +48,31 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
                 next=f"give {what} a folder of recipes",
             )
     folders: dict[Path, Path] = {}
-    for folder in (given, named, _of_user(), WORKING, recipes_folder()):
+    for folder in (
+        given,
+        named,
+        _of_user(),
+        WORKING,
+        *map(_added_folder, plugins("recipes")),
+        recipes_folder(),
+    ):
         if folder is not None and folder.is_dir():
             folders.setdefault(folder.resolve(), folder)
     return tuple(folders.values())
+
+
+def _added_folder(plugin: Plugin) -> Path:
+    """Return the folder of recipes that a plug-in adds: that of the package which its entry point names.
+
+    Raises:
+        PluginError: there is no such package, or no recipe in its folder.
+    """
+    with plugin.blamed():
+        found = find_spec(plugin.entry.value)
+    folder = None if found is None or found.origin is None else Path(found.origin).parent
+    if folder is None or not any(folder.glob("*.yaml")):
+        raise plugin.error(f"expected recipes (*.yaml) in the folder of the package '{plugin.entry.value}'")
+    return folder
 
 
 def _of_user() -> Path | None:

@@ -21,7 +21,8 @@ from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, RecipeStep
-from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
+from porter.zoos.added import models_of
+from porter.zoos.tables import DEFAULT_ZOOS
 
 LARGEST_SIDE = 8192
 STANDARD_OPTIONS: Mapping[str, Value] = {
@@ -224,7 +225,7 @@ class Zoo:
         """This zoo with what is different for `variant`."""
         override = self.overrides.get(variant, Override({}, ()))
         weights = self.weights.get(variant)
-        models = REFERENCES.get(self.framework, {}).get(self.reference or "", {})
+        models = models_of(self.framework, self.reference)
         return replace(
             self,
             options={**self.options, **override.options},

@@ -37,6 +37,7 @@ from porter.recipe.source import Location, Mark, RecipeSource, SourcePart, assem
 from porter.recipe.spelling import hint
 from porter.recipe.steps import check_expressions
 from porter.recipe.zoo_names import read_names
+from porter.zoos.added import models_of, references_of
 from porter.zoos.tables import REFERENCES
 
 ZOOS = "zoos"
@@ -139,11 +140,12 @@ class Zoos(Mapping[str, Zoo]):
         """
         if zoo.reference is None or zoo.reference == NO_REFERENCE:
             return replace(zoo, reference=None)
-        said, here, known = self._said[zoo.name], (ZOOS, zoo.name, "reference"), REFERENCES[zoo.framework]
-        one_of(said, here, "reference", zoo.reference, known)
+        said, here = self._said[zoo.name], (ZOOS, zoo.name, "reference")
+        one_of(said, here, "reference", zoo.reference, references_of(zoo.framework))
+        models = models_of(zoo.framework, zoo.reference)
         names_reference = "reference" in self._document.zoos[zoo.name]
         for variant in self._document.variants:
-            if names_reference and zoo.has(variant) and variant not in known[zoo.reference]:
+            if names_reference and zoo.has(variant) and variant not in models:
                 raise RecipeError(
                     f"reference '{zoo.reference}' has no model '{variant}'",
                     where=said.where(here),

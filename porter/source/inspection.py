@@ -12,7 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import fill_free_size
 from porter.files import path_of
 from porter.formats.reading import read_checkpoint
-from porter.formats.recognition import FORMATS
+from porter.formats.recognition import known_format
 from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
 from porter.graph import head_of
 from porter.graph.plan import make_plan
@@ -100,7 +100,7 @@ class Inspection:
         """The framework whose own format the file has, or which a port is for; None if several frameworks
         write such files.
         """
-        format = FORMATS.get(self.checkpoint.format)
+        format = known_format(self.checkpoint.format)
         return (format.framework if format else None) or self.checkpoint.dialect
 
     @property

@@ -17,6 +17,7 @@ from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
 from porter.padding import KnownSize, Size
 from porter.zoos import tables
+from porter.zoos.added import added_zoo
 
 
 def other_code() -> str:
@@ -179,6 +180,8 @@ def get_implementation(reference: str) -> Implementation:
     Raises:
         UsageError: there is none.
     """
+    if (added := None if reference in _MODULES else added_zoo(reference)) is not None:
+        return added.implementation
     if reference not in _MODULES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(_MODULES)}")
     implementation: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION

@@ -1,50 +1,33 @@
-"""A destination that is not run: with a folder and its name it is written, and proved by porter's own engine
-(ARCHITECTURE.md).
+"""A destination that a package adds, and that is not run: it is written, and proved by porter's own engine
+(examples/).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import porter_toy_destination
 import pytest
+from porter_toy_destination.destination import DESTINATION as TOY
+from porter_toy_destination.maker import ToyMaker
+from porter_toy_destination.spellings import SPELLINGS
 
 import porter
-from porter import frameworks
 from porter.base.errors import CheckFailed, FileError, GraphError, MappingError, UsageError
-from porter.formats.recognition import FORMATS
 from porter.graph import INPUT, OPS, Add, Elu, Graph, Node, Op, Rearrange
 from porter.graph.ops import Concat, row_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
-from tests.support import toy_destination, toy_format
 from tests.support.frameworks.sayable import sayable
 from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 from tests.support.standin_files import sign
-from tests.support.toy_destination import destination
-from tests.support.toy_destination.destination import DESTINATION as TOY
-from tests.support.toy_destination.maker import ToyMaker
-from tests.support.toy_destination.spellings import SPELLINGS
 from tests.support.toy_files import write_toy
 
-
-@pytest.fixture(autouse=True)
-def its_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As `porter/frameworks/toy/` and the names of the destination and of its format would have it."""
-    known: Any = FORMATS
-    monkeypatch.setattr(frameworks, "DESTINATION_NAMES", (*frameworks.DESTINATION_NAMES, "toy"))
-    monkeypatch.setitem(sys.modules, "porter.frameworks.toy.destination", destination)
-    before = dict(known)
-    known.clear()
-    known |= {**{format.name: format for format in toy_format.FORMATS}, **before}
-    yield
-    known.clear()
-    known |= before
+pytestmark = pytest.mark.usefixtures("example_packages")
 
 
 @pytest.fixture
@@ -145,6 +128,7 @@ def test_another_number_type(file: Path, tmp_path: Path) -> None:
 
 def test_it_is_a_small_folder() -> None:
     lines = sum(
-        len(path.read_text().splitlines()) for path in Path(toy_destination.__file__).parent.glob("*.py")
+        len(path.read_text().splitlines())
+        for path in Path(porter_toy_destination.__file__).parent.glob("*.py")
     )
     assert lines <= 300

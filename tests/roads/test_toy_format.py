@@ -1,16 +1,16 @@
-"""A format that porter only reads: with a folder and its line in recognition.py it is ported and proved
-(ARCHITECTURE.md).
-"""
+"""A format that a package adds, and that porter only reads: it is ported and proved (examples/)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import porter_toy_format
 import pytest
+from porter_toy_format import read, rows
 
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
@@ -18,28 +18,16 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.readers import node_reader, op_reader
 from porter.filegraph.walk import Reader
 from porter.formats.reading import read_checkpoint
-from porter.formats.recognition import FORMATS
 from porter.graph import Flatten, Relu
 from porter.padding import Convention, Window
-from tests.support import toy_format
 from tests.support.filegraph.values import values_as_run
 from tests.support.standin import smooth_images
 from tests.support.toy_files import SIZE, write_toy
-from tests.support.toy_format import read, rows
 
 LAYOUTS = ("NCHW", "NHWC")
 
 
-@pytest.fixture(autouse=True)
-def line_in_recognition() -> Iterator[None]:
-    """As `*toy_format.FORMATS,` in READABLE would have it."""
-    known: Any = FORMATS
-    before = dict(known)
-    known.clear()
-    known |= {**{format.name: format for format in toy_format.FORMATS}, **before}
-    yield
-    known.clear()
-    known |= before
+pytestmark = pytest.mark.usefixtures("example_packages")
 
 
 @pytest.mark.parametrize(
@@ -61,8 +49,6 @@ def test_it_is_inspected(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_in_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no framework 'toy'"):
-        porter.convert(write_toy(tmp_path / "model.toy"), to="toy", out=tmp_path / "port")
     with pytest.raises(UsageError, match="there is no framework 'numpy'"):
         porter.convert(write_toy(tmp_path / "model.toy"), to="numpy", out=tmp_path / "port")
 
@@ -143,5 +129,7 @@ def test_a_damaged_model_is_told(tmp_path: Path) -> None:
 
 
 def test_it_is_a_small_folder() -> None:
-    lines = sum(len(path.read_text().splitlines()) for path in Path(toy_format.__file__).parent.glob("*.py"))
+    lines = sum(
+        len(path.read_text().splitlines()) for path in Path(porter_toy_format.__file__).parent.glob("*.py")
+    )
     assert lines <= 400

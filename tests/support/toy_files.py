@@ -1,4 +1,4 @@
-"""Toy models (tests/toy_format) with numbers that tell: a layer of every kind that the format has."""
+"""Toy models (examples/porter-toy-format) with numbers that tell: a layer of every kind that there is."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
-from porter.formats.recognition import FORMATS
+from porter.formats.recognition import known_format
 from porter.frameworks import UNCUT, Classifier
 from porter.frameworks.images import beside, classifier_of
 from porter.frameworks.last_uses import last_uses
@@ -165,7 +165,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     Raises:
         UsageError: it is not run in this type.
     """
-    graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
+    graph, format = checkpoint.carried, known_format(checkpoint.format)
     if format is None or format.rows is None:
         raise CannotRun(f"porter's own engine does not run {checkpoint.format} files", where=checkpoint.path)
     if dtype not in ("float32", "float64"):

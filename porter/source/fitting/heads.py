@@ -16,7 +16,7 @@ from porter.base.errors import MappingError, UsageError, some
 from porter.base.options import MAP
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
-from porter.formats.recognition import FORMATS
+from porter.formats.recognition import known_format
 from porter.graph import Conv, Dense, Graph, Node, Relu, Relu6, head_of, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
@@ -228,7 +228,7 @@ class Heads:
         ]:
             row.append(following[0])
             units = self.dense[following[0]][0]
-        format = FORMATS.get(self.candidate.checkpoint.format)
+        format = known_format(self.candidate.checkpoint.format)
         # Torch's whole model would be code.
         whole = f", as {format.whole} would" if format and format.whole else ""
         listed = some([*map(repr, row)])

@@ -99,7 +99,7 @@ def test_its_rows_are_independent_of_how_porter_reads_a_file() -> None:
     """Neither porter's ops, nor its pads, nor a reader: otherwise a mistake of the reader would be in the
     proof too.
     """
-    rows = [format.rows for format in FORMATS.values() if format.rows] + ["tests.support.toy_format.rows"]
+    rows = [format.rows for format in FORMATS.values() if format.rows] + ["porter_toy_format.rows"]
     assert all((format.engine == "numpy") == (format.rows is not None) for format in FORMATS.values())
     for module in (
         *rows,

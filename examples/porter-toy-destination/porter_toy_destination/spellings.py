@@ -11,7 +11,7 @@ from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.numpy.nets import NetArray
 from porter.graph import AvgPool, Conv, MaxPool, Op, ops
 from porter.padding import Realisation
-from tests.support.toy_destination.maker import ToyNode
+from porter_toy_destination.maker import ToyNode
 
 Spelling: TypeAlias = Callable[[ToyNode[Any]], object]
 

@@ -47,9 +47,12 @@ def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
 
     def pool(stated: Stated, x: Numbers) -> Numbers:
         sides = (stated["side"], stated["side"])
-        if stated["kind"] == "max_pool":
-            return max_pool(x, sides, _grid(stated))
-        return average_pool(x, sides, _grid(stated), stated["divisor"])
+        pooled: Numbers = (
+            max_pool(x, sides, _grid(stated))
+            if stated["kind"] == "max_pool"
+            else average_pool(x, sides, _grid(stated), stated["divisor"])
+        )
+        return pooled
 
     return {
         "conv": lambda stated, x, kernel, bias=None: conv(

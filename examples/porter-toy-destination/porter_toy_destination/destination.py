@@ -5,20 +5,23 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from porter_toy_format import rows
 
 from porter.filegraph.kernels.program import KernelProgram
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph.ops import row_of
 from porter.padding import Capabilities
-from tests.support.arrays import Array
-from tests.support.toy_destination.maker import ToyMaker
-from tests.support.toy_destination.spellings import SPELLINGS, windowed
-from tests.support.toy_format import rows
+from porter_toy_destination.maker import ToyMaker
+from porter_toy_destination.spellings import SPELLINGS, windowed
 
 
 class Toy(NetDestination[ToyMaker]):
+    """Writes toy models, and runs them by the rows of their format."""
+
     NAME, TITLE = "toy", "Toy"
     MODEL_FILE, NET_FILE = "model.npz", "model.toy"
     MAKER, SPELLINGS = ToyMaker, SPELLINGS
@@ -45,12 +48,12 @@ class Toy(NetDestination[ToyMaker]):
         stated = json.loads(text)
         return [*((layer["name"], layer) for layer in stated["layers"]), ("outputs", stated["outputs"])]
 
-    def in_bytes(self, net: ToyMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+    def in_bytes(self, net: ToyMaker, arrays: Mapping[str, NDArray[Any]]) -> Iterable[bytes | memoryview]:
         file = io.BytesIO()
         np.savez(file, allow_pickle=False, **arrays)
         return [file.getvalue()]
 
-    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+    def arrays_in(self, data: bytes) -> Mapping[str, NDArray[Any]]:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             return dict(stored)
 
