@@ -278,6 +278,21 @@ class ReportOptions:
 
 
 @dataclass(frozen=True)
+class BatchOptions:
+    """The options of `porter batch`."""
+
+    list: Annotated[AnyPath, opt.LIST]
+    out: Annotated[AnyPath, replace(opt.OUT, help="the folder of the ports and the tables", required=True)]
+    workers: Annotated[
+        int | None, replace(opt.WORKERS, help="ports that are made at a time; default: one for two cores")
+    ] = None
+    shard: Annotated[str | None, opt.SHARD] = None
+    on: Annotated[str, opt.ON] = "local"
+    memory: Annotated[float | None, opt.MEMORY] = None
+    timeout: Annotated[float | None, opt.TIMEOUT] = None
+
+
+@dataclass(frozen=True)
 class RecipeListOptions:
     """The options of `porter recipe list`."""
 
@@ -447,6 +462,12 @@ STUDY = Command(
     "study",
 )
 REPORT = Command("report", "Write all that is recorded of a port as one HTML page.", ReportOptions, "report")
+BATCH = Command(
+    "batch",
+    "Make the ports of a list, and a table of them. Each port has a process of its own. Typed again, the "
+    "command makes what is left. Exit status 1 if a port was refused or failed.",
+    BatchOptions,
+)
 RECIPE_LIST = Command("recipe list", "List architectures, their variants and zoos.", RecipeListOptions)
 RECIPE_SHOW = Command("recipe show", "Print a recipe; for a variant, its graph and zoos.", RecipeShowOptions)
 RECIPE_CHECK = Command(

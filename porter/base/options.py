@@ -311,6 +311,11 @@ A = _argument(
     "a", "A", "a file with its graph, a folder of the Hub, a port, or FILE.py:CALLABLE, which is RUN", str
 )
 B = _argument("b", "B", "another one, in any framework", str)
+LIST = _argument("list", "LIST.csv|LIST.toml", "what to port: subject, from, to and options of convert")
+SHARD = _option("shard", "I/N", "make only part I of N of the list, as in an array of Slurm")
+ON = _option("on", "local|ray", "where the ports are made: here, or on a running Ray cluster")
+MEMORY = _option("memory", "GB", "kill a port that takes more memory", float)
+TIMEOUT = _option("timeout", "S", "kill a port that takes longer", float)
 JUNIT = _option("junit", "FILE", "write the verdict and each difference as a JUnit XML file too", Path)
 OTHER = Option("other", None, "OTHER", "a second port, to show both side by side", Path)
 SOURCE = _switch("source", "run the source in its own framework beside the port")

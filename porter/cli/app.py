@@ -80,6 +80,16 @@ def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
+@command(app, commands.BATCH)
+def batch(given: GivenArguments, as_json: bool) -> None:
+    from porter.batch.batch import batch
+
+    made = batch(commands.BatchOptions(**given), (sys.executable, "-m", "porter.cli.supervised"))
+    show(made.record() if as_json else printing.batch(made))
+    if not made.ok:
+        raise typer.Exit(1)
+
+
 @command(app, commands.COMPARE)
 def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bool) -> None:
     if junit is not None:

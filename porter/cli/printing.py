@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import WeightsTrial
     from porter.base.left_out import LeftOut
+    from porter.batch.batch import BatchOutcome
     from porter.comparison.compare import Comparison
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
@@ -52,6 +53,19 @@ def first_lines(label: str, items: Sequence[str]) -> list[str]:
         else []
     )
     return [*(f"{label}{item}" for item in items[:LISTED]), *more]
+
+
+_REASONS = 20
+"""So many ports that do not stand are named."""
+
+
+def batch(made: BatchOutcome) -> list[str]:
+    """What became of a list of ports: how many there are of each state, and why some do not stand."""
+    counts = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
+    skipped = f"; {made.skipped} of them had ended before" if made.skipped else ""
+    reasons = [f"  {one.state}  {one.name}: {one.message}" for one in made.results if one.message is not None]
+    more = [f"  and {len(reasons) - _REASONS} more" for _ in reasons[_REASONS : _REASONS + 1]]
+    return [f"{counts}{skipped}", *reasons[:_REASONS], *more, f"table: {made.table}"]
 
 
 def conversion(made: Conversion | Ported) -> list[str]:

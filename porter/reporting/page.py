@@ -92,8 +92,8 @@ def missing_sections(contents: Contents, folder: str) -> list[tuple[str, str]]:
     return [maker for section, maker in makers.items() if not present[section]]
 
 
-def _environment(record: Record) -> Environment:
-    """Make the environment of the templates, which escapes everything from a record."""
+def page_environment() -> Environment:
+    """Make what every page is made with: the templates, escaping, the style and words for distances."""
     environment = Environment(
         loader=PackageLoader("porter.reporting"),
         autoescape=True,
@@ -104,9 +104,14 @@ def _environment(record: Record) -> Environment:
     style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
     digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
     environment.globals |= {"style": style, "style_digest": digest, "headings": HEADINGS}
+    environment.filters |= {"distance": distance_text, "some": some}
+    return environment
+
+
+def _environment(record: Record) -> Environment:
+    """Make the environment of a port's page."""
+    environment = page_environment()
     environment.filters |= {
-        "distance": distance_text,
-        "some": some,
         "percent": partial(_format_figure, digits=2),
         "nats": partial(_format_figure, digits=4),
         "label_name": partial(label_name, record=record),

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from porter.base.plugins import Plugin, plugin_of, plugins
 from porter.zoos.tables import REFERENCES
-
-if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
-    from porter.zoos.implementation import Implementation
 
 
 @dataclass(frozen=True)
@@ -22,12 +18,13 @@ class AddedZoo:
     Attributes:
         framework: in which the zoo is written: one of porter.zoos.tables.REFERENCES.
         models: the recipe's variants that it has.
-        implementation: builds them.
+        implementation: builds them: a porter.zoos.implementation.Implementation, which recipes, that are
+            loaded without numpy, do not look at.
     """
 
     framework: str
     models: Collection[str]
-    implementation: Implementation
+    implementation: object
 
 
 def added_zoo(reference: str) -> AddedZoo | None:

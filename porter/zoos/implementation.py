@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from porter.base import options
 from porter.base.dtypes import Dtype, NamedArrays
-from porter.base.errors import CannotRun, UsageError
+from porter.base.errors import CannotRun, PluginError, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import LayerNames
@@ -179,9 +179,17 @@ def get_implementation(reference: str) -> Implementation:
 
     Raises:
         UsageError: there is none.
+        PluginError: a plug-in adds it, and it is none.
     """
     if (added := None if reference in _MODULES else added_zoo(reference)) is not None:
-        return added.implementation
+        if isinstance(added.implementation, Implementation):
+            return added.implementation
+        kind = type(added.implementation).__name__
+        raise PluginError(
+            f"expected a porter.zoos.implementation.Implementation, got {kind}",
+            where=f"porter.zoos: {reference}",
+            next="mend the package that adds it; porter --version names it",
+        )
     if reference not in _MODULES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(_MODULES)}")
     implementation: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION

@@ -30,6 +30,7 @@ ROOMS = (
     "authoring",
     "evaluation",
     "reporting",
+    "batch",
     "api",
     "testing",
     "cli",

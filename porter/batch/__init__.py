@@ -1,0 +1,1 @@
+"""Many ports from one list, each in a process of its own."""

@@ -1,0 +1,186 @@
+"""One job in a process of its own, with limits of time and of measured memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from porter.base.errors import NotInstalled
+from porter.base.package import install
+from porter.batch.jobs import Job
+from porter.batch.results import LOGS, PORTS, JobResult, write_result
+
+_MOST_ATTEMPTS = 3
+"""A process that somebody else kills is begun again so often in all: memory may be short for a while."""
+_THREADS = "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"
+"""The environment variables that say how many threads the libraries that compute have."""
+_BETWEEN_LOOKS = 0.1
+_LAST_LETTERS = 300
+_PER_GB = 1e9
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """What the process of a job may take.
+
+    Attributes:
+        seconds: until it is killed; None for any time.
+        gigabytes: of memory, its own and that of what it began, as the system reports it; None for any. It
+            is measured, because an address space that is limited would stop frameworks that reserve more
+            than they use.
+    """
+
+    seconds: float | None = None
+    gigabytes: float | None = None
+
+
+def run_job(
+    job: Job,
+    folder: Path,
+    program: Sequence[str],
+    limits: JobLimits,
+    threads: int | None = None,
+    stopped: Event | None = None,
+) -> JobResult:
+    """Run a job to its end, and write its result into the folder of the batch, unless it was stopped.
+
+    Args:
+        program: what runs `porter` and ends with this process (porter.cli.supervised).
+        threads: for each of the libraries that compute, unless the environment says so.
+        stopped: kills the job when it is set.
+
+    Raises:
+        NotInstalled: memory is limited, and psutil is not there to measure it.
+    """
+    stopped = stopped or Event()
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
+        result = replace(_attempt(job, folder, program, limits, threads, stopped), attempts=attempt)
+        if result.code != "killed" or stopped.is_set():
+            break
+    if not stopped.is_set():
+        write_result(folder, job, result)
+    return result
+
+
+def _attempt(
+    job: Job, folder: Path, program: Sequence[str], limits: JobLimits, threads: int | None, stopped: Event
+) -> JobResult:
+    logs = folder / LOGS
+    out = folder / PORTS / job.name
+    command = [*program, "convert", *job.words, "--out", str(out), "--overwrite", "--json"]
+    begun = time.monotonic()
+    with (
+        (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,
+        (logs / f"{job.name}.txt").open("w+", encoding="utf-8") as said,
+    ):
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=said,
+            env=_environment(threads),
+            start_new_session=True,
+        )
+        try:
+            broken, peak = _watch(process, limits, stopped)
+        finally:
+            _kill(process)
+        took = {"seconds": round(time.monotonic() - begun, 1), "peak": peak}
+        if broken is not None:
+            return JobResult.of(job, "failed", code="limit", message=broken, **took)
+        printed.seek(0)
+        said.seek(0)
+        return _result(job, process.returncode, printed.read(), said.read(), took)
+
+
+def _watch(
+    process: subprocess.Popen[bytes], limits: JobLimits, stopped: Event
+) -> tuple[str | None, int | None]:
+    """Wait for the end of a process, or until it exceeds a limit or is stopped.
+
+    Returns:
+        What it exceeded, in words, and the most bytes of memory that it had; None where it was not measured.
+    """
+    measured = _memory_of(process.pid) if limits.gigabytes is not None else None
+    begun = time.monotonic()
+    peak = None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_BETWEEN_LOOKS)
+            return None, peak
+        if stopped.is_set():
+            return "it was stopped", peak
+        if limits.seconds is not None and time.monotonic() - begun > limits.seconds:
+            return f"it took longer than {limits.seconds:g} s", peak
+        if measured is not None and limits.gigabytes is not None:
+            peak = max(peak or 0, measured())
+            if peak > limits.gigabytes * _PER_GB:
+                return f"it took {peak / _PER_GB:.1f} GB of memory, more than {limits.gigabytes:g}", peak
+
+
+def _memory_of(process: int) -> Callable[[], int]:
+    """Return what measures the memory of a process and of those that it began, in bytes.
+
+    Raises:
+        NotInstalled: psutil is not installed.
+    """
+    try:
+        import psutil
+    except ImportError:
+        raise NotInstalled("psutil is needed to measure memory", next=install("batch")) from None
+
+    def resident() -> int:
+        with suppress(psutil.NoSuchProcess):
+            top = psutil.Process(process)
+            return sum(map(_resident, (top, *top.children(recursive=True))))
+        return 0
+
+    def _resident(each: psutil.Process) -> int:
+        with suppress(psutil.Error):
+            return int(each.memory_info().rss)
+        return 0
+
+    return resident
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it began."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, Any]) -> JobResult:
+    """Return the result of a process that ended by itself, or was killed by somebody else."""
+    with suppress(ValueError):
+        record = json.loads(printed)
+        if status == 0:
+            return JobResult.of_record(job, record, **took)
+        error = record["error"]
+        message = f"{error['where']}: {error['message']}" if error["where"] else error["message"]
+        return JobResult.of(job, "refused", code=error["code"], message=message, **took)
+    if status < 0:
+        message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
+        return JobResult.of(job, "failed", code="killed", message=message, **took)
+    last = said[-_LAST_LETTERS:].strip()
+    return JobResult.of(job, "failed", code="error", message=f"status {status}: {last}", **took)
+
+
+def _environment(threads: int | None) -> dict[str, str]:
+    """Return the environment of a job: libraries do not take all processors each."""
+    usual = {} if threads is None else dict.fromkeys(_THREADS, str(threads))
+    return {**usual, **os.environ}

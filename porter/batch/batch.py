@@ -1,0 +1,160 @@
+"""Making the ports of a list: which are left to make, where they run, and the tables at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from porter.base.commands import BatchOptions
+from porter.base.errors import NotInstalled, UsageError
+from porter.base.options import MEMORY, ON, SHARD, TIMEOUT, WORKERS
+from porter.base.package import install
+from porter.base.progress import progress_bar
+from porter.batch.attempts import JobLimits, run_job
+from porter.batch.jobs import Job, read_jobs
+from porter.batch.results import LOGS, PORTS, RESULTS, JobResult, read_result, write_tables
+from porter.files.locks import locked
+from porter.reporting.batch_page import STATES
+
+LOCAL, RAY = "local", "ray"
+_THREADS = 2
+"""Processors for each worker, if nobody says how many workers there are."""
+RunJob = Callable[[Job], JobResult]
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """What a batch made.
+
+    Attributes:
+        results: of all jobs of the list, in its order.
+        skipped: how many of them an earlier run had ended.
+        table: the CSV of all jobs.
+    """
+
+    results: tuple[JobResult, ...]
+    skipped: int
+    table: Path
+
+    @property
+    def ok(self) -> bool:
+        """Whether every port of the list stands; what other shards make may be waiting."""
+        return not self.counts["refused"] and not self.counts["failed"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        return {state: sum(result.state == state for result in self.results) for state in STATES}
+
+    def record(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {"ok": self.ok, **self.counts, "skipped": self.skipped, "table": str(self.table)}
+
+
+def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
+    """Make the ports of a list that do not stand yet, each in a process of its own.
+
+    A job whose process is killed is begun again, at most three times. After a kill of this process the next
+    one goes on: the ports that stand are kept, and their jobs are not run again unless their lines or files
+    have changed.
+
+    Args:
+        program: see porter.batch.attempts.run_job.
+
+    Raises:
+        UsageError: a limit, the shard or a line of the list is wrong.
+        FileError: the list cannot be read, or another batch makes this shard.
+        NotInstalled: ray or psutil is asked for, and is not installed.
+    """
+    folder = Path(asked.out)
+    jobs = read_jobs(Path(asked.list))
+    shard, shards = _shard(asked.shard)
+    limits = _limits(asked)
+    for name in (PORTS, RESULTS, LOGS):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    with locked(folder / f".shard-{shard}-of-{shards}.lock", wait=False):
+        mine = jobs[shard - 1 :: shards]
+        left = [job for job in mine if not read_result(folder, job).is_final]
+        run = partial(run_job, folder=folder.resolve(), program=tuple(program), limits=limits)
+        ended = _on_ray(left, run) if asked.on == RAY else _here(left, run, asked.workers)
+        with progress_bar(total=len(mine), initial=len(mine) - len(left), unit="port") as bar:
+            for result in ended:
+                bar.set_postfix_str(result.name)
+                bar.update()
+        with locked(folder / ".table.lock"):
+            table, results = write_tables(folder, jobs)
+    return BatchOutcome(results, len(mine) - len(left), table)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    """Return which part of how many `I/N` names, both from 1."""
+    if text is None:
+        return 1, 1
+    first, slash, second = text.partition("/")
+    if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+        next_step = f"the first of four parts is {SHARD('1/4')}"
+        raise UsageError(f"expected I/N, got '{text}'", where=SHARD, next=next_step)
+    return int(first), int(second)
+
+
+def _limits(asked: BatchOptions) -> JobLimits:
+    given = ((TIMEOUT, asked.timeout), (MEMORY, asked.memory), (WORKERS, asked.workers))
+    for option, value in given:
+        if value is not None and not value > 0:
+            raise UsageError(f"expected a number above 0, got {value}", where=option)
+    if asked.on not in (LOCAL, RAY):
+        raise UsageError(f"expected {LOCAL} or {RAY}, got '{asked.on}'", where=ON)
+    return JobLimits(asked.timeout, asked.memory)
+
+
+def _here(jobs: Sequence[Job], run: Callable[..., JobResult], workers: int | None) -> Iterator[JobResult]:
+    """Run jobs on this machine, several at a time. Yields each result when it is there."""
+    cores = os.cpu_count() or 1
+    count = workers or max(1, cores // _THREADS)
+    stopped = Event()
+    run = partial(run, threads=max(1, cores // count), stopped=stopped)
+    with ThreadPoolExecutor(count) as pool:
+        waiting: set[Future[JobResult]] = set()
+        try:
+            for job in jobs:
+                if len(waiting) == count:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (each.result() for each in done)
+                waiting.add(pool.submit(run, job))
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        finally:  # after Ctrl-C the jobs that run are killed, and no other begins
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _on_ray(jobs: Sequence[Job], run: Callable[..., JobResult]) -> Iterator[JobResult]:
+    """Run jobs on the nodes of a running Ray cluster, which see the same folders. Ray begins a job again if
+    its worker or node is lost. Yields each result when it is there.
+
+    Raises:
+        NotInstalled: ray is not installed.
+        UsageError: there is no cluster.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise NotInstalled("ray is needed", where=ON(RAY), next=install("ray")) from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", log_to_driver=False)
+        except ConnectionError:
+            next_step = "begin one: ray start --head"
+            raise UsageError("there is no Ray cluster here", where=ON(RAY), next=next_step) from None
+    task = ray.remote(num_cpus=1, max_retries=-1)(run)
+    waiting = [task.remote(job) for job in jobs]
+    while waiting:
+        done, waiting = ray.wait(waiting)
+        yield from ray.get(done)

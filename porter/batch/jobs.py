@@ -1,0 +1,206 @@
+"""The list of a batch: a CSV or TOML file, as the jobs that it asks for."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from porter.base.commands import CONVERT
+from porter.base.errors import FileError, UsageError
+from porter.base.options import JSON, OUT, OVERWRITE, Option
+from porter.recipe import known_variants
+from porter.recipe.spelling import hint
+
+TABLE = "ports"
+"""The array of tables in a TOML list."""
+EVERY_ZOO = "*"
+_MOST_BYTES = 1 << 24
+_MOST_JOBS = 100_000
+_NOT_LISTED = OUT, OVERWRITE, JSON
+"""Options of `porter convert` that the batch itself gives."""
+_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One port.
+
+    Attributes:
+        name: of its folder and of its result, the same for the same line wherever it stands in the list.
+        subject: a variant, a file or a folder.
+        source: the zoo or the framework after `--from`; None for a file.
+        to: the destination.
+        words: what is typed behind `porter convert`, without `--out`.
+    """
+
+    name: str
+    subject: str
+    source: str | None
+    to: str
+    words: tuple[str, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """What changes where the line, or a file that it names, does."""
+        files = (Path(word) for word in self.words if not word.startswith("-"))
+        stated = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in _stats(file)]
+        return sha256(repr((self.words, stated)).encode()).hexdigest()
+
+
+def _stats(file: Path) -> Iterator[Any]:
+    try:
+        yield file.stat()
+    except OSError:  # it is no file
+        return
+
+
+def read_jobs(path: Path) -> tuple[Job, ...]:
+    """Read a list.
+
+    A CSV file has a column `subject`, the columns `from` and `to`, and one for any other option of
+    `porter convert`, by its name without the dashes. A TOML file has a table `[[ports]]` with these keys for
+    each line. `from` and `to` may name several, in CSV with spaces between them; a subject with `*` or `?`
+    stands for the variants of that name, and `from = "*"` for every zoo that has the variant. What these give
+    is combined.
+
+    Raises:
+        FileError: the file cannot be read, or is not such a list.
+        UsageError: a line lacks the subject, has a column that is no option, asks for nothing that there is,
+            or asks for the same as another one.
+    """
+    lines = _toml_lines(path) if path.suffix == ".toml" else _csv_lines(path)
+    jobs: dict[str, Job] = {}
+    places: dict[str, str] = {}
+    for place, line in lines:
+        for job in _jobs_of(place, line):
+            if job.name in jobs:
+                raise UsageError(
+                    f"'{job.name}' is asked for twice", where=place, next=f"see {places[job.name]}, too"
+                )
+            jobs[job.name], places[job.name] = job, place
+            if len(jobs) > _MOST_JOBS:
+                raise UsageError(f"more than {_MOST_JOBS:,} ports", where=path, next="cut the list in parts")
+    if not jobs:
+        raise FileError("the list has no line", where=path, next="give it a column 'subject', and lines")
+    return tuple(jobs.values())
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise FileError(f"the list has more than {_MOST_BYTES:,} bytes", where=path, next="cut it")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise FileError(f"the list cannot be read: {error.strerror}", where=path) from None
+    except UnicodeDecodeError:
+        raise FileError("the list is no text in UTF-8", where=path, next="save it as CSV or TOML") from None
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each line that is not empty, by its place."""
+    reader = csv.DictReader(_text(path).splitlines(), skipinitialspace=True)
+    try:
+        for line in reader:
+            place = f"{path}:{reader.line_num}"
+            if None in line:
+                raise UsageError("the line has more values than there are columns", where=place)
+            given = {key.strip(): value.strip() for key, value in line.items() if value and value.strip()}
+            several = {key: given[key].split() for key in ("from", "to") if key in given}
+            if given:
+                yield place, {**given, **several}
+    except csv.Error as error:
+        raise FileError(f"the list is no CSV: {error}", where=f"{path}:{reader.line_num}") from None
+
+
+def _toml_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        stated = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"the list is no TOML: {error}", where=path) from None
+    lines = stated.get(TABLE)
+    if not isinstance(lines, list) or not all(isinstance(line, dict) for line in lines):
+        raise FileError(f"expected [[{TABLE}]] tables", where=path, next="give each a 'subject'")
+    yield from ((f"{path}, port {number}", line) for number, line in enumerate(lines, 1))
+
+
+def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
+    options = _options()
+    if wrong := next((key for key in line if key not in options), None):
+        next_step = hint(wrong, options)
+        raise UsageError(f"'{wrong}' is no option of porter convert", where=place, next=next_step)
+    if "subject" not in line:
+        raise UsageError("the line has no 'subject'", where=place, next="name a variant or a file")
+    own = {"subject", "from", "to"}
+    words = [
+        word
+        for key, value in line.items()
+        if key not in own
+        for word in options[key].words(_value(options[key], value, place))
+    ]
+    asked = list(_combined(line, place))
+    if not asked:
+        raise UsageError(
+            f"no variant is called {line['subject']} in these zoos",
+            where=place,
+            next="porter recipe list shows the variants and their zoos",
+        )
+    for subject, source, to in asked:
+        typed = CONVERT.line(subject=subject, source=source, to=to)
+        yield Job(_name(subject, source, to, words), subject, source, to, (*shlex.split(typed)[2:], *words))
+
+
+def _options() -> dict[str, Option]:
+    """Return the options of `porter convert` by what a column may call them."""
+    listed = [each for each in CONVERT.options.values() if each not in _NOT_LISTED]
+    by_flag = {each.flags[0].removeprefix("--"): each for each in listed if each.flag is not None}
+    return {"subject": CONVERT.options["subject"], **by_flag}
+
+
+def _value(option: Option, value: Any, place: str) -> Any:
+    """Return the value of a cell, of the option's type."""
+    if option.kind is not bool:
+        return value.split() if option.many and isinstance(value, str) else value
+    text = str(value).lower()
+    if text not in (*_YES, *_NO):
+        raise UsageError(f"'{value}' is neither true nor false", where=f"{place}, {option.name}")
+    return text in _YES
+
+
+def _combined(line: Mapping[str, Any], place: str) -> Iterator[tuple[str, str | None, str]]:
+    """Yield each subject, source and destination that a line asks for."""
+    sources, destinations = _several(line.get("from")) or [None], _several(line.get("to")) or ["torch"]
+    for subject in _several(line["subject"]):
+        is_pattern = any(letter in subject for letter in "*?") and not Path(subject).exists()
+        if not is_pattern and EVERY_ZOO not in sources:
+            yield from product((subject,), sources, destinations)
+            continue
+        for each in known_variants(None)[0]:
+            if fnmatchcase(each.variant, subject) and (EVERY_ZOO in sources or each.zoo in sources):
+                yield from product((each.variant,), (each.zoo,), destinations)
+
+
+def _several(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return list(map(str, value)) if is_list else [str(value)]
+
+
+def _name(subject: str, source: str | None, to: str, words: Sequence[str]) -> str:
+    """Return a name for a folder. What the words cannot show is in a digest."""
+    is_path = Path(subject).name != subject
+    plain = "-".join(filter(None, (Path(subject).name, source, to)))
+    plain = re.sub(r"[^\w.=+-]+", "_", plain)[:120].strip(".")
+    if not words and not is_path:
+        return plain
+    return f"{plain}-{sha256(repr((subject, *words)).encode()).hexdigest()[:8]}"

@@ -1,0 +1,187 @@
+"""Many ports from a list, some of which end badly."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from porter.base.commands import BatchOptions
+from porter.base.errors import FileError, UsageError
+from porter.batch.batch import BatchOutcome, batch
+from porter.batch.jobs import read_jobs
+from tests.support.fixtures import Cli
+
+STANDIN = """
+import json, os, pathlib, signal, sys, time
+out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+what = sys.argv[2].partition(".")[0]
+with open(f"{out.parent.parent}/begun.txt", "a") as log:
+    print(out.name, file=log)
+begun = pathlib.Path(f"{out.parent.parent}/begun.txt").read_text().split().count(out.name)
+if what == "refused":
+    print(json.dumps({"error": {"code": "mapping", "message": "no", "where": "here", "next": None}}))
+    sys.exit(2)
+if what == "broken":
+    sys.exit("Traceback")
+if what == "slow":
+    time.sleep(60)
+if what == "killed" or (what == "unlucky" and begun < 3):
+    os.kill(os.getpid(), signal.SIGKILL)
+if what == "large":
+    held = bytearray(300_000_000)
+    time.sleep(60)
+out.mkdir(exist_ok=True)
+(out / "port.json").write_text("{}")
+facts = dict.fromkeys(("architecture", "variant", "zoo", "classes"))
+print(json.dumps({"parity": {"nodes": [{"rel_l2": 1e-15}], "limit": 1e-10}, "check": "passed", **facts}))
+"""
+"""A program in place of porter, which does what the subject's name says."""
+
+
+def made(folder: Path, subjects: list[str], **options: object) -> BatchOutcome:
+    """The batch of a list of these subjects."""
+    (folder / "standin.py").write_text(STANDIN)
+    (folder / "list.csv").write_text("\n".join(("subject", *subjects)))
+    asked = BatchOptions(folder / "list.csv", folder / "out", workers=2, **options)  # type: ignore[arg-type]
+    return batch(asked, (sys.executable, str(folder / "standin.py")))
+
+
+def begun(folder: Path) -> list[str]:
+    return (folder / "out" / "begun.txt").read_text().split()
+
+
+def rows(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "out" / "table.csv").open() as table:
+        return {row["subject"]: row for row in csv.DictReader(table)}
+
+
+def test_what_becomes_of_each_is_in_the_table(tmp_path: Path) -> None:
+    subjects = ["good.onnx", "refused.onnx", "broken.onnx", "killed.onnx", "unlucky.onnx"]
+    found = made(tmp_path, subjects)
+    assert not found.ok and found.counts == {"done": 2, "refused": 1, "failed": 2, "waiting": 0}
+    table = rows(tmp_path)
+    assert [*table] == subjects
+    assert table["good.onnx"] | {"state": "done", "distance": "1e-15"} == table["good.onnx"]
+    assert (table["refused.onnx"]["code"], table["refused.onnx"]["message"]) == ("mapping", "here: no")
+    assert table["broken.onnx"]["message"] == "status 1: Traceback"
+    assert table["killed.onnx"]["message"] == "the process was killed by signal 9 (SIGKILL)"
+    assert json.loads((tmp_path / "out" / "table.json").read_text())[4]["state"] == "done"
+    assert "unlucky.onnx" in (tmp_path / "out" / "table.html").read_text()
+
+
+def test_what_has_ended_is_not_made_again(tmp_path: Path) -> None:
+    subjects = ["good.onnx", "refused.onnx", "broken.onnx"]
+    made(tmp_path, subjects)
+    again = made(tmp_path, [*subjects, "other.onnx"])
+    assert again.skipped == 2 and begun(tmp_path).count("good.onnx-torch") == 1
+    assert begun(tmp_path).count("broken.onnx-torch") == 2
+    (tmp_path / "out" / "ports" / "good.onnx-torch" / "port.json").unlink()
+    made(tmp_path, subjects)
+    assert begun(tmp_path).count("good.onnx-torch") == 2 and begun(tmp_path).count("other.onnx-torch") == 1
+
+
+def test_a_file_that_changed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("good.onnx").write_text("one")
+    made(tmp_path, ["good.onnx"])
+    Path("good.onnx").write_text("another")
+    assert made(tmp_path, ["good.onnx"]).skipped == 0 and len(begun(tmp_path)) == 2
+
+
+def test_what_takes_too_long_is_killed(tmp_path: Path) -> None:
+    (slow,) = made(tmp_path, ["slow.onnx"], timeout=1.0).results
+    assert (slow.state, slow.message, slow.attempts) == ("failed", "it took longer than 1 s", 1)
+
+
+def test_what_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
+    (large,) = made(tmp_path, ["large.onnx"], memory=0.2).results
+    assert re.fullmatch(r"it took 0\.\d GB of memory, more than 0\.2", large.message or "")
+    assert large.peak is not None and large.peak > 2e8
+
+
+def test_shards_make_the_table_of_one_process(tmp_path: Path) -> None:
+    subjects = [f"good{n}.onnx" for n in range(5)] + ["refused.onnx"]
+    for shard in ("1/2", "2/2"):
+        assert made(tmp_path, subjects, shard=shard).counts["waiting"] == (3 if shard == "1/2" else 0)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    made(alone, subjects)
+    assert (alone / "out" / "table.csv").read_text() == (tmp_path / "out" / "table.csv").read_text()
+    assert sorted(begun(tmp_path)) == sorted(begun(alone))
+
+
+def test_a_batch_that_is_killed_goes_on(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 5)).eval()
+    torch.export.save(torch.export.export(model, (torch.randn(1, 3, 16, 16),)), tmp_path / "a.pt2")
+    (tmp_path / "list.toml").write_text(
+        '[[ports]]\nsubject = "a.pt2"\nto = ["torch", "onnx"]\ncheck = false\n'
+    )
+    command = [sys.executable, "-m", "porter", "batch", "list.toml", "--out", "out", "--workers", "2"]
+    first = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    while len([*(tmp_path / "out" / "logs").glob("*.txt")]) < 2:
+        time.sleep(0.05)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert {row["state"] for row in rows(tmp_path).values()} == {"done"}
+    assert len([*(tmp_path / "out" / "ports").glob("*/model.*")]) >= 2
+    assert not [*(tmp_path / "out" / "ports").glob(".*")]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("subject\n", FileError, "the list has no line"),
+        ("subject,too\na,b", UsageError, "list.csv:2: 'too' is no option of porter convert"),
+        ("to\ntorch", UsageError, "the line has no 'subject'"),
+        ("subject\na\na", UsageError, "'a-torch' is asked for twice"),
+        ("subject,check\na,maybe", UsageError, "'maybe' is neither true nor false"),
+        ("subject,from\nresnet9*,keras", UsageError, "no variant is called"),
+        ("subject\na,b", UsageError, "more values than there are columns"),
+    ],
+)
+def test_a_list_that_is_wrong(text: str, error: type[Exception], said: str, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(error, match=said):
+        read_jobs(tmp_path / "list.csv")
+
+
+def test_what_a_line_stands_for(tmp_path: Path) -> None:
+    file = tmp_path / "list.toml"
+    file.write_text(
+        '[[ports]]\nsubject = "resnet5?v2"\nfrom = "*"\nto = ["torch", "onnx"]\n'
+        '[[ports]]\nsubject = "a/model.onnx"\nmap = ["x=y", "z=w"]\nfold-bn = true\noption = {alpha = 0.5}\n'
+    )
+    *variants, one = read_jobs(file)
+    assert {(job.subject, job.source) for job in variants} >= {
+        ("resnet50v2", "keras"),
+        ("resnet50v2", "tensornets"),
+    }
+    assert {job.to for job in variants} == {"torch", "onnx"} and len({job.name for job in variants}) == len(
+        variants
+    )
+    assert one.words[3:] == ("--map", "x=y", "--map", "z=w", "--fold-bn", "--option", "alpha=0.5")
+    assert one.name.startswith("model.onnx-torch-")
+
+
+def test_the_arguments(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "list.csv").write_text("subject\na.onnx\n")
+    for options, said in (
+        (("--shard", "3/2"), "expected I/N, got '3/2'"),
+        (("--workers", "0"), "expected a number above 0, got 0"),
+        (("--on", "moon"), "expected local or ray, got 'moon'"),
+    ):
+        ran = cli("batch", tmp_path / "list.csv", "--out", tmp_path / "out", *options)
+        assert ran.status == 2 and said in ran.err
