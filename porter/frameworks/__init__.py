@@ -44,7 +44,7 @@ UNCUT: NamedArrays = MappingProxyType({})
 
 
 def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
-    """Expects a run that a framework other than torch has: one of its precisions, and nothing that only torch
+    """Expect a run that a framework other than torch has: one of its precisions, and nothing that only torch
     offers.
 
     Raises:
@@ -75,7 +75,7 @@ class Engine(Protocol):
     RUNNER: str
 
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
+        """Return the file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
         tensors of `checkpoint`, for `run_reference`.
 
         Args:
@@ -90,8 +90,8 @@ class Engine(Protocol):
     def run_reference(
         self, model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
     ) -> dict[str, Array]:
-        """Values by path of a model of `build_file` or of a zoo's own implementation, for a batch N×C×H×W;
-        maps come back so too.
+        """Return values by path of a model of `build_file` or of a zoo's own implementation, for a batch
+        N×C×H×W; maps come back so too.
 
         Args:
             taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
@@ -111,7 +111,7 @@ class Engine(Protocol):
     def classifier(
         self, model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None
     ) -> Classifier:
-        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as
+        """Return a model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as
         porter.data does.
 
         Args:
@@ -131,22 +131,22 @@ class PortEngine(Engine, Protocol):
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> Any:
-        """A model of the framework's own kind, in inference mode.
+        """Return a model of the framework's own kind, in inference mode.
 
         Args:
             layers: as `Destination.write`.
         """
 
     def with_other_pads(self, model: Any, plan: Plan) -> Any | None:
-        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads.
-        None where the framework cannot share weights.
+        """Return a model of `plan` that shares the weights of `model`. The plan's graph may differ only in
+        its pads. None where the framework cannot share weights.
         """
 
     def run(
         self, model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
     ) -> dict[str, Array]:
-        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in
-        every framework.
+        """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W
+        in every framework.
 
         Args:
             cut: as in `run_reference`; its paths are among the taps, and none is left out in float64.
@@ -173,8 +173,8 @@ class Destination(Protocol):
         """
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
-        """What it has no words for: an error for each such node, whose path is its `where`. `write` raises
-        the first one.
+        """Return what it has no words for: an error for each such node, whose path is its `where`. `write`
+        raises the first one.
         """
 
     def write(
@@ -186,7 +186,7 @@ class Destination(Protocol):
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> Mapping[str, str]:
-        """Writes the port's model files, and returns the sha256 of each by its name.
+        """Write the port's model files, and return the sha256 of each by its name.
 
         Args:
             layers: names of the destination's layers by path, if the default zoo has them.
@@ -194,10 +194,10 @@ class Destination(Protocol):
         """
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
+        """Return the canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
 
     def code_files(self, plan: Plan, layers: LayerNames) -> Mapping[str, bytes]:
-        """The files of a port that are code, by name, as they would be written today."""
+        """Return the files of a port that are code, by name, as they would be written today."""
 
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ name.
 
 
 def get_destination(name: str) -> Destination:
-    """A destination, by its name on the command line or one of OTHER_NAMES.
+    """Return a destination, by its name on the command line or one of OTHER_NAMES.
 
     Raises:
         UsageError: there is no such destination.
@@ -278,12 +278,12 @@ def _names_of(protocol: type) -> list[str]:
 
 
 def other_than(framework: str) -> str:
-    """A framework to port to from this one."""
+    """Return a framework to port to from this one."""
     return next(name for name in DESTINATION_NAMES if name != framework)
 
 
 def get_engine(name: str) -> Engine:
-    """The engine of a name in ENGINE_NAMES."""
+    """Return the engine of a name in ENGINE_NAMES."""
     return (
         cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine"))
         if name == NUMPY
@@ -292,7 +292,9 @@ def get_engine(name: str) -> Engine:
 
 
 def engine_name(checkpoint: Checkpoint) -> str:
-    """The name of the engine that runs a file's own graph: the one of its format, otherwise porter's own."""
+    """Return the name of the engine that runs a file's own graph: the one of its format, otherwise porter's
+    own.
+    """
     from porter.formats.recognition import known_format
 
     format = known_format(checkpoint.format)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Builds no model: no file has a graph of this framework.
+    """Build no model: no file has a graph of this framework.
 
     Raises:
         CannotRun: always.
@@ -42,7 +42,7 @@ def refusals(plan: Plan) -> tuple[PorterError, ...]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """No files of code, because a port is none."""
+    """Return no files of code, because a port is none."""
     return {}
 
 
@@ -52,7 +52,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def counted_layers(graph: Graph, convolutions: Collection[str], layers: LayerNames) -> Mapping[str, str]:
-    """No counted layers, because files have the layers' own names."""
+    """Return no counted layers, because files have the layers' own names."""
     return {}
 
 

@@ -42,28 +42,28 @@ class Dialect(Protocol):
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Maps those of `layers` that the framework numbered when it made them to their names in a file with
+        """Map those of `layers` that the framework numbered when it made them to their names in a file with
         these `tensors`; empty if the framework numbers nothing.
         """
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
-        """A file's array in porter's axis order (a view where possible).
+        """Return a file's array in porter's axis order (a view where possible).
 
         Raises:
             MappingError: the array has another rank.
         """
 
     def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
-        """The inverse of `to_canonical`."""
+        """Return the inverse of `to_canonical`."""
 
 
 class PortDialect(Dialect, Protocol):
     """The dialect of a framework in which ports are trained on."""
 
     def port_keys(self, plan: Plan, layers: LayerNames) -> Mapping[tuple[str, str], tuple[str, ...]]:
-        """The names by path and role that a file saved from a port's model gives its tensors, likeliest
-        first. Those that the destination's own layers have besides are listed too, such as the gamma of a
-        norm without a scale.
+        """Return the names by path and role that a file saved from a port's model gives its tensors,
+        likeliest first. Those that the destination's own layers have besides are listed too, such as the
+        gamma of a norm without a scale.
 
         Args:
             layers: as `Destination.write` (porter.frameworks).
@@ -76,18 +76,18 @@ _DIALECTS = {
 
 
 def get_dialect(framework: str) -> Dialect:
-    """The dialect of a framework's code. This imports no framework."""
+    """Return the dialect of a framework's code. This imports no framework."""
     return cast(Dialect, import_module(_DIALECTS[framework]))
 
 
 def get_port_dialect(framework: str) -> PortDialect:
-    """The dialect of one of porter.frameworks.TRAINED."""
+    """Return the dialect of one of porter.frameworks.TRAINED."""
     return cast(PortDialect, get_dialect(framework))
 
 
 def without_batch(graph: Graph, node: Node, array: Array) -> Array:
-    """A trained array without the axis for images that the parameters of transformers have, which are added
-    to a batch.
+    """Return a trained array without the axis for images that the parameters of transformers have, which are
+    added to a batch.
     """
     axes = len(node.op.tensors(channels_of(graph)[node.source])["value"])
     return array[0] if array.ndim > axes and array.shape[0] == 1 else array

@@ -20,7 +20,7 @@ from porter.padding import ANY
 
 
 def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
-    """What classifies photos with a model on the CPU.
+    """Return what classifies photos with a model on the CPU.
 
     Args:
         logits: gives them for images N×C×H×W; a head that is a convolution gives maps of one cell.
@@ -36,7 +36,7 @@ def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Cla
 
 
 def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, columns: int | None) -> None:
-    """Refuses a batch of another shape than N×C×H×W with these sizes, None where any will do.
+    """Refuse a batch of another shape than N×C×H×W with these sizes, None where any will do.
 
     Raises:
         UsageError: it has another, or no image.
@@ -53,7 +53,7 @@ def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, c
 
 
 def expect_axes(shape: Sequence[int], axes: Sequence[int | None]) -> None:
-    """Refuses a batch of other axes than these behind its first, None where any size will do.
+    """Refuse a batch of other axes than these behind its first, None where any size will do.
 
     Raises:
         UsageError: it has others, or no image.
@@ -69,7 +69,7 @@ def expect_axes(shape: Sequence[int], axes: Sequence[int | None]) -> None:
 
 
 def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_pads: bool) -> None:
-    """Refuses images of another size (rows, columns) than the `only` one that a model is right for.
+    """Refuse images of another size (rows, columns) than the `only` one that a model is right for.
 
     Args:
         fixed_by_pads: see porter.graph.plan.Plan.
@@ -87,8 +87,8 @@ def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_p
 
 
 def as_maps(batch: Array, graph: Graph) -> Array:
-    """A user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch has that
-    input's axes, and maps of one channel have its numbers in their order.
+    """Return a user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch
+    has that input's axes, and maps of one channel have its numbers in their order.
 
     Raises:
         UsageError: it has other axes, or no image.
@@ -100,7 +100,7 @@ def as_maps(batch: Array, graph: Graph) -> Array:
 
 
 def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
-    """Refuses batches that are not those of a graph's inputs, in their order, of the `only` size that it
+    """Refuse batches that are not those of a graph's inputs, in their order, of the `only` size that it
     takes, if it takes one.
 
     Raises:
@@ -119,8 +119,8 @@ def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] 
 
 
 def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> list[Array]:
-    """What a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map, arrays of
-    its axes; and what `beside` makes of them for the further inputs.
+    """Return what a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map,
+    arrays of its axes; and what `beside` makes of them for the further inputs.
 
     Args:
         channels_last: it takes maps N×H×W×C.
@@ -136,8 +136,8 @@ def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> l
 
 
 def beside(batch: Array, graph: TakesInputs) -> list[Array]:
-    """What a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays of the
-    input's axes.
+    """Return what a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays
+    of the input's axes.
 
     They are of the same images, turned around and moved, so that every input has numbers of the network's
     range, and no two have the same.
@@ -164,8 +164,8 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
 
 
 def in_parts(images: Array, at_once: int | None) -> list[Array]:
-    """Images, as many at a time as a model takes that was made for so many; the last one is repeated where
-    they do not suffice.
+    """Return images, as many at a time as a model takes that was made for so many; the last one is repeated
+    where they do not suffice.
     """
     count = at_once or len(images)
     filled = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])

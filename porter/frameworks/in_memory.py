@@ -89,7 +89,7 @@ class ModelsInMemory(Protocol):
     """The module-level names of `in_memory.py` in a framework's folder."""
 
     def save(self, model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-        """Saves a model in an empty folder. Not a bit of the model is changed.
+        """Save a model in an empty folder. Not a bit of the model is changed.
 
         Args:
             example: what the model is called with; empty for zeros of `size`, where the framework has to call
@@ -122,7 +122,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def expect_subject(subject: T, others: str, where: str | None = None) -> T:
-    """Expects a path or a model in memory.
+    """Expect a path or a model in memory.
 
     Args:
         others: what a text or a path is here, for the message.
@@ -142,7 +142,7 @@ def expect_subject(subject: T, others: str, where: str | None = None) -> T:
 
 
 def is_model(subject: object) -> TypeGuard[Model]:
-    """Whether it is a model in memory, and no path. This imports no framework."""
+    """Say whether it is a model in memory, and no path. This imports no framework."""
     return _framework_of(subject) is not None
 
 
@@ -155,7 +155,7 @@ def _framework_of(subject: object) -> str | None:
 def save_model(
     model: Model | Held, folder: Path, example: ExampleInputs | None = None, size: Size | None = None
 ) -> Saved:
-    """Saves a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its
+    """Save a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its
     graph.
 
     Args:

@@ -9,7 +9,7 @@ Key = TypeVar("Key")
 
 
 def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> list[list[Key]]:
-    """Lists for each step which of its values no later step reads.
+    """List for each step which of its values no later step reads.
 
     Args:
         steps: what each step reads and makes.

@@ -43,7 +43,7 @@ class GivenModels(Protocol):
         stored: Dtype,
         dtype: Dtype,
     ) -> tuple[Any, str]:
-        """A model that `make` gives, in inference mode and in `dtype`, and a few words on its weights.
+        """Return a model that `make` gives, in inference mode and in `dtype`, and a few words on its weights.
 
         It gets the tensors of `checkpoint` if they are its own by name, otherwise it keeps the weights that
         it has. Either are rounded to `stored` first, as a port's are.
@@ -62,7 +62,7 @@ class GivenModels(Protocol):
         layers: Mapping[str, Sequence[str]],
         arrays: Collection[str | int],
     ) -> Shown:
-        """Runs a prepared model on a batch for each input, maps as N×C×H×W.
+        """Run a prepared model on a batch for each input, maps as N×C×H×W.
 
         Args:
             layers: by path, names that the layer may have. The first counts that is a layer without layers of
@@ -77,11 +77,11 @@ _BASES = {"tf": ("keras", "Model"), "torch": ("torch.nn", "Module"), "flax": ("f
 
 
 def framework_of(model: object) -> str | None:
-    """The framework that a model is of; None for any other object. This imports no framework."""
+    """Return the framework that a model is of; None for any other object. This imports no framework."""
     bases = ((name, getattr(sys.modules.get(module), base, None)) for name, (module, base) in _BASES.items())
     return next((name for name, base in bases if base is not None and isinstance(model, base)), None)
 
 
 def given_models(framework: str) -> GivenModels:
-    """What runs the models of a framework."""
+    """Return what runs the models of a framework."""
     return cast(GivenModels, import_module(f"porter.frameworks.{framework}.reference_models"))

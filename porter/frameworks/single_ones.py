@@ -31,15 +31,17 @@ def choosing(op: ChannelChoice, channels: int) -> Array:
 
 
 def gathering(op: ops.SpaceToDepth, channels: int) -> Array:
-    """The kernel of a convolution whose windows stand side by side: filters x channels x rows x columns."""
+    """Return the kernel of a convolution whose windows stand side by side: filters x channels x rows x
+    columns.
+    """
     filters = channels * op.block**2
     kernel, _ = spreading(ops.DepthToSpace(op.block, op.order), filters)
     return kernel
 
 
 def spreading(op: Spread, channels: int) -> tuple[Array, int]:
-    """The kernel of a transposed convolution whose windows stand side by side, channels x filters of a group
-    x rows x columns, and its groups.
+    """Return the kernel of a transposed convolution whose windows stand side by side, channels x filters of a
+    group x rows x columns, and its groups.
     """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels

@@ -21,11 +21,11 @@ class LayerMaker(Protocol):
         """`wanted`, or the first variation of it that nothing has."""
 
     def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
-        """Adds a layer and returns the name of its value."""
+        """Add a layer and return the name of its value."""
 
     def trained(self, path: str, name: str, *roles: str) -> list[Any]:
-        """What holds the tensors of a path of these roles, without those that its op lacks, for the layer
-        `name`.
+        """Return what holds the tensors of a path of these roles, without those that its op lacks, for the
+        layer `name`.
         """
 
 
@@ -68,15 +68,15 @@ class Spelled(Generic[LayersT, OpT]):
         return channels_in(self.shape)
 
     def part(self, ending: str) -> str:
-        """A name for a layer before the last one; the last one's where nothing ends it."""
+        """Return a name for a layer before the last one; the last one's where nothing ends it."""
         return self.maker.name(f"{self.name}_{ending}") if ending else self.name
 
     def step(self, ending: str, kind: str, *inputs: str, **own: Any) -> str:
-        """Adds a layer under the name of a `part`."""
+        """Add a layer under the name of a `part`."""
         return self.maker.add(kind, self.part(ending), *inputs, **own)
 
     def result(self, kind: str, *inputs: str, **own: Any) -> str:
-        """Adds the layer that gives its value."""
+        """Add the layer that gives its value."""
         return self.step("", kind, *inputs, **own)
 
     def trained(self, *roles: str) -> list[Any]:

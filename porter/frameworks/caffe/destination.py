@@ -56,11 +56,11 @@ class Caffe(NetDestination[CaffeMaker]):
         return rows.program(text.encode())
 
     def parts(self, text: str) -> list[tuple[str, object]]:
-        """The layers behind the input."""
+        """Return the layers behind the input."""
         return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
 
     def in_bytes(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
-        """The .caffemodel of a net, within protobuf's limit."""
+        """Return the .caffemodel of a net, within protobuf's limit."""
         if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",
@@ -73,7 +73,7 @@ class Caffe(NetDestination[CaffeMaker]):
         )
 
     def arrays_in(self, data: bytes) -> NamedArrays:
-        """The arrays of a .caffemodel by layer and number: `conv1/0`."""
+        """Return the arrays of a .caffemodel by layer and number: `conv1/0`."""
         return {
             f"{name}/{index}": array
             for name, blobs in read_blobs(data).items()
@@ -81,7 +81,7 @@ class Caffe(NetDestination[CaffeMaker]):
         }
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
-        """The blobs that the source lacks, with the number that changes nothing: what divides a norm's
+        """Return the blobs that the source lacks, with the number that changes nothing: what divides a norm's
         statistics, a scale of 1.
         """
         values, fills = CaffeMaker.named(graph)[0], {}

@@ -49,14 +49,14 @@ class CaffeMaker(Maker):
 
     @classmethod
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """Names nodes as every net does, with the names of the layers that only normalise."""
+        """Return names nodes as every net does, with the names of the layers that only normalise."""
         values, taken = super().named(graph)
         norms = [norm_name(node.path) for node in graph.nodes if isinstance(node.op, BatchNorm)]
         return values | {name: taken.take(cls.plain(name)) for name in norms}, taken
 
     @staticmethod
     def plain(name: str) -> str:
-        """A name as it may stand between quotes."""
+        """Return a name as it may stand between quotes."""
         return re.sub(r'["\\\s]', "_", name)
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
@@ -78,7 +78,7 @@ class CaffeMaker(Maker):
         blobs: Sequence[NetArray] = (),
         **parameters: CaffeParameter,
     ) -> str:
-        """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as
+        """Add a layer of values and return its value's name, which is the layer's. A path in `inputs` or as
         `name` stands for the value of that path; a parameter with several numbers is stated for each.
         """
         sources = [self.values.get(source, source) for source in inputs]
@@ -87,7 +87,7 @@ class CaffeMaker(Maker):
         )
 
     def parts(self, name: str, source: str, axis: int, count: int) -> list[str]:
-        """The single places along an axis, each a value."""
+        """Return the single places along an axis, each a value."""
         tops = [self.name(f"{name}_{index}") for index in range(count)]
         self._append(
             "Slice",
@@ -108,7 +108,7 @@ class CaffeMaker(Maker):
         blobs: Sequence[NetArray],
         stated: Mapping[str, CaffeParameter],
     ) -> str:
-        """Adds a layer with its blobs. Returns the name of its value."""
+        """Add a layer with its blobs. Return the name of its value."""
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
@@ -122,8 +122,8 @@ class CaffeMaker(Maker):
         return name
 
     def _shared(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:
-        """Names for the blobs of a layer that is one of several calls: Caffe has those of one name once as it
-        trains.
+        """Return names for the blobs of a layer that is one of several calls: Caffe has those of one name
+        once as it trains.
         """
         paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, Trained)]
         if not paths or len(self.graph.calls[paths[0]]) == 1:
@@ -136,22 +136,22 @@ class CaffeMaker(Maker):
         return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
 
     def kernel(self, path: str, amid: Pads) -> Trained:
-        """The kernel of a path, amid so many rows and columns of zeros."""
+        """Return the kernel of a path, amid so many rows and columns of zeros."""
         filters, channels, rows, columns = self.tensors[path]["kernel"]
         return Trained(
             path, "kernel", (filters, channels, rows + sum(amid[:2]), columns + sum(amid[2:])), amid
         )
 
     def filled(self, name: str, source: str, number: float) -> str:
-        """A value of the shape of another, with `number` everywhere."""
+        """Return a value of the shape of another, with `number` everywhere."""
         return self.add("Power", name, source, scale=0.0, shift=number)
 
     def negative(self, name: str, source: str) -> str:
         return self.add("Power", name, source, scale=-1.0)
 
     def moved(self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)) -> str:
-        """A map between pads of zeros, or without as many cells where they are negative, and every stride-th
-        cell of it: a convolution of each channel by itself, with a kernel of a single one.
+        """Return a map between pads of zeros, or without as many cells where they are negative, and every
+        stride-th cell of it: a convolution of each channel by itself, with a kernel of a single one.
         """
         top, bottom, left, right = pads
         rows, columns = max(top, bottom, 0), max(left, right, 0)
@@ -167,14 +167,14 @@ CaffeNode = Spelled[CaffeMaker, OpT]
 
 
 def norm_name(path: str) -> str:
-    """The name of the layer that normalises, before the one that scales, which has the path: Caffe's
+    """Return the name of the layer that normalises, before the one that scales, which has the path: Caffe's
     BatchNorm has no scale.
     """
     return f"{path}_statistics"
 
 
 def _said(key: str, value: CaffeParameter) -> str:
-    """A parameter in protobuf's text format."""
+    """Return a parameter in protobuf's text format."""
     if isinstance(value, bool):
         return f"{key}: {str(value).lower()}"
     if isinstance(value, str | int | float):

@@ -11,7 +11,7 @@ from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
-    """Adds the layers of a windowed node.
+    """Add the layers of a windowed node.
 
     Raises:
         PaddingError: Caffe has no layers for the realisation, because the plan was made for another
@@ -35,7 +35,9 @@ def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
 
 
 def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, CaffeParameter]:
-    """A window as parameters, with so many more rows and columns around it: the sides' pads are alike."""
+    """Return a window as parameters, with so many more rows and columns around it: the sides' pads are
+    alike.
+    """
     (rows, columns), (down, across) = window.kernel, window.stride
     parameters: dict[str, CaffeParameter] = {
         "kernel_h": rows + amid[0] + amid[1],
@@ -47,7 +49,7 @@ def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Caf
 
 
 def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
-    """Writes a convolution; a pad that its layer lacks is zeros around the kernel."""
+    """Write a convolution; a pad that its layer lacks is zeros around the kernel."""
     op, skipped = node.op, realisation.skipped
     down, across = op.window.dilation
     amid = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across
@@ -61,7 +63,7 @@ def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
 
 
 def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
-    """Pools the map, which is `padded` behind its pad layer."""
+    """Pool the map, which is `padded` behind its pad layer."""
     op, maker, counted = node.op, node.maker, realisation.counted
     window = Window(op.window.kernel) if realisation.subsample else op.window
     own: dict[str, CaffeParameter] = {

@@ -31,7 +31,7 @@ Parameters: TypeAlias = Mapping[str, CaffeParameter]
 def _plain(
     kind: str, parameters: Callable[[Any], Parameters] = lambda op: {}, roles: tuple[str, ...] = ()
 ) -> Spelling:
-    """One layer of the values that the op takes, and of its tensors of these roles."""
+    """Return one layer of the values that the op takes, and of its tensors of these roles."""
     return lambda node: node.result(kind, *node.inputs, blobs=node.trained(*roles), **parameters(node.op))
 
 
@@ -272,8 +272,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 
 def lacks(op: Op) -> bool:
-    """Whether Caffe has none of an op, or not of this kind: its LRN takes an odd number of channels, and a
-    pool gives a map.
+    """Say whether Caffe has none of an op, or not of this kind: its LRN takes an odd number of channels, and
+    a pool gives a map.
     """
     match op:
         case ops.LocalResponseNorm():

@@ -58,7 +58,7 @@ class Computation:
         compiled: bool = False,
         cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
-        """The values at `paths`; each other one is held until its last use.
+        """Return the values at `paths`; each other one is held until its last use.
 
         Args:
             cut: by path, what is read in place of its value.
@@ -87,7 +87,7 @@ class Computation:
         return {path: shown[path] for path in paths}
 
     def _checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The inputs, if they are as many and have the shapes that the model takes."""
+        """Return the inputs, if they are as many and have the shapes that the model takes."""
         if len(inputs) != len(self.taken):
             next = f"give it {', '.join(self.taken)}"
             raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(inputs)}", next=next)
@@ -132,7 +132,7 @@ class GraphModule(nnx.Module):
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
-    """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+    """Return the module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:
         UsageError: there is no such device. MappingError: the tensors do not fit.
@@ -165,7 +165,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Return values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -209,7 +209,7 @@ def _cast(array: Array, dtype: Dtype) -> Array:
 
 
 def _device(device: str) -> Any:
-    """JAX's device of this name."""
+    """Return JAX's device of this name."""
     kind, _, number = device.partition(":")
     try:
         return jax.devices(kind)[int(number or 0)]
@@ -227,7 +227,7 @@ def _at(model: Any, place: ModulePlace) -> Any:
 
 
 def _put(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
-    """Sets a layer at its place, in rows and modules that are made on the way."""
+    """Set a layer at its place, in rows and modules that are made on the way."""
     around: Any = root
     for name, below in zip(place, (*place[1:], None), strict=True):
         new = layer
@@ -249,7 +249,7 @@ def _key(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
 
 @cache
 def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    """The function of a layer that has no variables."""
+    """Return the function of a layer that has no variables."""
     if kind == "concat":
         return lambda *values: jnp.concatenate(values, axis=-1)
     if kind in FUNCTIONS:
@@ -270,7 +270,7 @@ _compiled_module = jax.jit(
 
 
 def _kind(name: str) -> Any:
-    """A class or a function of Flax, of JAX or of layers.py."""
+    """Return a class or a function of Flax, of JAX or of layers.py."""
     root, *names = name.split(".")
     owner = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
     return reduce(getattr, names, owner)

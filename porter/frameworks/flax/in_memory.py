@@ -38,8 +38,8 @@ _PROBE = (224, 224)
 
 
 def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """What JAX traces of the module as an ONNX model, of any number of images, rows and columns where the
-    module allows it.
+    """Return what JAX traces of the module as an ONNX model, of any number of images, rows and columns where
+    the module allows it.
     """
     expect_installed("onnx", install("onnx"))
     name = type(model.to_nnx__module if isinstance(model, nnx.bridge.ToNNX) else model).__name__
@@ -84,8 +84,8 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
 
 
 def _turned(traced: Traced, path: Path) -> frozenset[int]:
-    """Places of the outputs that porter reads as maps with their channels last: a port gives maps in its
-    destination's layout.
+    """Return places of the outputs that porter reads as maps with their channels last: a port gives maps in
+    its destination's layout.
     """
     graph = None
     if any(len(traced.shapes[name]) == 4 for name in traced.outputs):
@@ -96,7 +96,7 @@ def _turned(traced: Traced, path: Path) -> frozenset[int]:
 
 
 def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
-    """Whether an output is a map that was only turned to have its channels last."""
+    """Say whether an output is a map that was only turned to have its channels last."""
     if end is None or not isinstance(end.op, Rearrange) or end.op.map:
         return False
     shape = graph.shapes.get(end.inputs[0], ())
@@ -104,7 +104,7 @@ def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
 
 
 def _variables(model: nnx.Module) -> dict[str, Array]:
-    """A module's parameters and statistics under the names that linen's checkpoints have for such."""
+    """Return a module's parameters and statistics under the names that linen's checkpoints have for such."""
     variables = dict[str, Array]()
     for path, variable in nnx.to_flat_state(nnx.state(model, nnx.Any(*_COLLECTIONS))):
         collection = next(name for kind, name in _COLLECTIONS.items() if isinstance(variable, kind))
@@ -113,7 +113,9 @@ def _variables(model: nnx.Module) -> dict[str, Array]:
 
 
 def _traced(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
-    """The operations of a module for any number of images; if it is open, of any rows and columns too."""
+    """Return the operations of a module for any number of images; if it is open, of any rows and columns
+    too.
+    """
     names, (_, rows, columns, _) = input_names(model, len(shapes)), shapes[0]
     sizes = [(2, rows, columns), (3, rows, columns)]
     if is_open:
@@ -131,7 +133,7 @@ def _traced(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
 
 
 def expect_ready(model: nnx.Module, name: str) -> None:
-    """Refuses a module with norms or dropouts in training mode, or whose variables have no numbers.
+    """Refuse a module with norms or dropouts in training mode, or whose variables have no numbers.
 
     Raises:
         UsageError: with the way round.
@@ -157,18 +159,18 @@ def _is_training(module: nnx.Module) -> bool:
 
 
 def _is_of_flax(module: nnx.Module) -> bool:
-    """Whether it is a layer of Flax's, or of a class that is made of one."""
+    """Say whether it is a layer of Flax's, or of a class that is made of one."""
     return any(kind.__module__.startswith("flax.nnx.nn.") for kind in type(module).__mro__)
 
 
 def _rate(module: nnx.Module) -> float | None:
-    """The share of values that a dropout, or an attention with one, leaves out; None of others."""
+    """Return the share of values that a dropout, or an attention with one, leaves out; None of others."""
     return getattr(module, "rate", getattr(module, "dropout_rate", None))
 
 
 def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
-    """The module, or where parts of it are in training mode that are no layers of Flax's, a copy in inference
-    mode.
+    """Return the module, or where parts of it are in training mode that are no layers of Flax's, a copy in
+    inference mode.
 
     Raises:
         UsageError: it gives something else in training.
@@ -188,8 +190,8 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
 
 
 def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
-    """The shapes of what the module is called with: of the example, or what a port's graph takes, or an image
-    of 3 channels, of 1, or of those that a convolution takes.
+    """Return the shapes of what the module is called with: of the example, or what a port's graph takes, or
+    an image of 3 channels, of 1, or of those that a convolution takes.
     """
     if example:
         are_arrays = all(isinstance(each, np.ndarray | jax.Array) for each in example)
@@ -216,7 +218,7 @@ def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | N
 
 
 def _taken_by(graph: Graph, size: KnownSize, name: str) -> _Shapes:
-    """The shapes of what the module of a port's graph is called with."""
+    """Return the shapes of what the module of a port's graph is called with."""
     known = input_shapes(graph, size).values()
     shapes = tuple(
         (1, *(each or 0 for each in ((*shape[1:], shape[0]) if is_map(shape) else shape))) for shape in known
@@ -231,7 +233,7 @@ def _has_image_first(shapes: _Shapes) -> bool:
 
 
 def _expect_runs(model: nnx.Module, name: str, shapes: _Shapes) -> None:
-    """Refuses images that the module does not take.
+    """Refuse images that the module does not take.
 
     Raises:
         UsageError: with its own reason.
@@ -244,8 +246,8 @@ def _expect_runs(model: nnx.Module, name: str, shapes: _Shapes) -> None:
 
 
 def _refusal(model: nnx.Module, shapes: _Shapes) -> str | None:
-    """Why a module does not take inputs of these shapes, in its own words; None where it takes them. Nothing
-    is computed.
+    """Return why a module does not take inputs of these shapes, in its own words; None where it takes them.
+    Nothing is computed.
     """
     try:
         graph, state = nnx.split(model)

@@ -97,8 +97,8 @@ def show(
 
 
 def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
-    """The program of a module for inputs of these shapes, which also gives the values of the layers asked
-    for.
+    """Return the program of a module for inputs of these shapes, which also gives the values of the layers
+    asked for.
     """
     from porter.frameworks.flax.tracing.trace import compiled, input_names, trace
 

@@ -32,7 +32,7 @@ _TRAINED_ON, _COUNTED = "params/", "batch_stats/"
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The tensors of a layer by role; the statistics of norms are in a collection of their own."""
+    """Return the tensors of a layer by role; the statistics of norms are in a collection of their own."""
     roles = node.op.tensors(channels_of(graph)[node.source])
     counted = layer.replace(_TRAINED_ON, _COUNTED, 1) if layer.startswith(_TRAINED_ON) else layer
     return {
@@ -43,7 +43,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """A tensor in porter's axis order; that of an attention has its heads as an axis."""
+    """Return a tensor in porter's axis order; that of an attention has its heads as an axis."""
     if role == "value":
         return without_batch(graph, node, array)
     stored = _of_heads(graph, node, role)
@@ -58,7 +58,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `to_canonical`."""
+    """Return the inverse of `to_canonical`."""
     stored = _of_heads(graph, node, role)
     if stored is not None:
         return array.T.reshape(stored)
@@ -66,8 +66,8 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _of_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
-    """The shape of a tensor that has an axis for the heads of the attention that the layer is before or
-    after; None of others.
+    """Return the shape of a tensor that has an axis for the heads of the attention that the layer is before
+    or after; None of others.
     """
     if not isinstance(node.op, Dense):
         return None

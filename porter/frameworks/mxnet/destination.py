@@ -60,8 +60,8 @@ class MXNet(NetDestination[SymbolMaker]):
         return read_arrays(data)
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
-        """The arguments of norms that the source lacks, with the number that changes nothing: a gamma of 1, a
-        beta of 0.
+        """Return the arguments of norms that the source lacks, with the number that changes nothing: a gamma
+        of 1, a beta of 0.
         """
         known_shapes = tensor_shapes(graph)
         roles = (

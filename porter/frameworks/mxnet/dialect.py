@@ -38,7 +38,7 @@ _NETWORK = re.compile(r"[A-Za-z]\w*?\d+_")
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The arrays of a layer by role, with `_` or `.` between."""
+    """Return the arrays of a layer by role, with `_` or `.` between."""
     roles = node.op.tensors(1)
     return {
         role: tuple(f"{layer}{between}{name}" for between in (".", "_") for name in names)
@@ -48,8 +48,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """The layers after what most of their names in the file begin with: `resnetv10_`, in a second network
-    `resnetv11_`.
+    """Return the layers after what most of their names in the file begin with: `resnetv10_`, in a second
+    network `resnetv11_`.
     """
     known = set(layers)
     counts = Counter[str]()

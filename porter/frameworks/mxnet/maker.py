@@ -56,7 +56,7 @@ class SymbolMaker(Maker):
         return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
     def add(self, op: str, name: str, /, *inputs: str, **attributes: MxnetAttribute) -> str:
-        """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of
+        """Add a node and return its name, which is its value's. A path in `inputs` stands for the value of
         that path.
         """
         sources = [[self.place(source), 0, 0] for source in inputs]
@@ -68,11 +68,11 @@ class SymbolMaker(Maker):
         return name
 
     def place(self, source: str) -> int:
-        """The number of a path's value, or of a node or variable, among all nodes."""
+        """Return the number of a path's value, or of a node or variable, among all nodes."""
         return self._places[self.values.get(source, source)]
 
     def variable(self, name: str, held: NetArray, *, state: bool = False) -> str:
-        """Adds a variable and returns its name: of a tensor that has one, this."""
+        """Add a variable and return its name: of a tensor that has one, this."""
         if isinstance(held, Trained):
             held = replace(held, path=self.graph.by_path[held.path].holder)
             if held in self._trained:
@@ -85,7 +85,7 @@ class SymbolMaker(Maker):
         return self.add("null", name)
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Variables, see porter.frameworks.spelled.LayerMaker."""
+        """Return variables, see porter.frameworks.spelled.LayerMaker."""
         shapes = self.tensors.get(path, {})
         return [
             self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role]))
@@ -94,11 +94,11 @@ class SymbolMaker(Maker):
         ]
 
     def along_channels(self, path: str) -> tuple[int, ...]:
-        """The shape of one number for each channel of a path's value."""
+        """Return the shape of one number for each channel of a path's value."""
         return (1, self.channels(path), *((1, 1) if is_map(self.shapes[path]) else ()))
 
     def cropped(self, name: str, source: str, pads: Pads) -> str:
-        """A map without so many rows and columns at its top, bottom, left and right."""
+        """Return a map without so many rows and columns at its top, bottom, left and right."""
         for axis, (before, after) in ((2, pads[:2]), (3, pads[2:])):
             last = axis == 3 or not any(pads[2:])
             if before or after:
@@ -112,7 +112,7 @@ class SymbolMaker(Maker):
         return self.add("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
 
     def moved(self, name: str, source: str, pads: Pads) -> str:
-        """A map between pads of zeros, or without as many cells where they are negative."""
+        """Return a map between pads of zeros, or without as many cells where they are negative."""
         top, bottom, left, right = (max(-pad, 0) for pad in pads)
         more, less = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
         if any(less):
@@ -122,7 +122,7 @@ class SymbolMaker(Maker):
     def chosen(
         self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1
     ) -> str:
-        """Sums over channels, as of a convolution of one cell: filters x channels of a group."""
+        """Sum over channels, as of a convolution of one cell: filters x channels of a group."""
         if not is_map(self.shapes.get(source, (0, 0, 0))):
             weight = self.variable(f"{name}_weight", kernel)
             return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
@@ -133,7 +133,7 @@ class SymbolMaker(Maker):
         )
 
     def filled(self, name: str, source: str, number: float) -> str:
-        """A value of the shape of another, with `number` everywhere."""
+        """Return a value of the shape of another, with `number` everywhere."""
         return self.add(
             "_plus_scalar",
             name,

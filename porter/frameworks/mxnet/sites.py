@@ -14,7 +14,7 @@ from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
-    """Adds the nodes of a windowed node.
+    """Add the nodes of a windowed node.
 
     Raises:
         PaddingError: MXNet has no nodes for the realisation, because the plan was made for another framework.
@@ -37,7 +37,7 @@ def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
 
 
 def sides(window: Window, pads: Pads = NONE) -> dict[str, MxnetAttribute]:
-    """A window as attributes: its sides' pads are alike."""
+    """Return a window as attributes: its sides' pads are alike."""
     attributes: dict[str, MxnetAttribute] = {
         "kernel": window.kernel,
         "stride": window.stride,
@@ -51,7 +51,7 @@ def filters(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
 
 
 def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
-    """Pools the map, which is `padded` behind its pad layer."""
+    """Pool the map, which is `padded` behind its pad layer."""
     op, native, front, counted = node.op, realisation.native, realisation.front, realisation.counted
     attributes = sides(op.window, native.pads) | {
         "pooling_convention": "full" if native.rounding == "full" else "valid"

@@ -30,12 +30,12 @@ _GLOBAL: Mapping[str, MxnetAttribute] = {"global_pool": True, "kernel": (1, 1)}
 def _plain(
     op: str, stated: Callable[[Any], Mapping[str, MxnetAttribute]] = lambda op: {}, *roles: str
 ) -> Spelling:
-    """One node of the values that the op takes, and of its tensors of these roles."""
+    """Return one node of the values that the op takes, and of its tensors of these roles."""
     return lambda node: node.result(op, *node.inputs, *node.trained(*roles), **stated(node.op))
 
 
 def _in_turn(alike: str, other: str) -> Spelling:
-    """A node of two values for each value after the first: `alike` where they have one shape."""
+    """Return a node of two values for each value after the first: `alike` where they have one shape."""
 
     def spelling(node: MxnetNode[Op]) -> None:
         *before, last = node.inputs
@@ -80,7 +80,9 @@ def _affine(node: MxnetNode[ops.Affine]) -> None:
 
 
 def _factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
-    """Variables of a norm's gamma and beta: MXNet's norms have both, where the source lacks one too."""
+    """Return variables of a norm's gamma and beta: MXNet's norms have both, where the source lacks one
+    too.
+    """
     path, name, channels = node.path, node.name, node.channels
     gamma: NetArray = Trained(path, "gamma", (channels,)) if node.op.scale else np.ones(channels)
     beta: NetArray = Trained(path, "beta", (channels,)) if node.op.center else np.zeros(channels)
@@ -263,9 +265,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 
 def lacks(op: Op) -> bool:
-    """Whether MXNet has none of an op, or not of this kind: its LRN takes an odd number of channels, a pool
-    gives a map, its GELU is the exact one, and its softrelu is cut. Its hard sigmoid is not in PLAIN, because
-    it holds its numbers as float32, which rounds a sixth.
+    """Say whether MXNet has none of an op, or not of this kind: its LRN takes an odd number of channels, a
+    pool gives a map, its GELU is the exact one, and its softrelu is cut. Its hard sigmoid is not in PLAIN,
+    because it holds its numbers as float32, which rounds a sixth.
     """
     match op:
         case ops.GlobalPool():

@@ -48,8 +48,8 @@ class NumpyModel:
     arrays: Collection[str] = ()
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back
-        so.
+        """Return the values called `names`, those of them that the program has, for a batch N×C×H×W; maps
+        come back so.
 
         Args:
             cut: by name, what is read in place of a value that has the name alone.
@@ -70,11 +70,11 @@ class NumpyModel:
         return self._computed(self.needed(names), known, names, cut)
 
     def called_once(self, name: str) -> bool:
-        """Whether one value has the name."""
+        """Say whether one value has the name."""
         return sum(step.outputs.count(name) for step in self.program.steps) == 1
 
     def _own(self, value: Array) -> Numbers:
-        """A map N×C×H×W as the program has it."""
+        """Return a map N×C×H×W as the program has it."""
         return with_channels_last(value) if self.program.channels_last else value
 
     def _computed(
@@ -84,7 +84,7 @@ class NumpyModel:
         names: tuple[str, ...],
         cut: NamedArrays = UNCUT,
     ) -> dict[str, Array]:
-        """The values called `names` that steps give, maps N×C×H×W, from those that are known."""
+        """Return the values called `names` that steps give, maps N×C×H×W, from those that are known."""
         channels_last, shown = self.program.channels_last, dict[str, Array]()
         unused = last_uses((*step.inputs, *step.outputs) for step in steps)
         for step, ended in zip(steps, unused, strict=True):
@@ -102,8 +102,8 @@ class NumpyModel:
         }
 
     def replayed(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
-        """Each step with what it gives for the values that are `given`, by name and in the file's own axis
-        order. It reads other values as the steps before it give them.
+        """Yield each step with what it gives for the values that are `given`, by name and in the file's own
+        axis order. It reads other values as the steps before it give them.
 
         Raises:
             CannotRun, Contradiction: as a call.
@@ -118,7 +118,7 @@ class NumpyModel:
                 known.pop(name, None)
 
     def _beside(self, images: Array) -> dict[str, Array]:
-        """What the further inputs are fed, by name."""
+        """Return what the further inputs are fed, by name."""
         if self.takes is None:
             return {}
         return dict(
@@ -126,7 +126,7 @@ class NumpyModel:
         )
 
     def needed(self, names: tuple[str, ...]) -> list[OperatorCall]:
-        """The steps that the values called `names` need."""
+        """Return the steps that the values called `names` need."""
         needed = set(names)
         steps = list[OperatorCall]()
         for step in reversed(self.program.steps):
@@ -136,7 +136,7 @@ class NumpyModel:
         return steps
 
     def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
-        """The values of an operator."""
+        """Return the values of an operator."""
         row = self.program.rows.get(step.op)
         if row is None:
             raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
@@ -152,7 +152,7 @@ class NumpyModel:
         return given if isinstance(given, tuple) else (given,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
-        """A value or a tensor in the number type of this model; None for one that is left out."""
+        """Return a value or a tensor in the number type of this model; None for one that is left out."""
         if not name:
             return None
         value = known[name] if name in known else self.tensors[name]

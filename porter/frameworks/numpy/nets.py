@@ -80,7 +80,7 @@ class Maker(ABC):
 
     @classmethod
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """What the net calls the value of each path, and the names that are taken."""
+        """Return what the net calls the value of each path, and the names that are taken."""
         taken = Names()
         return {
             path: taken.take(cls.plain("data" if path == INPUT else path))
@@ -89,7 +89,7 @@ class Maker(ABC):
 
     @staticmethod
     def plain(name: str) -> str:
-        """A name as the net's text may have it."""
+        """Return a name as the net's text may have it."""
         return name
 
     def name(self, wanted: str) -> str:
@@ -97,12 +97,12 @@ class Maker(ABC):
         return self.taken.take(self.plain(wanted))
 
     def own_name(self, path: str) -> str:
-        """What the layer of a path is called that gives its value."""
+        """Return what the layer of a path is called that gives its value."""
         return path
 
     @abstractmethod
     def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
-        """Adds a layer and returns the name of its value."""
+        """Add a layer and return the name of its value."""
 
     @abstractmethod
     def trained(self, path: str, name: str, *roles: str) -> list[Any]:
@@ -117,7 +117,9 @@ class Maker(ABC):
 
     @abstractmethod
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
-        """The net for images of `size` (rows and columns), where that is open otherwise, with facts."""
+        """Return the net for images of `size` (rows and columns), where that is open otherwise, with
+        facts.
+        """
 
 
 M = TypeVar("M", bound=Maker)
@@ -161,7 +163,7 @@ class NetDestination(ABC, Generic[M]):
 
     @abstractmethod
     def windowed(self, node: Spelled[M, Any], realisation: Realisation) -> None:
-        """Adds the layers of a windowed node.
+        """Add the layers of a windowed node.
 
         Raises:
             PaddingError: the framework has no layers for the realisation, because the plan was made for
@@ -170,7 +172,7 @@ class NetDestination(ABC, Generic[M]):
 
     @abstractmethod
     def program(self, text: str, image: str) -> KernelProgram:
-        """The net as the rows of its format make it of its text.
+        """Return the net as the rows of its format make it of its text.
 
         Args:
             image: what the net calls its input.
@@ -178,21 +180,21 @@ class NetDestination(ABC, Generic[M]):
 
     @abstractmethod
     def parts(self, text: str) -> list[tuple[str, object]]:
-        """What a plan decides of a net's text, in parts with names."""
+        """Return what a plan decides of a net's text, in parts with names."""
 
     @abstractmethod
     def in_bytes(self, net: M, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
-        """The file of a net's tensors."""
+        """Return the file of a net's tensors."""
 
     @abstractmethod
     def arrays_in(self, data: bytes) -> NamedArrays:
-        """The tensors in a file, by name."""
+        """Return the tensors in a file, by name."""
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
         return self._made(plan)[1]
 
     def net(self, plan: Plan) -> M:
-        """The net of a plan.
+        """Return the net of a plan.
 
         Raises:
             GraphError, PaddingError: the framework has no layers for an op; `where` is its path.
@@ -203,7 +205,7 @@ class NetDestination(ABC, Generic[M]):
         return net
 
     def _made(self, plan: Plan) -> tuple[M, list[PorterError]]:
-        """The net without what the framework has no layers for, and the errors of these ops."""
+        """Return the net without what the framework has no layers for, and the errors of these ops."""
         maker = self.MAKER(plan)
         refused = list[PorterError]()
         for further in plan.graph.further_inputs:
@@ -219,7 +221,7 @@ class NetDestination(ABC, Generic[M]):
         return maker, refused
 
     def _add(self, maker: M, node: Node, plan: Plan) -> None:
-        """Adds the layers of a node, or refuses it by name."""
+        """Add the layers of a node, or refuses it by name."""
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
         if any(
             isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)
@@ -240,7 +242,7 @@ class NetDestination(ABC, Generic[M]):
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> ports.PortModel:
-        """The net of the plan, as its text says it.
+        """Return the net of the plan, as its text says it.
 
         Raises:
             UsageError: the device is another one than the CPU, or the number type is not float32 or float64.
@@ -260,7 +262,7 @@ class NetDestination(ABC, Generic[M]):
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> dict[str, str]:
-        """Writes both files into `folder`. Returns the sha256 of each by its name.
+        """Write both files into `folder`. Return the sha256 of each by its name.
 
         Raises:
             UsageError: porter's engine does not run this number type, or the tensors are too large for the
@@ -279,7 +281,7 @@ class NetDestination(ABC, Generic[M]):
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """The canonical tensors of a port that `write` wrote.
+        """Return the canonical tensors of a port that `write` wrote.
 
         Raises:
             FileError: a file is missing or damaged, or the net is another than the plan's.
@@ -307,7 +309,7 @@ class NetDestination(ABC, Generic[M]):
 
 
 def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
-    """The arrays of the net in the number type `kind`."""
+    """Return the arrays of the net in the number type `kind`."""
     try:
         return {name: _filled(array, tensors).astype(kind, copy=False) for name, array in net.held.items()}
     except KeyError as error:
@@ -315,8 +317,8 @@ def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Arra
 
 
 def _filled(held: NetArray, tensors: Tensors) -> Array:
-    """An array of a net: one that is trained, with zeros around its kernel where a site asks for them, or a
-    constant.
+    """Return an array of a net: one that is trained, with zeros around its kernel where a site asks for them,
+    or a constant.
     """
     if not isinstance(held, Trained):
         return held
@@ -329,7 +331,7 @@ def _filled(held: NetArray, tensors: Tensors) -> Array:
 
 
 def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
-    """The canonical tensors in those of a net's file."""
+    """Return the canonical tensors in those of a net's file."""
     tensors = dict[str, dict[str, Array]]()
     for name, array_of_net in net.held.items():
         array = stored.get(name)

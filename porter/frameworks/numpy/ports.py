@@ -35,8 +35,8 @@ class PortModel:
     values: Mapping[str, str] = field(repr=False)
 
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's
-        own number type. Where the graph's input is no map, the batch has that input's axes.
+        """Return the output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the
+        model's own number type. Where the graph's input is no map, the batch has that input's axes.
 
         Args:
             batch: whatever numpy makes an array of, so a tensor of torch's too.
@@ -57,7 +57,7 @@ def port_model(
     dtype: Dtype,
     device: str,
 ) -> PortModel:
-    """The net of a plan, as porter.frameworks.numpy.nets builds it.
+    """Return the net of a plan, as porter.frameworks.numpy.nets builds it.
 
     Args:
         program: what the rows of its format make of the net's definition.
@@ -75,7 +75,7 @@ def port_model(
 
 
 def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.

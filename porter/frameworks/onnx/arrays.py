@@ -48,7 +48,7 @@ def rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
 def _reshape(
     maker: NodeMaker, name: str, source: str, axes: Sequence[tuple[int | None, Sequence[int], int]]
 ) -> str:
-    """A Reshape of all axes but the batch, which it copies.
+    """Return a Reshape of all axes but the batch, which it copies.
 
     Args:
         axes: the size of each axis of the result; where it is open, the axes of the value whose product it

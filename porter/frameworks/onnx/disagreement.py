@@ -66,8 +66,8 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
 
 
 def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:
-    """The first node, in the file's order, that the two compute otherwise than float32 rounds; None where
-    they agree.
+    """Return the first node, in the file's order, that the two compute otherwise than float32 rounds; None
+    where they agree.
 
     Each node of the reference gets onnxruntime's own values, so that no rounding adds up on the way.
 
@@ -81,7 +81,9 @@ def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | N
 
 
 def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
-    """The distance at every node that gives real numbers, in the file's order. See `first_disagreement`."""
+    """Yield the distance at every node that gives real numbers, in the file's order. See
+    `first_disagreement`.
+    """
     for node, name, run, value, given in build_file(checkpoint, "float32", ANY).compare(batch):
         if is_floating(run):
             error = None
@@ -91,7 +93,9 @@ def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
 
 
 def _distance(run: Array, value: Array, error: Array | None) -> float:
-    """How far two values are apart, in relation to the exact one, or to the rounding that an op allows."""
+    """Return how far two values are apart, in relation to the exact one, or to the rounding that an op
+    allows.
+    """
     if run.shape != value.shape:
         return np.inf
     wide, exact = run.astype(np.float64), value.astype(np.float64)

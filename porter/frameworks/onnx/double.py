@@ -26,7 +26,7 @@ def make_float64_session(
     tensors: NamedArrays = MappingProxyType({}),
     exact: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
 ) -> Session:
-    """What runs a ModelProto in double precision.
+    """Return what runs a ModelProto in double precision.
 
     Args:
         tensors: the content of its last inputs, as stored. Each node takes them in double precision for
@@ -44,8 +44,8 @@ def make_float64_session(
 
 
 def make_rounding(model: Any) -> Session:
-    """What runs a ModelProto in the number types that it states: what an operator gives is rounded to the
-    narrowest type of the real numbers that it takes. onnxruntime computes halves in single precision.
+    """Return what runs a ModelProto in the number types that it states: what an operator gives is rounded to
+    the narrowest type of the real numbers that it takes. onnxruntime computes halves in single precision.
 
     Raises:
         CannotRun: as `make_float64_session`.
@@ -55,7 +55,7 @@ def make_rounding(model: Any) -> Session:
 
 
 def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})) -> Session:
-    """What runs the model; values are dropped after their last use unless branches may read them."""
+    """Return what runs the model; values are dropped after their last use unless branches may read them."""
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array, cut: NamedArrays = UNCUT) -> list[Array]:
@@ -71,8 +71,8 @@ def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = Mappin
 
 
 def _run(evaluator: Any, given: NamedArrays, cut: NamedArrays) -> list[Array]:
-    """Runs as the evaluator's own `run` does, which holds all values until the end: here a value is held
-    until its last use.
+    """Run as the evaluator's own `run` does, which holds all values until the end: here a value is held until
+    its last use.
 
     Args:
         cut: by name, what is read in place of a value.
@@ -94,8 +94,8 @@ def _run(evaluator: Any, given: NamedArrays, cut: NamedArrays) -> list[Array]:
 
 
 def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
-    """Each node (NodeProto) of a model with what the reference makes of `values`, which another runtime gave
-    by name.
+    """Yield each node (NodeProto) of a model with what the reference makes of `values`, which another runtime
+    gave by name.
 
     Raises:
         CannotRun: as `make_float64_session`.
@@ -114,7 +114,7 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
 def _evaluator(
     model: Any, exact: Mapping[str, Mapping[str, float]], way: Callable[..., Any] | None = None
 ) -> Any:
-    """ONNX's evaluator of a model, which runs each node in a `way`."""
+    """Return ONNX's evaluator of a model, which runs each node in a `way`."""
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     try:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=own_operators(opset))
@@ -129,7 +129,7 @@ def _evaluator(
 
 
 def _refusal(error: Exception) -> CannotRun:
-    """The error that the reference implementation cannot run the model."""
+    """Return the error that the reference implementation cannot run the model."""
     text = (
         f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, LookupError)
@@ -142,7 +142,7 @@ def _refusal(error: Exception) -> CannotRun:
 
 
 def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
-    """What an operator gives for inputs that are made float64 first."""
+    """Return what an operator gives for inputs that are made float64 first."""
     real = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
     return run(
         *(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)),
@@ -151,7 +151,7 @@ def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
 
 
 def _rounded(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
-    """What `_widened` gives, rounded to the narrowest type of the inputs."""
+    """Return what `_widened` gives, rounded to the narrowest type of the inputs."""
     kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
     outputs = _widened(run, *inputs, **context)
     if not kinds:

@@ -75,7 +75,7 @@ class OnnxRunner:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
     def __call__(self, batch: Array, taps: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Values by tap for a batch N×C×H×W, as the model gives them.
+        """Return values by tap for a batch N×C×H×W, as the model gives them.
 
         A model of a fixed batch gets the images in parts of that many; the last image is repeated where they
         do not suffice.
@@ -109,14 +109,14 @@ class OnnxRunner:
         )
 
     def _session(self, taps: Sequence[str]) -> Session:
-        """A session of the file's graph that gives these values."""
+        """Return a session of the file's graph that gives these values."""
         if self.dtype in HALVES:
             return self._as_stated(taps)
         outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
         return run_model(self._model, self.dtype, outputs, optimised=False)
 
     def _as_stated(self, taps: Sequence[str]) -> Session:
-        """The model in the types that it states."""
+        """Return the model in the types that it states."""
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
@@ -130,8 +130,8 @@ class OnnxRunner:
         return make_rounding(model)
 
     def _joined(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
-        """A value of each image, from those of parts of the images. What else is in their first axis gets one
-        of its own.
+        """Return a value of each image, from those of parts of the images. What else is in their first axis
+        gets one of its own.
         """
         if WHOLE in self._stated:
             joined = np.stack(values)
@@ -166,7 +166,7 @@ class OnnxRunner:
             )
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
-        """What each input is fed, in its layout and number type, as many images at a time as the model
+        """Return what each input is fed, in its layout and number type, as many images at a time as the model
         takes.
         """
         if WHOLE in self._stated:
@@ -241,7 +241,7 @@ class OnnxRunner:
         return ModelParts(model, tensors)
 
     def _retype(self, node: Any) -> None:
-        """Gives the real numbers that a node states, in branches too, this number type."""
+        """Give the real numbers that a node states, in branches too, this number type."""
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
                 attribute.i = self._kind

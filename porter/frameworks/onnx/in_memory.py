@@ -12,7 +12,7 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The message as its file. Protobuf writes at most 2 GB."""
+    """Return the message as its file. Protobuf writes at most 2 GB."""
     path = folder / "model.onnx"
     outside = next((each.name for each in model.graph.initializer if each.external_data), None)
     if outside is not None:

@@ -46,8 +46,8 @@ _NAMES = {
 
 
 def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
-    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other
-    and from all paths; the calls of one layer have the same ones.
+    """Return the names of all tensors that the file of a graph stores, by path and role. They differ from
+    each other and from all paths; the calls of one layer have the same ones.
 
     BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph
     lacks them too.
@@ -63,8 +63,8 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a
-    beta of 0.
+    """Return the stored tensors that the source lacks, each with the number that changes nothing: a gamma of
+    1, a beta of 0.
     """
     known_shapes = tensor_shapes(graph)
     return {
@@ -76,8 +76,8 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The shape that each tensor has in the file, by path and role: the canonical one, but numbers for each
-    channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
+    """Return the shape that each tensor has in the file, by path and role: the canonical one, but numbers for
+    each channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
     """
     known = shapes(graph, ANY)
     known_shapes = tensor_shapes(graph)
@@ -101,7 +101,7 @@ def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def _roles(node: Node, held: tuple[str, ...]) -> tuple[str, ...]:
-    """The roles of a node's tensors in the order of ONNX's inputs."""
+    """Return the roles of a node's tensors in the order of ONNX's inputs."""
     if isinstance(node.op, BatchNorm):
         return "gamma", "beta", "mean", "variance"
     if isinstance(node.op, LayerNorm):

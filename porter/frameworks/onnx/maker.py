@@ -41,7 +41,7 @@ class NodeMaker:
     exact: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, op: str, name: str, /, *inputs: str, **attributes: Any) -> str:
-        """Adds a node and returns the name of its value, which is the node's own. An input "" is one that it
+        """Add a node and return the name of its value, which is the node's own. An input "" is one that it
         does not take.
         """
         self.nodes.append(import_onnx().helper.make_node(op, inputs, [name], name, **attributes))
@@ -55,14 +55,14 @@ class NodeMaker:
         return self.taken.take(wanted)
 
     def integers(self, name: str, *numbers: int) -> str:
-        """A constant vector of whole numbers."""
+        """Return a constant vector of whole numbers."""
         return self._constant(name, np.array(numbers, np.int64))
 
     def scalar(self, name: str, number: float) -> str:
         return self._constant(name, np.array(number, self.dtype))
 
     def numbers(self, name: str, numbers: Sequence[float] | NDArray[Any]) -> str:
-        """A constant of real numbers."""
+        """Return a constant of real numbers."""
         return self._constant(name, np.asarray(numbers, np.float64).astype(self.dtype))
 
     def _constant(self, name: str, array: Array) -> str:
@@ -71,12 +71,12 @@ class NodeMaker:
         return unique
 
     def filled(self, name: str, shape: str, number: float) -> str:
-        """A value of a shape that is a value, with `number` everywhere."""
+        """Return a value of a shape that is a value, with `number` everywhere."""
         value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
         return self.add("ConstantOfShape", name, shape, value=value)
 
     def state_all_axes(self) -> None:
-        """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool
+        """Make Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool
         reads them.
 
         onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather:
@@ -97,7 +97,7 @@ class NodeMaker:
             self._resize_all_axes(node)
 
     def _resize_all_axes(self, node: Any) -> None:
-        """Makes a Resize of rows and columns one of all axes, for the same fault (HandleResize)."""
+        """Make a Resize of rows and columns one of all axes, for the same fault (HandleResize)."""
         places = [index for index, attribute in enumerate(node.attribute) if attribute.name == "axes"]
         if not places:
             return
@@ -113,7 +113,7 @@ class NodeMaker:
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """The names of the tensors of a path of these roles, without those that its op lacks."""
+        """Return the names of the tensors of a path of these roles, without those that its op lacks."""
         names = self.tensors.get(path, {})
         return [names[role] for role in roles if role in names]
 
@@ -126,13 +126,13 @@ class NodeMaker:
         axes: Sequence[int],
         steps: Sequence[int] = (),
     ) -> str:
-        """A Slice: along each of `axes` from a start to an end."""
+        """Return a Slice: along each of `axes` from a start to an end."""
         numbers = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
         given = [self.integers(f"{name}.{key}", *values) for key, values in numbers.items() if values]
         return self.add("Slice", name, source, *given)
 
     def pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
-        """A map with cells of `fill` around it, or as `mode` says."""
+        """Return a map with cells of `fill` around it, or as `mode` says."""
         top, bottom, left, right = pads
         return self.pad_by(
             name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes

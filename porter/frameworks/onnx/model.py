@@ -54,8 +54,8 @@ class ModelParts:
 
 
 def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
-    """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every
-    value.
+    """Return the model of a plan: a batch of any size, rows and columns as the plan says, and the shape of
+    every value.
 
     Raises:
         MappingError: the tensors and the graph do not cover each other, or a shape differs.
@@ -86,7 +86,7 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
 
 
 def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
-    """The axes of each input behind its batch, with a letter for each open one."""
+    """Return the axes of each input behind its batch, with a letter for each open one."""
     taken = {path: known[path] for path in plan.lowered.inputs} | (
         {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
     )
@@ -103,7 +103,7 @@ def _axis(size: int | None, letter: str) -> int | str:
 def _made(
     plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]
 ) -> NodeMaker:
-    """The nodes of a plan and their constants."""
+    """Return the nodes of a plan and their constants."""
     taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
     for node in plan.lowered.nodes:
@@ -124,7 +124,7 @@ def _stored(
     names: Mapping[str, Mapping[str, str]],
     kind: np.dtype[Any],
 ) -> dict[str, Array]:
-    """The tensors by their names in the file, in its number type; in double precision as they are
+    """Return the tensors by their names in the file, in its number type; in double precision as they are
     (`run_model`).
     """
     wanted = tensor_shapes(plan.lowered)
@@ -149,15 +149,15 @@ def _stored(
 
 
 def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
-    """States in a TensorProto that its content is in another file: so many bytes from `offset` on."""
+    """State in a TensorProto that its content is in another file: so many bytes from `offset` on."""
     tensor.data_location = EXTERNAL
     for key, value in (("location", file), ("offset", offset), ("length", size)):
         tensor.external_data.add(key=key, value=str(value))
 
 
 def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
-    """What runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the model's
-    tensors.
+    """Return what runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the
+    model's tensors.
 
     Raises:
         CannotRun: as `make_session` and `make_float64_session`.

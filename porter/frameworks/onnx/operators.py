@@ -54,7 +54,7 @@ attributes by name. Those that a node lacks are the opset's defaults, or None.
 
 
 def own_operators(opset: int) -> list[type[Any]]:
-    """Classes as ONNX's ReferenceEvaluator takes them, for models of an opset."""
+    """Return classes as ONNX's ReferenceEvaluator takes them, for models of an opset."""
     op_run: Any = import_module("onnx.reference.op_run").OpRun
     schema, error = import_onnx().defs.get_schema, import_onnx().defs.SchemaError
     operators = []
@@ -74,7 +74,7 @@ def own_operators(opset: int) -> list[type[Any]]:
 
 
 def _attention(opset: int) -> type[Any]:
-    """ONNX's reference implementation of Attention, but with its scale in double precision."""
+    """Return ONNX's reference implementation of Attention, but with its scale in double precision."""
     own: Any = import_module("onnx.reference.ops._op_list").load_op("", "Attention", opset)
 
     def run(self: Any, *inputs: Any, scale: Any = None, **stated: Any) -> Any:
@@ -86,7 +86,7 @@ def _attention(opset: int) -> type[Any]:
 
 
 def _run(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[Array]:
-    """Runs an operator; its attributes are numbers of float32, from which it computes in the type of its
+    """Run an operator; its attributes are numbers of float32, from which it computes in the type of its
     inputs.
     """
     return (
@@ -126,7 +126,7 @@ def _global_norm(x: Numbers, p: int) -> Any:
 
 
 def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
-    """A function of each row of a matrix whose columns are all the axes from one on."""
+    """Return a function of each row of a matrix whose columns are all the axes from one on."""
     rows = math.prod(x.shape[: axis % x.ndim])
     return function(x.reshape(rows, -1), 1).reshape(x.shape)
 
@@ -158,7 +158,7 @@ def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
 
 
 def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
-    """A HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
+    """Return a HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
     sixth = np.float32(alpha) == np.float32(1 / 6)
     return values.hard_sigmoid(x, 1 / 6 if sixth else alpha, beta)
 
@@ -177,7 +177,7 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
 
 
 def _or_rows(operator: OperatorFunction) -> OperatorFunction:
-    """An operator of maps, for rows of cells too: they are maps of one row."""
+    """Return an operator of maps, for rows of cells too: they are maps of one row."""
 
     def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
         if x.ndim != 3:
@@ -201,7 +201,7 @@ def _max_pool(x: Numbers, **stated: Any) -> Any:
 
 
 def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
-    """Pools maps, or of channels beside each other that have an axis of their own."""
+    """Pool maps, or of channels beside each other that have an axis of their own."""
     first, *others = stated["kernel_shape"]
     if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
         pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
@@ -213,7 +213,7 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
 
 
 def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> Grid:
-    """The windows that an operator's attributes state."""
+    """Return the windows that an operator's attributes state."""
     strides, dilations = attributes.get("strides") or [1, 1], attributes.get("dilations") or [1, 1]
     rule, pads = attributes.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     if rule.startswith("SAME"):
@@ -282,7 +282,7 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
 
 
 def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
-    """The map resized along one axis after the other."""
+    """Return the map resized along one axis after the other."""
     for index, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
             x = resize(

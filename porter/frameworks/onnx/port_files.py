@@ -35,8 +35,8 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Returns the sha256 of
-    each by its name.
+    """Write `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Return the sha256 of each
+    by its name.
 
     Raises:
         UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the
@@ -64,7 +64,7 @@ def write(
 
 
 def _write_beside(path: Path, model: ModelParts) -> None:
-    """Writes the tensors one after the other, and says in the model where each is."""
+    """Write the tensors one after the other, and say in the model where each is."""
     with path.open("wb") as file:
         for tensor in model.stored:
             array = model.tensors[tensor.name]
@@ -74,12 +74,12 @@ def _write_beside(path: Path, model: ModelParts) -> None:
 
 
 def _little(array: Array) -> Array:
-    """The array with its bytes in ONNX's order, which is little-endian."""
+    """Return the array with its bytes in ONNX's order, which is little-endian."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """The canonical tensors of a port that `write` wrote.
+    """Return the canonical tensors of a port that `write` wrote.
 
     Raises:
         FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has

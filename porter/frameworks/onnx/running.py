@@ -33,8 +33,9 @@ class OnnxModel:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's
-        own number type. An input that is no map has its own axes; several inputs come in the graph's order.
+        """Return the output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the
+        model's own number type. An input that is no map has its own axes; several inputs come in the graph's
+        order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -44,8 +45,8 @@ class OnnxModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """The values at paths of the graph. Outputs are those of the model as it is; a session that gives
-        other values too may compute them in another way, because no optimisation merges what it gives.
+        """Return the values at paths of the graph. Outputs are those of the model as it is; a session that
+        gives other values too may compute them in another way, because no optimisation merges what it gives.
 
         Args:
             cut: see porter.frameworks.PortEngine.run; in float64.
@@ -67,14 +68,14 @@ class OnnxModel:
         return self._run(as_taken(batch, self.plan.lowered), paths, cut)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
-        """Runs a session that gives these values; each set of values has one."""
+        """Run a session that gives these values; each set of values has one."""
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
         given = (np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
         return self._sessions[paths](*given, **({"cut": cut} if cut else {}))
 
     def _make(self, paths: tuple[str, ...]) -> Session:
-        """A session that gives the model's outputs, or values at `paths`."""
+        """Return a session that gives the model's outputs, or values at `paths`."""
         graph = self.model.proto.graph
         known = {value.name: value for value in (*graph.value_info, *graph.output)}
         return run_model(
@@ -83,7 +84,7 @@ class OnnxModel:
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> OnnxModel:
-    """The plan as an object that is called with a batch. ONNX models run on the CPU.
+    """Return the plan as an object that is called with a batch. ONNX models run on the CPU.
 
     Raises:
         UsageError: the device is another one, or onnxruntime does not run this number type.
@@ -99,7 +100,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: OnnxModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W."""
+    """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W."""
     return model.values(batch, taps, cut)
 
 

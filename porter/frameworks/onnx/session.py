@@ -15,7 +15,7 @@ Session = Callable[..., list[Array]]
 
 
 def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Session:
-    """What runs a ModelProto on the CPU.
+    """Return what runs a ModelProto on the CPU.
 
     Args:
         tensors: the content of initialisers that the model says are in another file.

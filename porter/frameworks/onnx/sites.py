@@ -34,7 +34,7 @@ WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}
 
 
 def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
-    """Adds the nodes of a windowed node.
+    """Add the nodes of a windowed node.
 
     Raises:
         PaddingError: ONNX has no nodes for the realisation, because the plan was made for another framework.
@@ -52,7 +52,7 @@ def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
 
 
 def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realisation) -> dict[str, Any]:
-    """The attributes that are not at their default."""
+    """Return the attributes that are not at their default."""
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
     foreign = (
@@ -83,8 +83,8 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
 
 
 def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) -> bool:
-    """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23
-    infers shapes with it: there rounding down finds as many.
+    """Say whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx
+    1.23 infers shapes with it: there rounding down finds as many.
     """
     _, rows, columns = node.maker.shapes[node.source]
     if native.rounding != "ceil" or rows is None or columns is None:
@@ -102,7 +102,7 @@ def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) 
 
 
 def _padded(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill: float) -> str:
-    """The value of a pad layer."""
+    """Return the value of a pad layer."""
     pad = replace(node, name=node.part(ending))
     if front.rule == "explicit":
         return node.maker.pad(pad.name, source, front.pads, fill)
@@ -110,8 +110,8 @@ def _padded(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill
 
 
 def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
-    """The pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input, shared
-    out by halves.
+    """Return the pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input,
+    shared out by halves.
     """
     window = pad.op.window
     stride = pad.integers("stride", *window.stride)
@@ -127,7 +127,7 @@ def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
 
 
 def _mask(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:
-    """One over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
+    """Return one over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
     size = node.step("size", "Shape", node.source, start=2, end=4)
     shape = node.step("cells_shape", "Concat", node.integers("ones", 1, 1), size, axis=0)
     cells = node.maker.filled(node.part("cells"), shape, 1.0)

@@ -27,7 +27,7 @@ _END = (1 << 63) - 1
 def _plain(
     kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()
 ) -> Spelling:
-    """One node of the values that the op takes, and of its tensors of these roles."""
+    """Return one node of the values that the op takes, and of its tensors of these roles."""
     return lambda node: node.result(kind, *node.inputs, *node.trained(*roles), **attributes(node.op))
 
 
@@ -119,7 +119,7 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
 
 
 def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
-    """An LRN, which divides alpha by the size."""
+    """Return an LRN, which divides alpha by the size."""
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
     return {"size": op.size, **{key: float(value) for key, value in numbers.items()}}
 
@@ -343,8 +343,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 
 def lacks(op: Op) -> bool:
-    """Whether ONNX has none of an op, or not of this kind: its pools give maps, and its SpaceToDepth has the
-    cell first. Its LRN of an even size has the odd channel behind, and onnxruntime takes none.
+    """Say whether ONNX has none of an op, or not of this kind: its pools give maps, and its SpaceToDepth has
+    the cell first. Its LRN of an even size has the odd channel behind, and onnxruntime takes none.
     """
     match op:
         case ops.LocalResponseNorm():

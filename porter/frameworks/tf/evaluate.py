@@ -35,7 +35,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
 
 
 def _of_keras(model: Any, protocol: Preprocess, device: str, reduced: bool, tap: str | None) -> Classifier:
-    """What classifies photos with a Keras model, compiled for each shape of batches."""
+    """Return what classifies photos with a Keras model, compiled for each shape of batches."""
     tensorflow = import_tensorflow()
     cut = import_keras().Model(model.inputs, model.outputs[0] if tap is None else tap_value(model, tap))
     compiled: dict[tuple[int, ...], Any] = {}

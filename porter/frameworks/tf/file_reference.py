@@ -12,8 +12,8 @@ from porter.padding import Size
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """The graph that a file carries for an input of `size` (rows, columns; None where free), with the tensors
-    of `checkpoint`, for `run_reference`.
+    """Return the graph that a file carries for an input of `size` (rows, columns; None where free), with the
+    tensors of `checkpoint`, for `run_reference`.
 
     Raises:
         CannotRun: the file carries no graph, or one that this TensorFlow or Keras does not run; a

@@ -18,8 +18,8 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The model as Keras itself saves it: `.keras`. Where that says too little, because layers are of classes
-    that are not Keras's, the graph that TensorFlow traces of it.
+    """Return the model as Keras itself saves it: `.keras`. Where that says too little, because layers are of
+    classes that are not Keras's, the graph that TensorFlow traces of it.
     """
     keras = import_keras()
     expect_built(model)
@@ -52,14 +52,14 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
 
 
 def _sized(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, ...]:
-    """The shape of an input N×H×W×C with the rows and columns of a size where it leaves them open."""
+    """Return the shape of an input N×H×W×C with the rows and columns of a size where it leaves them open."""
     if len(shape) != 4 or size is None:
         return tuple(shape)
     return shape[0], *(own or given for own, given in zip(shape[1:3], size, strict=True)), shape[3]
 
 
 def _of_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
-    """A model whose configuration says all of its layers, which are the same objects.
+    """Return a model whose configuration says all of its layers, which are the same objects.
 
     Raises:
         ValueError: a layer of a class that is not Keras's does not say its own name.
@@ -92,7 +92,7 @@ _REFUSED = (ValueError, TypeError, AttributeError, NotImplementedError, OSError)
 
 
 def _hides_layers(keras: ModuleType, model: Any) -> bool:
-    """Whether it is, or has among its layers, a model of a class that is not Keras's, such as KerasHub's,
+    """Say whether it is, or has among its layers, a model of a class that is not Keras's, such as KerasHub's,
     whose configuration is its own arguments and not its layers.
     """
     return isinstance(model, keras.Model) and (
@@ -102,7 +102,7 @@ def _hides_layers(keras: ModuleType, model: Any) -> bool:
 
 
 def _opened(keras: ModuleType, model: Any, inputs: Any = None) -> Any:
-    """A model of Keras's own class, of the same layers, with those of models that hide theirs."""
+    """Return a model of Keras's own class, of the same layers, with those of models that hide theirs."""
 
     def call(layer: Any, *given: Any, **named: Any) -> Any:
         return (
@@ -120,7 +120,7 @@ _FUNCTIONAL = (
 
 
 def expect_built(model: Any) -> None:
-    """Refuses a model that has no weights yet, or of whose inputs nothing is known.
+    """Refuse a model that has no weights yet, or of whose inputs nothing is known.
 
     Raises:
         UsageError: with the way round.

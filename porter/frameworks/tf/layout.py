@@ -65,7 +65,7 @@ _CLASSES: Mapping[type[Op], str] = {
 
 
 def keras_class(graph: Graph, node: Node) -> str | None:
-    """The Keras class that holds a node's weights, or None where it has none.
+    """Return the Keras class that holds a node's weights, or None where it has none.
 
     TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length
     strides"), so such a node is a grouped Conv2D.
@@ -77,7 +77,7 @@ def keras_class(graph: Graph, node: Node) -> str | None:
 
 
 def variable_name(op: Op, role: str) -> str:
-    """The variable of the layer that `keras_class` names, for a role of an op's tensors."""
+    """Return the variable of the layer that `keras_class` names, for a role of an op's tensors."""
     if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
     if isinstance(op, ops.RmsNorm):
@@ -98,13 +98,13 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
 
 
 def _halved(layer: str) -> tuple[str, str]:
-    """A layer's name, and the kernel that stands after it, if there is one."""
+    """Return a layer's name, and the kernel that stands after it, if there is one."""
     whole, _, half = layer.rpartition("/")
     return (whole, half) if half in _HALVES else (layer, "")
 
 
 def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
-    """The names that Keras's layers give the variable of a role."""
+    """Return the names that Keras's layers give the variable of a role."""
     name = variable_name(node.op, role)
     if name == "bias":
         return _BIASES
@@ -116,7 +116,7 @@ def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """A file's array in porter's axis order, as a view where possible.
+    """Return a file's array in porter's axis order, as a view where possible.
 
     A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of
     Keras's MobileNet v1. A 1x1 convolution's node takes a dense layer's, (features, units), as (units,
@@ -155,7 +155,7 @@ def _is_of_map(graph: Graph, node: Node) -> bool:
 
 
 def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
-    """A trained array, which an EinsumDense has without its axes of one cell."""
+    """Return a trained array, which an EinsumDense has without its axes of one cell."""
     sizes = node.op.tensors(channels_of(graph)[node.source])["value"]
     if _is_of_map(graph, node):
         return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
@@ -163,8 +163,8 @@ def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1
-    convolution's, (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
+    """Return the inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come
+    as a 1x1 convolution's, (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
 
     Raises:
         MappingError: an array of another rank.
@@ -189,7 +189,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
-    """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand
+    """Return the kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand
     between the groups and in the holes.
     """
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
@@ -199,7 +199,7 @@ def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
 
 
 def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
-    """The kernel of a grouped transposed convolution from one that is zero between the groups."""
+    """Return the kernel of a grouped transposed convolution from one that is zero between the groups."""
     kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
         raise MappingError(
@@ -209,7 +209,7 @@ def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
 
 
 def _blocks(op: ops.ConvTranspose, stored: Array) -> list[Array]:
-    """Views of the kernels of each group, rows × columns × filters × channels, in that of a
+    """Return views of the kernels of each group, rows × columns × filters × channels, in that of a
     Conv2DTranspose.
     """
     _, _, filters, channels = (n // op.groups for n in stored.shape)
@@ -226,7 +226,7 @@ def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) ->
 
 
 def expect_cover(missing: Collection[str], unexpected: Collection[str], where: object = None) -> None:
-    """Refuses weights and a model that do not cover each other.
+    """Refuse weights and a model that do not cover each other.
 
     Raises:
         MappingError: they do not; both lists are in the message.
@@ -244,7 +244,7 @@ def _listed(names: Collection[str], most: int = 5) -> str:
 
 
 def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
-    """The Keras layer name of every node, which is its holder's: the name in `layers` if there is one,
+    """Return the Keras layer name of every node, which is its holder's: the name in `layers` if there is one,
     otherwise the path, with `_` for `/`.
 
     Raises:
@@ -279,7 +279,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
 
 
 def pad_name(layer: str) -> str:
-    """The name of the pad layer before `layer`, as keras.applications forms it.
+    """Return the name of the pad layer before `layer`, as keras.applications forms it.
 
     `conv1_conv`, `pool1_pool`, `block_1_depthwise` and `conv_dw_2` have `conv1_pad`, `pool1_pad`,
     `block_1_pad` and `conv_pad_2`.
@@ -291,8 +291,8 @@ def pad_name(layer: str) -> str:
 def counted_layers(
     graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras
-    model.
+    """Return the names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's
+    Keras model.
 
     Such a file holds no layer names: it counts layers by class in the order of `model.layers`
     (keras/src/saving/saving_lib.py, `_save_container_state`). The order is by falling depth, which is the
@@ -327,7 +327,7 @@ def counted_layers(
 
 
 def _depths(graph: Graph, halves: Collection[str]) -> dict[str, int]:
-    """Layers from each node to the output. A node of `halves` is one layer with the node after it."""
+    """Return layers from each node to the output. A node of `halves` is one layer with the node after it."""
     depths: dict[str, int] = {graph.output: 0}
     for node in reversed(graph.nodes):
         if node.path in depths:
@@ -343,7 +343,7 @@ def _has_pad_layer(node: Node) -> bool:
 
 
 def _visits(graph: Graph) -> list[str]:
-    """Paths in the order of their first visit by a depth-first search from the output."""
+    """Return paths in the order of their first visit by a depth-first search from the output."""
     visited: dict[str, None] = {}
     waiting = [graph.output]
     while waiting:

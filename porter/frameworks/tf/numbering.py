@@ -23,7 +23,7 @@ _Numbered = dict[str, dict[str, list[tuple[int, str]]]]
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[str, str]:
-    """Pairs those of `layers` that Keras numbered with a file's layers, class by class, in the order of their
+    """Pair those of `layers` that Keras numbered with a file's layers, class by class, in the order of their
     numbers.
 
     Args:
@@ -62,7 +62,7 @@ def _by_class(layers: Collection[str]) -> _Numbered:
 
 
 def first_names(model: Any) -> dict[str, Any]:
-    """Layers by the names that they have in the first model of a process.
+    """Return layers by the names that they have in the first model of a process.
 
     Layers that keras.applications does not name count on through the process (`conv2d_94` in a second
     InceptionV3); files hold the first model's count.
@@ -86,7 +86,7 @@ def first_names(model: Any) -> dict[str, Any]:
 
 
 def _automatic_number(layer: Any) -> int | None:
-    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that
+    """Return the count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that
     someone chose.
     """
     match = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)

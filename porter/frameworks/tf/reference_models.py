@@ -59,7 +59,7 @@ def prepare(
 
 
 def _load(model: Any, checkpoint: Checkpoint) -> str | None:
-    """Loads the file's weights, and gives the reason if the model has other numbers than the file then: Keras
+    """Load the file's weights, and give the reason if the model has other numbers than the file then: Keras
     only warns of a layer that it leaves as it is.
     """
     try:
@@ -112,8 +112,8 @@ def run_as_it_is(
 
 
 def inputs_of(model: Any) -> Any:
-    """Keras's symbolic values of what a built model takes, in its own structure; of a model that is only code
-    by the shapes of its first call. None where nothing says them.
+    """Return Keras's symbolic values of what a built model takes, in its own structure; of a model that is
+    only code by the shapes of its first call. None where nothing says them.
     """
     if inputs := getattr(model, "inputs", None):
         return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one
@@ -125,7 +125,9 @@ def inputs_of(model: Any) -> Any:
 
 
 def _fed(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
-    """The batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels first."""
+    """Return the batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels
+    first.
+    """
     channels = batch.shape[1]
     is_as_given = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
     return import_tensorflow().constant(

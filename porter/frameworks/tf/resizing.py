@@ -23,7 +23,7 @@ _MOST_PARTS = 64
 
 
 def resized(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
-    """A map N×H×W×C resized by an op, or (AsLarge) padded or cut to the size of the map `like`.
+    """Return a map N×H×W×C resized by an op, or (AsLarge) padded or cut to the size of the map `like`.
 
     Args:
         kind: the type of the places and shares, `float32` or `float64`.
@@ -51,7 +51,7 @@ class _Axis:
     kind: str
 
     def moved(self, value: Any, like: Any, side: Side, grows: bool) -> Any:
-        """The map with cells of 0 on a side, or without cells there, as many as `like` has."""
+        """Return the map with cells of 0 on a side, or without cells there, as many as `like` has."""
         do = self._do
         n, i, m = self._cells(value, like)
         more = do("subtract", m, n) if grows else do("subtract", n, m)
@@ -66,7 +66,7 @@ class _Axis:
         return self.do("where", own, rest, self.do("zeros_like", rest))
 
     def _within(self, cells: Any, n: Any) -> Any:
-        """Cells of a map of n; keras.ops.clip takes no values for its bounds."""
+        """Return cells of a map of n; keras.ops.clip takes no values for its bounds."""
         number = self._number
         return self._do("minimum", self._do("maximum", cells, number(0)), self._do("subtract", n, number(1)))
 
@@ -77,7 +77,7 @@ class _Axis:
         return self.do("take", value, places, axis=self.axis)
 
     def resized(self, value: Any, like: Any) -> Any:
-        """The map with other cells along this axis."""
+        """Return the map with other cells along this axis."""
         op, do, number = self.op, self._do, self._number
         n, i, m = self._cells(value, like)
         places = self._places(n, i, m)
@@ -105,7 +105,7 @@ class _Axis:
         )
 
     def _places(self, n: Any, i: Any, m: Any) -> Any:
-        """The place in the source of each target cell."""
+        """Return the place in the source of each target cell."""
         do, number = self._do, self._number
         if self.op.coordinates == "align_corners":
             spaces = do("maximum", do("subtract", m, number(1)), number(1))
@@ -116,8 +116,8 @@ class _Axis:
         return do("subtract", do("multiply", do("add", i, number(0.5)), step), number(0.5))
 
     def _shares(self, t: Any, rest: Any) -> Sequence[Any]:
-        """The shares of two cells, or by Keys's polynomials those of four, whose distances are t + 1, t, 1 -
-        t and 2 - t.
+        """Return the shares of two cells, or by Keys's polynomials those of four, whose distances are t + 1,
+        t, 1 - t and 2 - t.
         """
         do, a, one = self._do, self.op.a, self._number(1)
         if self.op.mode == "linear":
@@ -138,7 +138,7 @@ class _Axis:
         ]
 
     def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
-        """How many cells the map has, the numbers of the result's cells, and how many these are."""
+        """Return how many cells the map has, the numbers of the result's cells, and how many these are."""
         n, op, scale = value.shape[self.axis], self.op, self._scale
         if isinstance(op, ResizeLike):
             m = like.shape[self.axis]
@@ -162,7 +162,7 @@ class _Axis:
         return count, self.do("subtract", self.do("cumsum", ones), self._number(1)), self.do("sum", ones)
 
     def _ones(self, value: Any) -> Any:
-        """A one for each cell."""
+        """Return a one for each cell."""
         line = self.do("getitem", value, (0, slice(None), 0, 0) if self.axis == 1 else (0, 0, slice(None), 0))
         return self.do("cast", self.do("ones_like", line), self.kind)
 
@@ -175,7 +175,7 @@ class _Axis:
         return np.asarray(number, self.kind)
 
     def _do(self, function: str, *arguments: Any) -> Any:
-        """Computes by numpy where all arguments are known, otherwise by keras.ops."""
+        """Compute by numpy where all arguments are known, otherwise by keras.ops."""
         if not isinstance(arguments[0], np.ndarray | np.generic) or not isinstance(
             arguments[-1], np.ndarray | np.generic | str | tuple
         ):

@@ -61,7 +61,7 @@ class Runner:
         self._functions: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
+        """Return the values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
 
         Args:
             cut: by name, what all layers are given in place of the value.
@@ -99,11 +99,11 @@ class Runner:
         }
 
     def value_of(self, name: str) -> Hashable:
-        """What is equal for two names of one value."""
+        """Return what is equal for two names of one value."""
         return id(self.values[name])
 
     def _fed(self, batch: Array) -> list[Array]:
-        """A batch in the axes of the model's inputs."""
+        """Return a batch in the axes of the model's inputs."""
         if self._takes is None or not self._takes.axes:
             _, rows, columns, channels = self._model.inputs[0].shape
             expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
@@ -116,7 +116,7 @@ class Runner:
     def _function(
         self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
     ) -> Callable[[Any], dict[str, Any]]:
-        """The function from inputs to these values, compiled where a grouped convolution needs it.
+        """Return the function from inputs to these values, compiled where a grouped convolution needs it.
 
         Args:
             cut: what is read in place of values, by the ids of Keras's symbolic ones.
@@ -135,9 +135,9 @@ class Runner:
 
 @cache
 def _frugal() -> Any:
-    """The class of functional models that hold a value until its last use: Keras's own hold all values until
-    the end (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took 1.6 GB,
-    and take 0.7.
+    """Return the class of functional models that hold a value until its last use: Keras's own hold all values
+    until the end (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took
+    1.6 GB, and take 0.7.
     """
     keras = import_keras()
     model: Any = keras.Model
@@ -191,13 +191,13 @@ def attach_runner(
 
 
 def usual_size_of(model: Any) -> tuple[int, int] | None:
-    """The size that a port's source was built for, of a model that `build` made; None of any other."""
+    """Return the size that a port's source was built for, of a model that `build` made; None of any other."""
     return getattr(getattr(model, _RUNNER, None), "usual_size", None)
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back
-    as N×C×H×W.
+    """Return values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps
+    come back as N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -212,8 +212,8 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W;
-    maps come back so.
+    """Return the outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch
+    N×C×H×W; maps come back so.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
@@ -236,15 +236,15 @@ def run_reference(
 
 
 def tap_value(model: Any, tap: str) -> Any:
-    """The output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as Keras's
-    symbolic tensor.
+    """Return the output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as
+    Keras's symbolic tensor.
     """
     return getattr(model, _RUNNER).values[tap]
 
 
 @contextmanager
 def tf32(tensorflow: Any, allowed: bool) -> Iterator[None]:
-    """Runs what follows with or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
+    """Run what follows with or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
     config = tensorflow.config.experimental
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(allowed)

@@ -27,7 +27,7 @@ _RANDOM = {
 
 
 def import_keras() -> Any:
-    """The `keras` module on its TensorFlow backend.
+    """Return the `keras` module on its TensorFlow backend.
 
     Raises:
         NotInstalled: TensorFlow or Keras is not installed, or Keras runs on another backend in this
@@ -47,7 +47,7 @@ def import_keras() -> Any:
 
 
 def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
-    """The value of a function of `keras.ops`, or a part of a value (`getitem`); see
+    """Return the value of a function of `keras.ops`, or a part of a value (`getitem`); see
     porter.frameworks.tf.resizing.
     """
     if function == "getitem":
@@ -56,7 +56,7 @@ def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
 
 
 def tensorflow_device(device: str) -> str:
-    """TensorFlow's name of porter's `cpu`, `cuda` or `cuda:N`.
+    """Return TensorFlow's name of porter's `cpu`, `cuda` or `cuda:N`.
 
     Raises:
         UsageError: there is no such device, or TensorFlow sees none of that kind.
@@ -76,7 +76,7 @@ def tensorflow_device(device: str) -> str:
 
 @contextmanager
 def quiet_logger(tensorflow: Any) -> Iterator[None]:
-    """Silences TensorFlow's Python loggers, except for errors."""
+    """Silence TensorFlow's Python loggers, except for errors."""
     loggers = (tensorflow.get_logger(), getLogger("absl"))
     for logger in loggers:
         logger.addFilter(_is_error)  # the converter sets the level
@@ -114,9 +114,9 @@ def floating(dtype: Dtype) -> Iterator[None]:
 
 
 def _under_one_name(create: Callable[..., Any], **stated: Any) -> Any:
-    """A variable called as all others, whatever scope it is in. TensorFlow makes and keeps a kernel for every
-    other name (python/ops/resource_variable_ops.py, `debug_name`), which takes half the time of building a
-    layer. Keras's own names and paths are not these.
+    """Return a variable called as all others, whatever scope it is in. TensorFlow makes and keeps a kernel
+    for every other name (python/ops/resource_variable_ops.py, `debug_name`), which takes half the time of
+    building a layer. Keras's own names and paths are not these.
     """
     return create(**{**stated, "name": "variable/"})
 
@@ -135,8 +135,8 @@ def undrawn() -> Iterator[None]:
 
 @cache
 def _undrawn_class(own: Any) -> Any:
-    """A class of initializers that give zeros in place of random numbers; each has the initializer of class
-    `own` that it replaces.
+    """Return a class of initializers that give zeros in place of random numbers; each has the initializer of
+    class `own` that it replaces.
     """
 
     def begin(self: Any, **config: Any) -> None:
@@ -147,7 +147,7 @@ def _undrawn_class(own: Any) -> Any:
 
 
 def restore_initializers(model: Any) -> None:
-    """Gives layers that were made in `undrawn` their initialisers back, for their configs."""
+    """Give layers that were made in `undrawn` their initialisers back, for their configs."""
     for layer in model._flatten_layers(include_self=False):
         for name, value in [*vars(layer).items()]:
             if type(value).__name__.startswith("Undrawn"):
@@ -155,7 +155,7 @@ def restore_initializers(model: Any) -> None:
 
 
 def keep_constants(model: Any) -> None:
-    """Makes the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because
+    """Make the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because
     Keras rounds plain ones to float32 first, in any type.
     """
     for layer in model._flatten_layers(include_self=False):

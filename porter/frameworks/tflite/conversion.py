@@ -49,8 +49,8 @@ _HALF_A_STEP = 0.5 / 127
 
 
 def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> bytes:
-    """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own
-    operators only.
+    """Return a model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's
+    own operators only.
 
     Its signature has the inputs and outputs under `input_names` and `output_names`.
 
@@ -72,7 +72,7 @@ def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> by
 
 
 def _save(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
-    """Saves a plan as the converter reads it."""
+    """Save a plan as the converter reads it."""
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))
     named = _named(tensorflow, _with_constants(tensorflow, model), plan.lowered)
@@ -82,13 +82,13 @@ def _save(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
 
 
 def is_rounded(content: bytes) -> bool:
-    """Whether a file has weights of fewer bits than float32."""
+    """Say whether a file has weights of fewer bits than float32."""
     graph = root(content).tables(2, MOST_NODES)[0]
     return any(tensor.scalar(1, "b") in _ROUNDED for tensor in graph.tables(0, MOST_NODES))
 
 
 def expect_rounding(content: bytes, plain: bytes) -> None:
-    """Expects of a file that its tensors are those of a plain one, rounded, bit for bit in float16. Tensors
+    """Expect of a file that its tensors are those of a plain one, rounded, bit for bit in float16. Tensors
     are paired by the operators that read them: the converter counts the names of constants anew.
 
     Raises:
@@ -114,7 +114,7 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
 
 
 def _is_rounding(found: Array | None, exact: Array) -> bool:
-    """Whether the converter's tensor is the exact one, or its rounding to float16 or to 8 bits."""
+    """Say whether the converter's tensor is the exact one, or its rounding to float16 or to 8 bits."""
     if found is None or found.shape != exact.shape:
         return False
     if np.array_equal(found, exact) or (
@@ -126,18 +126,20 @@ def _is_rounding(found: Array | None, exact: Array) -> bool:
 
 
 def input_names(graph: Graph) -> list[str]:
-    """What the signature calls the graph's inputs, in their order."""
+    """Return what the signature calls the graph's inputs, in their order."""
     free = Names()
     return [free.take(path.replace("/", "_")) for path in graph.inputs]
 
 
 def output_names(graph: Graph) -> list[str]:
-    """What the signature calls the graph's outputs, in their order."""
+    """Return what the signature calls the graph's outputs, in their order."""
     return [f"output_{index}" for index in range(len(graph.outputs))] if graph.further else ["output"]
 
 
 def _with_constants(tensorflow: Any, model: Any) -> Any:
-    """A model as a concrete function without variables, of which the converter would make variables too."""
+    """Return a model as a concrete function without variables, of which the converter would make variables
+    too.
+    """
     # As TensorFlow's own guides import it.
     module = import_module("tensorflow.python.framework.convert_to_constants")
     specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in model.inputs]
@@ -151,7 +153,7 @@ def _with_constants(tensorflow: Any, model: Any) -> Any:
 
 
 def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
-    """A function with names for its inputs and outputs."""
+    """Return a function with names for its inputs and outputs."""
     specs = [
         tensorflow.TensorSpec(each.shape, each.dtype, name)
         for each, name in zip(function.inputs, input_names(graph), strict=True)
@@ -165,7 +167,7 @@ def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """Raises the converter's own error as porter's."""
+    """Raise the converter's own error as porter's."""
     try:
         yield
     except Exception as error:  # ConverterError is no public name

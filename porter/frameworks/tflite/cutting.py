@@ -10,8 +10,8 @@ from porter.formats.tensorflow import import_tensorflow
 
 
 def with_cuts(content: bytes, cut: Collection[int], shown: Collection[int]) -> tuple[bytes, dict[int, int]]:
-    """A file with the operators of `content`, in its order, and the tensor that is read in place of each that
-    is cut: an input, which is in none of the file's signatures.
+    """Return a file with the operators of `content`, in its order, and the tensor that is read in place of
+    each that is cut: an input, which is in none of the file's signatures.
 
     Args:
         content: of a file with one subgraph.

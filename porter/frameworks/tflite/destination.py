@@ -34,8 +34,8 @@ ENGINE: PortEngine = engine
 
 
 def refusals(plan: Plan) -> list[PorterError]:
-    """The refusals of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own
-    kernels beside it.
+    """Return the refusals of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's
+    own kernels beside it.
     """
     lacking = [
         node
@@ -56,14 +56,14 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.tflite`; see porter.frameworks.tflite.port_files."""
+    """Write `model.tflite`; see porter.frameworks.tflite.port_files."""
     from porter.frameworks.tflite.port_files import write
 
     return write(folder, plan, tensors, dtype, about)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """The file itself, see porter.frameworks.CONVERTED."""
+    """Return the file itself, see porter.frameworks.CONVERTED."""
     from porter.frameworks.tflite.port_files import read_file
 
     return read_file(folder)

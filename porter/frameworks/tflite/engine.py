@@ -29,9 +29,9 @@ RUNNER = "TensorFlow Lite"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """The file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes of
-    them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that the converter is
-    given.
+    """Return the file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes
+    of them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that the converter
+    is given.
 
     Raises:
         UsageError: the device is another one than the CPU, or the tensors are not there in float64.
@@ -53,7 +53,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see
+    """Return values at `taps`, those that the file keeps, for a batch N×C×H×W; see
     porter.frameworks.tflite.running.
     """
     from porter.frameworks.tflite.running import LiteModel
@@ -66,12 +66,12 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Runs as `run` does: porter knows no other implementation in TensorFlow Lite than its own."""
+    """Run as `run` does: porter knows no other implementation in TensorFlow Lite than its own."""
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """A port as evaluations run it, on the CPU.
+    """Return a port as evaluations run it, on the CPU.
 
     Raises:
         UsageError: TensorFlow Lite has no such run.

@@ -25,7 +25,7 @@ from porter.graph.plan import Plan
 def write(
     folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mapping[str, str]
 ) -> dict[str, str]:
-    """Writes `model.tflite` into `folder`. Returns its sha256 by its name.
+    """Write `model.tflite` into `folder`. Return its sha256 by its name.
 
     Args:
         tensors: in float32, from which the converter computes what it rounds.
@@ -48,8 +48,8 @@ def write(
 
 
 def _of_size(made: bytes, rows: int, columns: int) -> bytes:
-    """A file of open sizes, whose only input has this one until it is given another; the converter writes one
-    cell.
+    """Return a file of open sizes, whose only input has this one until it is given another; the converter
+    writes one cell.
     """
     graph = root(made).tables(2, 1)[0]
     file = bytearray(made)
@@ -60,7 +60,7 @@ def _of_size(made: bytes, rows: int, columns: int) -> bytes:
 
 
 def read_file(folder: Path) -> OwnTensors:
-    """The file of a port that `write` wrote, as one tensor of its bytes.
+    """Return the file of a port that `write` wrote, as one tensor of its bytes.
 
     Raises:
         FileError: it is missing.

@@ -25,7 +25,7 @@ AMPLITUDES = (1.0, 100.0)
 
 
 def main() -> None:
-    """Runs a model for noise and writes the values of all of its tensors."""
+    """Run a model for noise and write the values of all of its tensors."""
     model, target, rows, columns = sys.argv[1:]
     lite = _library()
     with warnings.catch_warnings():  # it tells of its successor
@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def _sizes(stated: Any, open_ones: Sequence[int]) -> list[int]:
-    """The sizes of an input, whose open ones are those of an image; of another value, 1."""
+    """Return the sizes of an input, whose open ones are those of an image; of another value, 1."""
     ones = open_ones if len(stated) == len(open_ones) else [1] * len(stated)
     return [int(size) if size >= 0 else one for size, one in zip(stated, ones, strict=True)]
 
 
 def _feed(interpreter: Any, amplitude: float) -> None:
-    """Gives each input noise of this amplitude."""
+    """Give each input noise of this amplitude."""
     random = np.random.default_rng(0)
     for each in interpreter.get_input_details():
         noise = amplitude * random.standard_normal(each["shape"])
@@ -74,7 +74,7 @@ def _feed(interpreter: Any, amplitude: float) -> None:
 
 
 def _written(interpreter: Any, place: int, stream: Any) -> tuple[int, str, list[int]] | None:
-    """A tensor's place, number type and shape, in that order; None of one that has no numbers."""
+    """Return a tensor's place, number type and shape, in that order; None of one that has no numbers."""
     try:
         value = interpreter.get_tensor(place)
     except ValueError:
@@ -86,7 +86,7 @@ def _written(interpreter: Any, place: int, stream: Any) -> tuple[int, str, list[
 
 
 def _library() -> Any:
-    """What has the interpreter: LiteRT, otherwise TensorFlow."""
+    """Return what has the interpreter: LiteRT, otherwise TensorFlow."""
     if find_spec("ai_edge_litert"):
         return import_module("ai_edge_litert.interpreter")
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -100,8 +100,8 @@ def _library() -> Any:
 
 
 def _without_the_rest() -> Any:
-    """TensorFlow's interpreter without the rest of TensorFlow, which takes three seconds to import: empty
-    modules stand for its packages.
+    """Return TensorFlow's interpreter without the rest of TensorFlow, which takes three seconds to import:
+    empty modules stand for its packages.
     """
     folders = find_spec("tensorflow")
     if folders is None or not folders.submodule_search_locations:

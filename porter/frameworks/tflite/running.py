@@ -64,8 +64,8 @@ class LiteModel:
     delegated: bool = True
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input that is
-        no map has its own axes; several inputs come in the graph's order.
+        """Return the output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input
+        that is no map has its own axes; several inputs come in the graph's order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -84,8 +84,8 @@ class LiteModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as
-        N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
+        """Return the values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come
+        back as N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
 
         Args:
             cut: see porter.frameworks.PortEngine.run; of values that the file does not keep, nothing is cut.
@@ -113,7 +113,7 @@ class LiteModel:
         }
 
     def _values_cut(self, batches: Sequence[Array], cut: NamedArrays) -> dict[str, Array]:
-        """All values that the file keeps, where some are cut off; each as the file has it."""
+        """Return all values that the file keeps, where some are cut off; each as the file has it."""
         given = {self._kept[path]: value for path, value in cut.items() if path in self._kept}
         content, inputs = with_cuts(self.content, given, self._kept.values())
         interpreter = _interpreter(content, self.delegated, keeping=False)
@@ -167,8 +167,8 @@ class LiteModel:
 
 
 def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:
-    """The file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file with
-    rounded weights and `tensors`, the model before they were rounded.
+    """Return the file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file
+    with rounded weights and `tensors`, the model before they were rounded.
 
     Raises:
         CheckFailed: the weights of the file are not the rounding of these.
@@ -183,7 +183,7 @@ def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:
 
 
 def _last(plan: Plan, node: Node) -> str | None:
-    """The last of the operations by which Keras computes a node; None where it depends."""
+    """Return the last of the operations by which Keras computes a node; None where it depends."""
     op, realised = node.op, plan.realisations.get(node.path)
     if realised is not None and realised.kind == "composition":
         return None
@@ -218,7 +218,7 @@ def _run(
     batches: Sequence[Array],
     others: Mapping[int, Array] = MappingProxyType({}),
 ) -> None:
-    """Runs it for batches of its inputs, whose sizes it takes over. Args: others: inputs by their tensors."""
+    """Run it for batches of its inputs, whose sizes it takes over. Args: others: inputs by their tensors."""
     places = interpreter.get_signature_runner().get_input_details()
     named = {places[name]["index"]: batch for name, batch in zip(names, batches, strict=True)}
     arrays = {index: batch.astype(np.float32) for index, batch in {**named, **others}.items()}

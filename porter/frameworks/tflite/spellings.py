@@ -26,7 +26,7 @@ def _multiply(node: KerasNode[ops.MultiplyArray], array: Array) -> CallValue:
 
 
 def _tokens(node: KerasNode[ops.Tokens], array: Array) -> CallValue:
-    """Zeros before the array's tokens, to which the trained ones are added."""
+    """Return zeros before the array's tokens, to which the trained ones are added."""
     whole = node.step("room", "pad", node.value, ((0, 0), (node.op.count, 0), (0, 0)))
     first = node.step("zeros", "getitem", whole, (slice(None), slice(None, node.op.count)))
     tokens = node.step("tokens", "add", first, array[None])
@@ -47,7 +47,9 @@ def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
 
 
 def _resize(node: KerasNode[ops.Resize]) -> CallValue:
-    """Keras's UpSampling2D asks whether the new size is above 0, which no graph of an open size answers."""
+    """Return Keras's UpSampling2D asks whether the new size is above 0, which no graph of an open size
+    answers.
+    """
     spelling = resize_by_operations if None in node.value.shape[1:3] and not node.op.size else resize
     return spelling(node)
 

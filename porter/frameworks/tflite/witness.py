@@ -91,7 +91,9 @@ class _Reading:
     stored: NamedArrays
 
     def replayed(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
-        """Each value that porter's engine computes from those that are `given`, with its step and name."""
+        """Yield each value that porter's engine computes from those that are `given`, with its step and
+        name.
+        """
         for step, values in NumpyModel(self.program, self.stored, dtype).replayed(given):
             for name, value in zip(step.outputs, values, strict=True):
                 yield step, name, np.asarray(value)
@@ -116,7 +118,7 @@ class _Recorded:
 
 
 def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
-    """What another process records of a model at this size."""
+    """Return what another process records of a model at this size."""
     arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
@@ -142,8 +144,8 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
 def _given(
     graph: FileGraph, recorded: _Recorded, run: Mapping[int, Array], values: Collection[str]
 ) -> dict[str, Array]:
-    """The interpreter's values by porter's names, which are those of `values` or of what the model takes. The
-    image is the first input of four axes.
+    """Return the interpreter's values by porter's names, which are those of `values` or of what the model
+    takes. The image is the first input of four axes.
     """
     image = next((index for index in recorded.inputs if index in run and run[index].ndim == 4), None)
     beside = [index for index in recorded.inputs if index != image]
@@ -158,7 +160,7 @@ def _first_apart(
     wanted: Mapping[str, Array | None],
     kinds: Mapping[str, str],
 ) -> str | None:
-    """The first operator that gives something else than is wanted, in words; None where none does.
+    """Return the first operator that gives something else than is wanted, in words; None where none does.
 
     Args:
         given: the values that operators read.
@@ -188,7 +190,7 @@ def _first_apart(
 
 
 def _in_8_bits(value: Array) -> Array:
-    """Real numbers, each moved by at most half a step of 8 bits."""
+    """Return real numbers, each moved by at most half a step of 8 bits."""
     if not is_floating(value):
         return value
     exact = value.astype(np.float64)
@@ -198,8 +200,8 @@ def _in_8_bits(value: Array) -> Array:
 
 
 def _plainly_equal(wanted: Array | None, value: Array) -> bool:
-    """Whether a value is within half of `_ROUNDING`, by float32 only: that is so of nearly all operators of a
-    right reading, and `_distance` copies each value to float64.
+    """Say whether a value is within half of `_ROUNDING`, by float32 only: that is so of nearly all operators
+    of a right reading, and `_distance` copies each value to float64.
     """
     if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
         return wanted is None
@@ -210,8 +212,8 @@ def _plainly_equal(wanted: Array | None, value: Array) -> bool:
 
 
 def _distance(wanted: Array | None, value: Array) -> float:
-    """The relative L2 distance of a value, without cells that may be infinite in float32; infinite where
-    shapes or whole numbers differ, and none where there is nothing to compare with.
+    """Return the relative L2 distance of a value, without cells that may be infinite in float32; infinite
+    where shapes or whole numbers differ, and none where there is nothing to compare with.
     """
     if wanted is None:
         return 0.0

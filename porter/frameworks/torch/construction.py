@@ -25,8 +25,8 @@ name.
 
 
 def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """The module on no device, if it is no larger than the file of its tensors, for a look at it before
-    memory is taken.
+    """Return the module on no device, if it is no larger than the file of its tensors, for a look at it
+    before memory is taken.
 
     Raises:
         UsageError: it is larger, or cannot be built.
@@ -42,7 +42,7 @@ def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) 
 
 
 def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """The module in eval mode with a file's tensors: all of them, by its own names.
+    """Return the module in eval mode with a file's tensors: all of them, by its own names.
 
     Raises:
         UsageError: the two do not cover each other, with the names.
@@ -68,7 +68,7 @@ def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> 
 
 @contextmanager
 def _bounded(tensors: int, where: str) -> Iterator[None]:
-    """Ends a construction of more parts than a file of so many tensors can have."""
+    """End a construction of more parts than a file of so many tensors can have."""
     left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
 
     def count(*_: Any) -> None:

@@ -62,28 +62,28 @@ class Copies:
         return any(each.dtype in _HALF for _, each in tensors_of(self.module))
 
     def make(self) -> nn.Module:
-        """A copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
-        float32.
+        """Return a copy on the CPU, in eval mode, with its weights as it computes them. Half precision
+        becomes float32.
         """
         copy = _bare(_copied(self.module, self.name), self.kept)
         return copy.float() if self.in_half else copy
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module in those that only run it on several devices, or compiled."""
+    """Return the module in those that only run it on several devices, or compiled."""
     while (inner := _WRAPPERS.get(type(module).__name__)) is not None:
         module = getattr(module, inner)
     return module
 
 
 def tensors_of(module: nn.Module) -> tuple[tuple[str, torch.Tensor], ...]:
-    """A module's parameters and buffers by name."""
+    """Return a module's parameters and buffers by name."""
     return (*module.named_parameters(), *module.named_buffers())
 
 
 def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -> Copies:
-    """How a model is copied, so that a copy gives what the model does: as many tensors, of the same shapes,
-    with the same values.
+    """Return how a model is copied, so that a copy gives what the model does: as many tensors, of the same
+    shapes, with the same values.
 
     A copy lacks hooks of the user's own that neither give nor change a value, unless the model gives
     something else without them.
@@ -116,7 +116,7 @@ def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -
 
 
 def _unlike(module: nn.Module, name: str, hooks: Collection[Hook], apart: str) -> PorterError:
-    """The error of a module of which no copy gives the same."""
+    """Return the error of a module of which no copy gives the same."""
     if any(each.training for each in module.modules()):
         return UsageError(
             f"it is in training mode, and gives something else in eval mode: {apart}",
@@ -140,8 +140,8 @@ def _places(hooks: Collection[Hook]) -> str:
 
 
 def _copied(module: nn.Module, name: str) -> nn.Module:
-    """A copy of a module on the CPU as it is, but in eval mode, out of what wraps its parts, and without what
-    acts in training only.
+    """Return a copy of a module on the CPU as it is, but in eval mode, out of what wraps its parts, and
+    without what acts in training only.
     """
     try:
         with torch.no_grad():
@@ -162,7 +162,7 @@ def _copied(module: nn.Module, name: str) -> nn.Module:
 
 
 def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
-    """A copy by id of each plain tensor of a module, as deepcopy takes them: it refuses those that were
+    """Yield a copy by id of each plain tensor of a module, as deepcopy takes them: it refuses those that were
     computed from others, and it would copy those of a GPU on the GPU.
     """
     for each in module.modules():
@@ -175,7 +175,8 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
 
 
 def _bare(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
-    """A copy with the weights that it computes, without hooks of the user's own but those that are kept.
+    """Return a copy with the weights that it computes, without hooks of the user's own but those that are
+    kept.
 
     Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the
     weights that they give.
@@ -194,7 +195,7 @@ def _bare(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
 
 
 def _without_parametrizations(module: nn.Module) -> None:
-    """Gives a module the tensors that its parametrisations compute.
+    """Give a module the tensors that its parametrisations compute.
     torch.nn.utils.parametrize.remove_parametrizations would take them from the class too, which a copy shares
     with the user's module.
     """
@@ -206,12 +207,12 @@ def _without_parametrizations(module: nn.Module) -> None:
 
 
 def _is_torchs(hook: object) -> bool:
-    """Whether a hook is torch's own, such as one that computes the norm of a weight."""
+    """Say whether a hook is torch's own, such as one that computes the norm of a weight."""
     return type(hook).__module__.startswith("torch.")
 
 
 def _hooks_of(module: nn.Module) -> tuple[Hook, ...]:
-    """The hooks that are not torch's own."""
+    """Return the hooks that are not torch's own."""
     return tuple(
         Hook(path, kind, key)
         for path, each in module.named_modules()
@@ -229,7 +230,7 @@ class _Watch:
     changes: bool = False
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Calls the hook, and compares the versions of the tensors that it takes before and after."""
+        """Call the hook, and compare the versions of the tensors that it takes before and after."""
         tensors = list(tensors_in((given, named)))
         before = [each._version for each in tensors]
         output = self.hook(*given, **named)
@@ -238,7 +239,7 @@ class _Watch:
 
 
 def _watch(module: nn.Module, hook: Hook) -> _Watch:
-    """Puts a watch into the place of a hook."""
+    """Put a watch into the place of a hook."""
     hooks_of_kind = getattr(module.get_submodule(hook.path), hook.kind)
     hooks_of_kind[hook.key] = watch = _Watch(hooks_of_kind[hook.key])
     return watch
@@ -249,7 +250,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.
 
 
 def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> ImageTensors:
-    """The first of the candidates that a module takes.
+    """Return the first of the candidates that a module takes.
 
     Raises:
         UsageError: it takes none, or gives something else than tensors.
@@ -274,7 +275,7 @@ def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> 
 
 
 def _expect_tensors(returned: Any, name: str) -> None:
-    """Refuses outputs that hold no tensors, or other things beside tensors."""
+    """Refuse outputs that hold no tensors, or other things beside tensors."""
     leaves = list(leaves_in(returned))
     other = next((each for each in leaves if not isinstance(each, (torch.Tensor, *_PLAIN))), None)
     if other is not None or not any(isinstance(each, torch.Tensor) for each in leaves):
@@ -288,7 +289,7 @@ def _expect_tensors(returned: Any, name: str) -> None:
 
 
 def _called(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
-    """What a module gives, not compiled, and without a trace in what torch holds for others."""
+    """Return what a module gives, not compiled, and without a trace in what torch holds for others."""
     with ExitStack() as stack:
         for each in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
             stack.enter_context(each)
@@ -300,7 +301,9 @@ def _called(module: nn.Module, images: ImageTensors, device: torch.device) -> An
 
 
 def given_as_it_is(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
-    """What the user's own model gives for images in its own order, in its own type and on its own device."""
+    """Return what the user's own model gives for images in its own order, in its own type and on its own
+    device.
+    """
     like = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
     given = [each.to(like.dtype) if each.is_floating_point() else each for each in images]
     return [each.cpu() for each in _given_by_itself(model, given, like.device)]
@@ -311,7 +314,7 @@ def _tensors_given(module: nn.Module, images: ImageTensors, device: torch.device
 
 
 def _given_by_itself(model: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
-    """What the user's own model gives. Buffers in which it counts its calls get their numbers back."""
+    """Return what the user's own model gives. Buffers in which it counts its calls get their numbers back."""
     before = {name: each.clone() for name, each in model.named_buffers()}
     try:
         return _tensors_given(model, images, device)
@@ -323,7 +326,7 @@ def _given_by_itself(model: nn.Module, images: ImageTensors, device: torch.devic
 
 
 def _apart(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str | None:
-    """How what a module gives and what a copy of it gives differ, in words; None where they do not."""
+    """Return how what a module gives and what a copy of it gives differ, in words; None where they do not."""
     if len(wanted) != len(got):
         return f"{len(wanted)} tensors, and the copy {len(got)}"
     for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
@@ -342,7 +345,9 @@ def _apart(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str |
 
 
 def _distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
-    """The relative L2 distance; infinite where one is finite and the other is not, or another number."""
+    """Return the relative L2 distance; infinite where one is finite and the other is not, or another
+    number.
+    """
     finite = wanted.isfinite()
     if not torch.equal(wanted[~finite].nan_to_num(), got[~finite].nan_to_num()):
         return float("inf")

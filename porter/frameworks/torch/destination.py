@@ -27,7 +27,7 @@ ENGINE: PortEngine = engine
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """The entries of a state_dict that the source lacks, with their numbers; see
+    """Return the entries of a state_dict that the source lacks, with their numbers; see
     porter.frameworks.torch.state.
     """
     from porter.frameworks.torch import state
@@ -50,14 +50,14 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
+    """Write `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch.port_files import write_port
 
     return write_port(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """The canonical tensors of a port that `write` or `write_stock` wrote."""
+    """Return the canonical tensors of a port that `write` or `write_stock` wrote."""
     from porter.frameworks.torch.port_files import read_weights
 
     return read_weights(folder, plan.lowered, layers)

@@ -28,8 +28,8 @@ def build(
     dtype: Dtype,
     device: str = "cpu",
 ) -> Any:
-    """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module. Its modules are
-    called by their paths, so it needs no names of `layers`.
+    """Return the plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module. Its
+    modules are called by their paths, so it needs no names of `layers`.
     """
     _expect_torch()
     from porter.frameworks.torch.graph_module import build_model
@@ -38,7 +38,7 @@ def build(
 
 
 def with_other_pads(model: Any, plan: Plan) -> Any:
-    """A module of another plan of the same graph, with the parameters of `model`; see
+    """Return a module of another plan of the same graph, with the parameters of `model`; see
     porter.frameworks.torch.graph_module.
     """
     from porter.frameworks.torch.graph_module import module_with_other_pads
@@ -47,14 +47,14 @@ def with_other_pads(model: Any, plan: Plan) -> Any:
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
+    """Return values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
     from porter.frameworks.torch.running import run_model
 
     return run_model(model, batch, taps, cut)
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """The program of a .pt2 as a module; see porter.frameworks.torch.exported.
+    """Return the program of a .pt2 as a module; see porter.frameworks.torch.exported.
 
     Raises:
         CannotRun: the file has no such program, because what other torch files compute is Python code;
@@ -69,7 +69,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Runs a reference as `run` does a port: `taps` is path to module name; modules that it lacks are left
+    """Run a reference as `run` does a port: `taps` is path to module name; modules that it lacks are left
     out.
     """
     from porter.frameworks.torch.running import run_stock
@@ -78,7 +78,7 @@ def run_reference(
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """A module as evaluations run it; see porter.frameworks.torch.evaluate."""
+    """Return a module as evaluations run it; see porter.frameworks.torch.evaluate."""
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, how, tap)
@@ -89,6 +89,6 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
 
 
 def _expect_torch() -> None:
-    """Refuses if torch is not installed, and loads triton before TensorFlow can (porter.formats.triton)."""
+    """Refuse if torch is not installed, and load triton before TensorFlow can (porter.formats.triton)."""
     expect_installed("torch", install("torch"))
     load_triton()

@@ -77,7 +77,7 @@ class _TorchClassifier:
         self.doubted = _COMPARED if how.compiled else 0
 
     def __call__(self, pixels: NDArray[Any]) -> Callable[[], Array]:
-        """Begins to compute the logits of photos, in ever smaller parts where the GPU has no memory for all;
+        """Begin to compute the logits of photos, in ever smaller parts where the GPU has no memory for all;
         what it returns waits for them.
         """
         while True:
@@ -95,7 +95,7 @@ class _TorchClassifier:
                 return lambda: np.concatenate([part() for part in logits])
 
     def _whole(self, pixels: NDArray[Any]) -> Callable[[], Array]:
-        """The logits of photos for which there is memory."""
+        """Return the logits of photos for which there is memory."""
         count = len(pixels) * pixels.shape[1]
         self.full = min(max(self.full, len(pixels)), self.most)
         # For another number of photos, torch would compile anew.
@@ -119,7 +119,7 @@ class _TorchClassifier:
         return normalised if self.how.channels_last else normalised.contiguous()
 
     def _logits(self, images: torch.Tensor) -> torch.Tensor:
-        """The logits of images in the precision that is asked for."""
+        """Return the logits of images in the precision that is asked for."""
         try:
             with self._precision():
                 logits = _value(self.called, images, self.tap)
@@ -140,7 +140,7 @@ class _TorchClassifier:
 
 
 def _compiled(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:
-    """The model as torch compiles it at its first call, and what that call may raise."""
+    """Return the model as torch compiles it at its first call, and what that call may raise."""
     from torch._dynamo.exc import TorchDynamoException  # importing it takes a second
     from torch._inductor.exc import InductorError
 
@@ -148,7 +148,7 @@ def _compiled(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
-    """Expects that a compiled model rounds about as the model itself does: a compiler has faults of its own.
+    """Expect that a compiled model rounds about as the model itself does: a compiler has faults of its own.
 
     Args:
         compiled, plain: the logits of both, in the run's precision.
@@ -166,7 +166,7 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
-    """Sends logits to the host. Calling the result waits only for them, not for later work of the device."""
+    """Send logits to the host. Calling the result waits only for them, not for later work of the device."""
     # From a GPU into pinned memory, because only such a copy overlaps with work.
     host = logits.to("cpu", non_blocking=True)
     copied = None
@@ -187,7 +187,7 @@ def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]
 
 
 def _value(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:
-    """What the model gives, or a module within it."""
+    """Return what the model gives, or a module within it."""
     if tap is None:
         output: torch.Tensor = model(images)
         return output

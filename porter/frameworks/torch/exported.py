@@ -43,7 +43,7 @@ _FLOAT = 7
 
 
 def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
-    """The program of a .pt2, with the tensors of `checkpoint`, in eval mode.
+    """Return the program of a .pt2, with the tensors of `checkpoint`, in eval mode.
 
     Raises:
         CannotRun: it needs an op that is not on the closed list, or that this torch lacks.
@@ -149,18 +149,18 @@ class ExportedModule(nn.Module):
         return outputs
 
     def fed(self, batch: Array) -> list[Array]:
-        """What the program is given beside images N×C×H×W, and these."""
+        """Return what the program is given beside images N×C×H×W, and these."""
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
     def _kind(self, stated: int) -> torch.dtype:
-        """The dtype of a ScalarType in this module, which may compute in another one."""
+        """Return the dtype of a ScalarType in this module, which may compute in another one."""
         own = self._dtype if stated in FLOATS else None
         return getattr(torch, TYPES[stated]) if own is None else own
 
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
     ) -> Any:
-        """An argument of an op: a value, a list of values, or a constant in the program's type."""
+        """Return an argument of an op: a value, a list of values, or a constant in the program's type."""
         if isinstance(value, tuple) and value[0] in self._stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
             # is only for reading.
@@ -178,7 +178,7 @@ class ExportedModule(nn.Module):
 
 
 def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """What a node runs, from its arguments by name."""
+    """Return what a node runs, from its arguments by name."""
     if node.target.startswith("_operator.") and node.op in SIZE_ARITHMETIC:
         on_sizes = SIZE_ARITHMETIC[node.op]
         return lambda arguments: on_sizes(*arguments.values())
@@ -200,7 +200,7 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """The function of `_function`, with the automatic precision that the node runs with."""
+    """Return the function of `_function`, with the automatic precision that the node runs with."""
     function = _function(node)
     kind = getattr(torch, TYPES[node.autocast_type or 0])
 
@@ -212,7 +212,7 @@ def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
-    """Raises CannotRun where torch refuses the arguments."""
+    """Raise CannotRun where torch refuses the arguments."""
     try:
         return function(arguments)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
@@ -227,13 +227,13 @@ def _memory(values: Iterable[Any]) -> set[int]:
 
 
 def _joined(parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
-    """A value of so many images, from those of their parts."""
+    """Return a value of so many images, from those of their parts."""
     whole = parts[0] if len(parts) == 1 else torch.cat([*parts])
     return whole if len(whole) == count else whole[:count]
 
 
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:
-    """A part of `size` images, the last of which is repeated where it has fewer."""
+    """Return a part of `size` images, the last of which is repeated where it has fewer."""
     return (
         torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
     )

@@ -39,7 +39,7 @@ def _set_thresholds(library: ctypes.CDLL, trim: int, mmap: int) -> None:
 
 
 def _give_back(library: ctypes.CDLL, user: int) -> None:
-    """Gives freed memory back to the system when its last user has gone."""
+    """Give freed memory back to the system when its last user has gone."""
     _users.discard(user)
     if not _users:
         _set_thresholds(library, 2 * _GROWN, _GROWN)

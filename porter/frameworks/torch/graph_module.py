@@ -54,7 +54,7 @@ class Again(nn.Module):
 
 
 def _joined(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A function of two values applied to many, from left to right."""
+    """Return a function of two values applied to many, from left to right."""
     return lambda *inputs: reduce(function, inputs)
 
 
@@ -112,7 +112,7 @@ class GraphModule(nn.Module):
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
-        """The input, if it has the shape that the model takes."""
+        """Return the input, if it has the shape that the model takes."""
         if not isinstance(x, torch.Tensor):
             message = f"the input is a torch.Tensor, got an object of {type(x).__name__}"
             raise UsageError(message, next="give it as torch.from_numpy(x)")
@@ -147,7 +147,7 @@ def graph_of(model: GraphModule) -> Graph:
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
-    """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+    """Return the module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:
         UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the
@@ -165,7 +165,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 
 
 def no_device(device: str, error: Exception) -> UsageError:
-    """The error of a device that torch cannot use."""
+    """Return the error of a device that torch cannot use."""
     next = (
         f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
         "https://pytorch.org/get-started"
@@ -174,8 +174,8 @@ def no_device(device: str, error: Exception) -> UsageError:
 
 
 def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
-    """The module of a plan that differs from the plan of `model` only in its pads. It shares the parameters
-    of `model`.
+    """Return the module of a plan that differs from the plan of `model` only in its pads. It shares the
+    parameters of `model`.
     """
     with torch.device("meta"):
         module = GraphModule(plan)
@@ -185,7 +185,7 @@ def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
 
 
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
-    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in
+    """Return a torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in
     `dtype`.
     """
     kind = array.dtype.newbyteorder("=") if dtype is None else storage_type(dtype)
@@ -194,8 +194,8 @@ def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
 
 
 def as_tensor(array: Array) -> torch.Tensor:
-    """A torch tensor over the memory of `array`, in native byte order. Nothing may write into it if nothing
-    may into the array.
+    """Return a torch tensor over the memory of `array`, in native byte order. Nothing may write into it if
+    nothing may into the array.
     """
     if array.dtype == ml_dtypes.bfloat16:
         return as_tensor(array.view(np.int16)).view(torch.bfloat16)
@@ -204,7 +204,7 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
-    """Adds a module at a path, within modules that are made where they lack."""
+    """Add a module at a path, within modules that are made where they lack."""
     *parents, name = path.split("/")
     parent = root
     try:
@@ -218,7 +218,7 @@ def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 def _make_module(layer: Layer) -> nn.Module:
-    """The module of a layer: of torch, or of porter's own."""
+    """Return the module of a layer: of torch, or of porter's own."""
     if layer.kind in _FUNCTIONS:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:

@@ -46,8 +46,8 @@ _PROBE = (224, 224)
 
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The module as torch.export writes it: `.pt2`, of any number of images, rows and columns where the
-    module allows it.
+    """Return the module as torch.export writes it: `.pt2`, of any number of images, rows and columns where
+    the module allows it.
     """
     module = unwrapped(model)
     name = type(module).__name__
@@ -117,7 +117,7 @@ def _calls(program: Path, module: nn.Module) -> dict[str, str]:
 
 
 def expect_ready(module: nn.Module, name: str) -> None:
-    """Refuses a module that is not in eval mode, or whose tensors have no numbers.
+    """Refuse a module that is not in eval mode, or whose tensors have no numbers.
 
     Raises:
         UsageError: with the way round.
@@ -148,8 +148,8 @@ def expect_ready(module: nn.Module, name: str) -> None:
 
 
 def _acts_in_training(module: nn.Module) -> bool:
-    """Whether a module is a norm or a dropout in training mode. Where another one computes something else in
-    training, a copy of the model gives something else.
+    """Say whether a module is a norm or a dropout in training mode. Where another one computes something else
+    in training, a copy of the model gives something else.
     """
     if isinstance(module, nn.modules.batchnorm._NormBase):
         return module.training and module.running_mean is not None
@@ -159,8 +159,8 @@ def _acts_in_training(module: nn.Module) -> bool:
 def _candidates(
     module: nn.Module, name: str, example: Sequence[Any], size: Size | None
 ) -> list[list[torch.Tensor]]:
-    """What the module may be called with, likeliest first: the example, or what a port's graph takes, or an
-    image of 3 channels, of 1, or of those that a convolution takes.
+    """Return what the module may be called with, likeliest first: the example, or what a port's graph takes,
+    or an image of 3 channels, of 1, or of those that a convolution takes.
     """
     like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
     candidates = (
@@ -174,7 +174,7 @@ def _candidates(
 
 
 def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
-    """The example as the inputs that the module is exported with."""
+    """Return the example as the inputs that the module is exported with."""
     wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
     if wrong is not None:
         next_step = "give a batch that the module takes, or a tuple with one for each input"
@@ -186,7 +186,7 @@ def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
 
 
 def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
-    """What a module takes that torch.export or torch.fx made, where its graph says it."""
+    """Return what a module takes that torch.export or torch.fx made, where its graph says it."""
     if not isinstance(module, torch.fx.GraphModule):
         return []
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
@@ -202,7 +202,7 @@ def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]
 
 
 def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
-    """Inputs of zeros that a module is exported with, likeliest first."""
+    """Return inputs of zeros that a module is exported with, likeliest first."""
     plan = plan_of(module) if isinstance(module, GraphModule) else None
     if size is None and plan is not None:
         size = plan.usual_size
@@ -226,8 +226,8 @@ def _telling(given: torch.Tensor) -> torch.Tensor:
 
 
 def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[list[torch.Tensor], bool]:
-    """Runs a copy once, which is in float32 where the module is in half precision; the images in its type,
-    and whether it returns something else than one tensor or a tuple of them.
+    """Run a copy once, which is in float32 where the module is in half precision; the images in its type, and
+    whether it returns something else than one tensor or a tuple of them.
 
     Raises:
         UsageError: it does not take these images.
@@ -251,7 +251,7 @@ def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[
 
 
 def _twice(images: torch.Tensor) -> torch.Tensor:
-    """The same images once more; a number is the same for any images."""
+    """Return the same images once more; a number is the same for any images."""
     return torch.cat([images, images]) if images.dim() else images
 
 
@@ -265,7 +265,7 @@ def _at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
 
 
 def _ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | None:
-    """The numbers of axes of what a module gives; None if it does not run."""
+    """Return the numbers of axes of what a module gives; None if it does not run."""
     try:
         with torch.no_grad():
             return [each.dim() for each in tensors_in(module(*images))]
@@ -274,8 +274,8 @@ def _ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | Non
 
 
 def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:
-    """The copy of a module, which then takes its images in another order, and gives a tuple of tensors. The
-    hooks that it has take and give what they did.
+    """Return the copy of a module, which then takes its images in another order, and gives a tuple of
+    tensors. The hooks that it has take and give what they did.
     """
     if list(order) != sorted(order):
         own: Callable[..., Any] = module.forward
@@ -289,7 +289,9 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
 
 
 def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The tensors, of which one that is given again is a value of its own: a graph gives each value once."""
+    """Return the tensors, of which one that is given again is a value of its own: a graph gives each value
+    once.
+    """
     known = set[int]()
     tensors = list[torch.Tensor]()
     for each in returned:
@@ -301,8 +303,8 @@ def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 def _exported(
     module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
 ) -> torch.export.ExportedProgram:
-    """The program of a module, with the first of these choices of open axes that the module allows, or with
-    none.
+    """Return the program of a module, with the first of these choices of open axes that the module allows, or
+    with none.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
@@ -337,7 +339,7 @@ def _exported(
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
-    """The program of a module for inputs with these open axes."""
+    """Return the program of a module for inputs with these open axes."""
     kinds = [each.kind for each in signature(module.forward).parameters.values()]
     if axes is not None and Parameter.VAR_POSITIONAL in kinds:
         # torch.export takes the inputs that `*images` gathers for one, a tuple.
@@ -350,7 +352,7 @@ def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> tor
 
 
 def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
-    """The sizes of a program's first input, open ones among them."""
+    """Return the sizes of a program's first input, open ones among them."""
     name = program.graph_signature.user_inputs[0]
     node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
     shape: Sequence[Any] = node.meta["val"].shape
@@ -359,8 +361,8 @@ def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it
-    is asked for open ones first.
+    """Silence what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it is
+    asked for open ones first.
     """
     logger = logging.getLogger("torch")
     before = logger.level

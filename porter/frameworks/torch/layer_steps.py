@@ -34,7 +34,7 @@ _FORGOTTEN = frozenset(
 
 
 def make_steps(plan: Plan) -> tuple[LayerStep, ...]:
-    """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
+    """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own.
 
     Raises:
         PaddingError: torch's layers lack a realisation, because the plan was made for another framework.
@@ -43,7 +43,7 @@ def make_steps(plan: Plan) -> tuple[LayerStep, ...]:
 
 
 def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[LayerStep, ...]:
-    """Lets activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet
+    """Let activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet
     v2's time went into new memory. What computes the value does not need it for its gradient, so that the
     model can be trained.
     """
@@ -63,7 +63,7 @@ def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[Layer
 def _without_foreign_pads(
     make: Callable[[Any, int, Realisation], Layer],
 ) -> Callable[[Any, int, Realisation], Layer]:
-    """The maker of a windowed layer, which refuses pads that only other frameworks' layers have."""
+    """Return the maker of a windowed layer, which refuses pads that only other frameworks' layers have."""
 
     def made(op: Any, channels: int, realisation: Realisation) -> Layer:
         native, front = realisation.native, realisation.front
@@ -81,7 +81,7 @@ def _without_foreign_pads(
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
-    """The layer in front of a site that pads as its realisation says."""
+    """Return the layer in front of a site that pads as its realisation says."""
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
         # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are

@@ -75,8 +75,8 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches
-    is `batches`.
+    """Return the state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of
+    batches is `batches`.
 
     The `in_proj` of a MultiheadAttention is no module: its tensors are parameters, `in_proj_weight` and
     `in_proj_bias`.
@@ -91,9 +91,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution, (O, I,
-    1, 1), becomes (O, I), and the other way round. A parameter that is added to a batch may have an axis for
-    its images.
+    """Return the same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution,
+    (O, I, 1, 1), becomes (O, I), and the other way round. A parameter that is added to a batch may have an
+    axis for its images.
 
     Raises:
         MappingError: the array has another rank.
@@ -114,12 +114,12 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The same array: the modules that porter writes have torch's own axis order."""
+    """Return the same array: the modules that porter writes have torch's own axis order."""
     return array
 
 
 def state_keys(node: Node, layers: LayerNames | None = None) -> Mapping[str, str]:
-    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its
+    """Return the state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its
     holder's path with dots.
 
     A norm of torch's has both weight and bias or neither, so both are listed when the node has one of them.
@@ -141,7 +141,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
 
 
 def module_name(path: str) -> str:
-    """The name of a node's module in a port: `block3/expand/conv` is `block3.expand.conv`."""
+    """Return the name of a node's module in a port: `block3/expand/conv` is `block3.expand.conv`."""
     return path.replace("/", ".")
 
 

@@ -19,8 +19,8 @@ SOURCE_FILE = "model.py"
 
 
 def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:
-    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
-    Returns the sha256 of each file by its name.
+    """Write `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
+    Return the sha256 of each file by its name.
 
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
@@ -32,7 +32,7 @@ def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict
 
 
 def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: LayerNames) -> dict[str, str]:
-    """Writes the files of `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names
+    """Write the files of `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names
     its modules by path.
     """
     return _write(folder, plan, layers, arrays)
@@ -45,7 +45,7 @@ def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
 
 
 def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) -> dict[str, str]:
-    """Writes the code and the tensors. Returns the sha256 of each file."""
+    """Write the code and the tensors. Return the sha256 of each file."""
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)
@@ -54,8 +54,8 @@ def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) ->
 
 
 def read_weights(folder: Path, graph: Graph, layers: LayerNames) -> OwnTensors:
-    """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by
-    path.
+    """Return the canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's
+    modules by path.
 
     Raises:
         FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not

@@ -12,7 +12,7 @@ from torch import distributed
 def join_processes(
     rank: int, world: int, timeout_s: float
 ) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
-    """Joins a run over gloo, which needs no GPU.
+    """Join a run over gloo, which needs no GPU.
 
     Returns a function that gathers an object from each process, in their order, and one that leaves the run.
 

@@ -37,7 +37,7 @@ def prepare(
 
 
 def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
-    """Loads the tensors strictly. Returns what was loaded, in words."""
+    """Load the tensors strictly. Return what was loaded, in words."""
     from porter.frameworks.torch.graph_module import to_tensor
 
     if checkpoint is None:

@@ -23,7 +23,7 @@ from porter.frameworks.torch.layout import module_name
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
+    """Return values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -41,7 +41,7 @@ def run_model(
 def run_stock(
     model: nn.Module, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Runs any module as `run_model` does a port's: `taps` is path to module name, and those that the module
+    """Run any module as `run_model` does a port's: `taps` is path to module name, and those that the module
     lacks are left out. RETURNED is the first tensor that the module returns.
     """
     fed = [batch]
@@ -63,7 +63,7 @@ def _has_module(model: nn.Module, name: str) -> bool:
 def _capture(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays
 ) -> dict[str, Array]:
-    """The last value of each of `modules`, which are given by path; see `record`."""
+    """Return the last value of each of `modules`, which are given by path; see `record`."""
     values = record(model, batches, modules, cut)[1]
     again = {path for path in cut if len(values.get(path, ())) != 1}
     if again:  # several values have the name: what reads one of them is not what reads another
@@ -75,8 +75,8 @@ def _capture(
 def record(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> tuple[Any, dict[str, list[torch.Tensor]]]:
-    """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each
-    call of a module gave.
+    """Return what `model` returns, run in its own dtype and on its own device, and by path the tensors that
+    each call of a module gave.
 
     Args:
         batches: of each input.
@@ -115,12 +115,12 @@ def record(
 
 
 def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returns, in its own order."""
+    """Return the tensors in what a module returns, in its own order."""
     return (each for each in leaves_in(returned) if isinstance(each, torch.Tensor))
 
 
 def leaves_in(returned: Any) -> Iterator[Any]:
-    """What a module returns, in its own order; of a tuple, a list, a mapping or a dataclass, what it
+    """Yield what a module returns, in its own order; of a tuple, a list, a mapping or a dataclass, what it
     holds.
     """
     if isinstance(returned, Mapping | list | tuple):
@@ -134,7 +134,7 @@ def leaves_in(returned: Any) -> Iterator[Any]:
 
 
 def to_array(value: torch.Tensor) -> Array:
-    """The values in numpy; bfloat16, which it lacks, as float32."""
+    """Return the values in numpy; bfloat16, which it lacks, as float32."""
     array: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
     return array
 
@@ -195,7 +195,7 @@ class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
-    """Switches TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and
+    """Switch TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and
     makes false ones.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn

@@ -119,7 +119,7 @@ def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
 
 
 def _blocks(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
-    """torch's own layer has the channel first."""
+    """Return torch's own layer has the channel first."""
     return lambda op, shape: (
         Layer(kind, {factor: op.block})
         if op.order == "CRD"
@@ -174,7 +174,7 @@ def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
 
 
 def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
-    """torch's own mode of a linear or a cubic resize; None where it has none."""
+    """Return torch's own mode of a linear or a cubic resize; None where it has none."""
     if (
         op.coordinates == "asymmetric"
         or op.mode == "nearest"
@@ -324,7 +324,7 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
 
 
 def constant_pad(pads: Pads, fill: float) -> Layer:
-    """A layer that puts cells of `fill` at the top, bottom, left and right."""
+    """Return a layer that puts cells of `fill` at the top, bottom, left and right."""
     arguments: dict[str, PlainValue] = {"padding": torch_pads(pads)}
     return (
         Layer("ZeroPad2d", arguments)
@@ -339,7 +339,7 @@ def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
 
 
 def pair(values: tuple[int, ...] | tuple[float, ...]) -> PlainValue:
-    """A single number if both axes agree, as torch's layers accept it."""
+    """Return a single number if both axes agree, as torch's layers accept it."""
     return values[0] if values[0] == values[1] else values
 
 
@@ -361,5 +361,5 @@ def _ceil(realisation: Realisation) -> dict[str, PlainValue]:
 
 
 def _constants(values: tuple[float, ...]) -> PlainValue:
-    """A single number if there is one for all channels."""
+    """Return a single number if there is one for all channels."""
     return values[0] if len(values) == 1 else values

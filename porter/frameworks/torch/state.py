@@ -12,7 +12,7 @@ from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
 
 def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
-    """The state_dict by key, in the types of `tensors`.
+    """Return the state_dict by key, in the types of `tensors`.
 
     Tensors that torch's layers have and the source lacks are filled in, see `fillings`.
 
@@ -59,8 +59,8 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | None = None) -> OwnTensors:
-    """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the
-    state has.
+    """Return the inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches
+    that the state has.
 
     Args:
         layers: the modules' names by path, where they differ from the path.

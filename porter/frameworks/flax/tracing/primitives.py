@@ -18,8 +18,8 @@ _OPSET, _IR = 21, 10
 
 
 def to_model(traced: Traced, turned: Collection[int] = ()) -> tuple[Any, Mapping[str, str]]:
-    """The model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced ones:
-    maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code are in double precision, and its
+    """Return the model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced
+    ones: maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code are in double precision, and its
     variables in float32.
 
     Args:
@@ -47,7 +47,7 @@ def to_model(traced: Traced, turned: Collection[int] = ()) -> tuple[Any, Mapping
 
 
 def _input(writer: Writer, name: str) -> Any:
-    """What the model takes for an input of the module: maps N×C×H×W for N×H×W×C."""
+    """Return what the model takes for an input of the module: maps N×C×H×W for N×H×W×C."""
     sizes = writer.shape(name)
     writer.known[name] = name
     if len(sizes) == 4:
@@ -70,7 +70,7 @@ _TESTS = {
 
 
 def _divide(writer: Writer, operation: JaxEquation) -> str:
-    """Writes a quotient: of a softmax, a mean, an average pool, or of any two values."""
+    """Write a quotient: of a softmax, a mean, an average pool, or of any two values."""
     top, bottom = operation.inputs
     return (
         sums.softmax(writer, operation)
@@ -85,7 +85,7 @@ def _alias(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _reshape(writer: Writer, operation: JaxEquation) -> str:
-    """Writes a reshape, unless it only puts back axes of 1 that a sum has left out."""
+    """Write a reshape, unless it only puts back axes of 1 that a sum has left out."""
     source, wanted = operation.source, writer.shape(operation.outputs[0])
     if source in writer.kept and writer.wide(source) == wanted:
         return writer.of(source)
@@ -99,7 +99,7 @@ def _squeeze(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _broadcast(writer: Writer, operation: JaxEquation) -> str:
-    """The value with axes of one cell more, which are repeated only where an operator needs that."""
+    """Return the value with axes of one cell more, which are repeated only where an operator needs that."""
     source, wanted = operation.source, writer.shape(operation.outputs[0])
     own = [int(axis) for axis in operation.params["broadcast_dimensions"]]
     more = [axis for axis in range(len(wanted)) if axis not in own]
@@ -126,7 +126,7 @@ def _add(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _subtract(writer: Writer, operation: JaxEquation) -> str:
-    """Writes a difference: of a log_softmax, from 0, or of any two values."""
+    """Write a difference: of a log_softmax, from 0, or of any two values."""
     return (
         sums.log_softmax(writer, operation)
         or _without(writer, operation, 0.0, 1)
@@ -135,7 +135,7 @@ def _subtract(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _multiply(writer: Writer, operation: JaxEquation) -> str:
-    """Writes a product: of a group norm, by 1, or of any two values."""
+    """Write a product: of a group norm, by 1, or of any two values."""
     return (
         sums.group_norm(writer, operation)
         or _without(writer, operation, 1.0)
@@ -144,7 +144,7 @@ def _multiply(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _without(writer: Writer, operation: JaxEquation, neutral: float, *places: int) -> str | None:
-    """The value of the other operand, where one is a number that changes nothing."""
+    """Return the value of the other operand, where one is a number that changes nothing."""
     for index in places or (0, 1):
         name, other = operation.inputs[index], operation.inputs[1 - index]
         number = writer.constant(name)
@@ -154,7 +154,7 @@ def _without(writer: Writer, operation: JaxEquation, neutral: float, *places: in
 
 
 def _product(writer: Writer, operation: JaxEquation) -> str:
-    """A matrix product, or a sum of products along any axes."""
+    """Return a matrix product, or a sum of products along any axes."""
     (left, right), (both_left, both_right) = operation.params["dimension_numbers"]
     one, other = operation.inputs
     ranks = len(writer.shape(one)), len(writer.shape(other))
@@ -192,7 +192,7 @@ def _rest_of_erf(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _choice(writer: Writer, operation: JaxEquation) -> str | None:
-    """A choice of one of two values. A test whether a value is not a number is never true."""
+    """Return a choice of one of two values. A test whether a value is not a number is never true."""
     if len(operation.inputs) != 3:
         return None
     test, no, yes = operation.inputs
@@ -217,7 +217,7 @@ def _stack(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
-    """Writes an unstack: a Split, and a Squeeze of each part."""
+    """Write an unstack: a Split, and a Squeeze of each part."""
     axis = int(operation.params["axis"])
     count = len(operation.outputs)
     inputs = [writer.full(operation.source), writer.integers(*[1] * count)]
@@ -241,7 +241,7 @@ def _split(writer: Writer, operation: JaxEquation) -> list[str]:
 
 
 def _slice(writer: Writer, operation: JaxEquation) -> str | None:
-    """Writes a slice; None if its bounds are open."""
+    """Write a slice; None if its bounds are open."""
     params, sizes = operation.params, writer.shape(operation.source)
     starts = params["start_indices"]
     ends = params["limit_indices"]
@@ -255,8 +255,8 @@ def _slice(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape) -> str | None:
-    """Cells of axes from a start to an end by a step; an end is known, or counts from the end of an open
-    axis.
+    """Return cells of axes from a start to an end by a step; an end is known, or counts from the end of an
+    open axis.
     """
     if not cut:
         return value
@@ -273,7 +273,7 @@ def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], s
 
 
 def _from_end(end: PerTrace, size: Any) -> int | None:
-    """A place that is as far from the end of an axis at each of its sizes."""
+    """Return a place that is as far from the end of an axis at each of its sizes."""
     apart = {end_here - own for end_here, own in zip(end.at, at_each(size, len(end.at)), strict=True)}
     return None if len(apart) > 1 or max(apart) > 0 else int(min(apart)) or 2**62
 
@@ -284,7 +284,7 @@ def _reverse(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _pad(writer: Writer, operation: JaxEquation) -> str | None:
-    """Writes a pad at the ends of axes; None for one between cells."""
+    """Write a pad at the ends of axes; None for one between cells."""
     config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
@@ -296,7 +296,7 @@ def _pad(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _gather(writer: Writer, operation: JaxEquation) -> str | None:
-    """Cells from known places on, or known places of one axis."""
+    """Return cells from known places on, or known places of one axis."""
     source, params = operation.source, operation.params
     numbers, places = params["dimension_numbers"], writer.constant(operation.inputs[1])
     sizes, taken, sides = writer.shape(source), params["slice_sizes"], numbers.start_index_map
@@ -322,7 +322,7 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _as_type(writer: Writer, operation: JaxEquation) -> str | None:
-    """Converts booleans to ones and zeros; another has no operator here."""
+    """Convert booleans to ones and zeros; another has no operator here."""
     test = writer.made.get(operation.source)
     if (
         test is None

@@ -15,7 +15,7 @@ from porter.frameworks.flax.tracing.writer import Write, Writer, is_open, plain
 
 
 def mean(writer: Writer, operation: JaxEquation) -> str | None:
-    """A sum over axes that is divided by their cells."""
+    """Return a sum over axes that is divided by their cells."""
     top, bottom = operation.inputs
     total = writer.giving(top, "reduce_sum")
     if total is None:
@@ -27,8 +27,8 @@ def mean(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _over(writer: Writer, operation: JaxEquation, total: JaxEquation, kind: str, source: str) -> str:
-    """What is computed of a sum, which may have axes of one cell since, as an operator over the same axes of
-    `source`.
+    """Return what is computed of a sum, which may have axes of one cell since, as an operator over the same
+    axes of `source`.
     """
     axes = tuple(int(axis) for axis in total.params["axes"])
     reduced, top = writer.reduce(kind, source, axes), operation.source
@@ -41,7 +41,7 @@ def _over(writer: Writer, operation: JaxEquation, total: JaxEquation, kind: str,
 
 
 def square_root(writer: Writer, operation: JaxEquation) -> str:
-    """A root; of a sum of squares the norm."""
+    """Return a root; of a sum of squares the norm."""
     total = writer.giving(operation.source, "reduce_sum")
     source = total and _squared(writer, total.source)
     return (
@@ -52,7 +52,7 @@ def square_root(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _squared(writer: Writer, name: str) -> str | None:
-    """What a value is the square of."""
+    """Return what a value is the square of."""
     made = writer.made.get(name)
     if made is None or not (made.name == "square" or (made.name == "mul" and made.source == made.inputs[1])):
         return None
@@ -60,7 +60,7 @@ def _squared(writer: Writer, name: str) -> str | None:
 
 
 def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """What a value is the mean of, and over which axes."""
+    """Return what a value is the mean of, and over which axes."""
     made = writer.giving(name, "div")
     total = made and writer.giving(made.source, "reduce_sum")
     return (total.source, tuple(map(int, total.params["axes"]))) if total else None
@@ -133,7 +133,7 @@ def _normed_groups(writer: Writer, difference: JaxEquation, root: str) -> str | 
 
 
 def is_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
-    """Whether a value is the number of cells of these sizes."""
+    """Say whether a value is the number of cells of these sizes."""
     number = writer.constant(name)
     count = max((len(each.at) for each in (number, *sizes) if isinstance(each, PerTrace)), default=1)
     products = map(math.prod, zip(*(at_each(size, count) for size in sizes), strict=True))
@@ -168,7 +168,7 @@ def log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
 def _summed_exponential(
     writer: Writer, raised: JaxEquation | None, total: JaxEquation | None
 ) -> tuple[str, int] | None:
-    """The x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
+    """Return the x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
     if (
         raised is None
         or total is None
@@ -189,7 +189,7 @@ def _summed_exponential(
 
 
 def reduce(kind: str) -> Write:
-    """Writes a reduction of this kind, whose axes stay until something reads them."""
+    """Write a reduction of this kind, whose axes stay until something reads them."""
 
     def write(writer: Writer, operation: JaxEquation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])

@@ -32,7 +32,7 @@ Shape: TypeAlias = "tuple[int | PerTrace, ...]"
 
 
 def at_each(value: Any, count: int) -> tuple[Any, ...]:
-    """What a value is in each of so many traces."""
+    """Return what a value is in each of so many traces."""
     return value.at if isinstance(value, PerTrace) else (value,) * count
 
 
@@ -97,7 +97,7 @@ class Traced:
     rounding: bool = False
 
     def value(self, stem: str, shape: Shape) -> str:
-        """A new name: each primitive counts its own, so that a trace of another size has the same."""
+        """Return a new name: each primitive counts its own, so that a trace of another size has the same."""
         name = stem
         while name == stem or name in self.shapes:
             name = f"{stem}_{self._counts.setdefault(stem, 0)}"
@@ -109,7 +109,7 @@ class Traced:
 
 
 def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
-    """What a module calls what it is called with, as no layer or variable of it is called."""
+    """Return what a module calls what it is called with, as no layer or variable of it is called."""
     variables = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
     # A module of linen is called by a wrapper that takes anything.
     called = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
@@ -123,13 +123,15 @@ def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
 
 
 def number_of(leaf: Any) -> Any:
-    """The array of a leaf of a module's state: of a variable, or one that is an attribute by itself."""
+    """Return the array of a leaf of a module's state: of a variable, or one that is an attribute by
+    itself.
+    """
     return leaf.get_value() if isinstance(leaf, nnx.Variable) else leaf
 
 
 def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
-    """The operations of a module in double precision that its outputs are computed from; random numbers, as
-    a dropout has them in training, are not. Casts between real types are left out.
+    """Return the operations of a module in double precision that its outputs are computed from; random
+    numbers, as a dropout has them in training, are not. Casts between real types are left out.
 
     Args:
         taken: the shapes of what it is called with, by name and in its order: of images N×H×W×C.
@@ -167,7 +169,7 @@ _kind: Any = jax.ShapeDtypeStruct
 
 
 def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
-    """Adds the operations of a jaxpr, with those of the ones that it calls; the names of its outputs."""
+    """Add the operations of a jaxpr, with those of the ones that it calls; the names of its outputs."""
     names = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def held(value: Any) -> str:
@@ -208,7 +210,7 @@ def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequen
 
 
 def _in_a_row(scan: Any) -> Any:
-    """The jaxpr of a scan's steps one after the other."""
+    """Return the jaxpr of a scan's steps one after the other."""
     step, count = jax.extend.core.jaxpr_as_fun(scan.params["jaxpr"]), scan.params["length"]
     constants, carried = scan.params["num_consts"], scan.params["num_carry"]
 
@@ -257,7 +259,7 @@ def merge(traces: Sequence[Traced]) -> Traced:
 
 
 def _joined(values: Sequence[Any]) -> Any:
-    """What the traces at several sizes have in common; a PerTrace where they differ."""
+    """Return what the traces at several sizes have in common; a PerTrace where they differ."""
     first = values[0]
     if isinstance(first, tuple) and all(
         isinstance(each, tuple) and len(each) == len(first) for each in values
@@ -269,8 +271,8 @@ def _joined(values: Sequence[Any]) -> Any:
 
 
 def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., NamedArrays]:
-    """What gives the values of these names, and the outputs, for inputs of the traced shapes, computed in a
-    type. It is compiled when it is first called.
+    """Return what gives the values of these names, and the outputs, for inputs of the traced shapes, computed
+    in a type. It is compiled when it is first called.
     """
     wanted_at_end = {*wanted, *traced.outputs}
     program = jax.jit(lambda held: _values(traced, held, wanted_at_end, dtype), compiler_options=QUICKLY)
@@ -285,7 +287,7 @@ def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[
 
 
 def untraced(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
-    """What gives the outputs of the module itself in float32, which no trace has changed."""
+    """Return what gives the outputs of the module itself in float32, which no trace has changed."""
     graph, state = nnx.split(module)
     program = jax.jit(
         lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=QUICKLY
@@ -300,7 +302,7 @@ def untraced(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
 
 
 def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:
-    """The values that are kept, each operation computed in `dtype`."""
+    """Return the values that are kept, each operation computed in `dtype`."""
     values = {**given, **{name: _real(each, dtype) for name, each in traced.constants.items()}}
     ended = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), kept)
     for operation, gone in zip(traced.operations, ended, strict=True):

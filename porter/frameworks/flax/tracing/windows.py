@@ -15,7 +15,9 @@ from porter.frameworks.flax.tracing.writer import LAST, Writer, has_open
 
 
 def average(writer: Writer, top: str, bottom: str) -> str | None:
-    """The sums of windows that are divided by the cells of each: by all, or by those that are no pads."""
+    """Return the sums of windows that are divided by the cells of each: by all, or by those that are no
+    pads.
+    """
     sums = writer.made.get(top)
     if sums is None or sums.name != "reduce_window_sum":
         return None
@@ -35,7 +37,7 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
 
 
 def window_sum(writer: Writer, operation: JaxEquation) -> str | None:
-    """Writes a sum over windows, as a mean times the number of cells."""
+    """Write a sum over windows, as a mean times the number of cells."""
     if operation.source in writer.narrow:
         return None
     mean = pool(writer, operation, "AveragePool", count_include_pad=1)
@@ -44,7 +46,7 @@ def window_sum(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def pool(writer: Writer, operation: JaxEquation, kind: str, **more: Any) -> str | None:
-    """A window over the axes between the batch and the channels, which come last."""
+    """Return a window over the axes between the batch and the channels, which come last."""
     params, source = operation.params, operation.source
     window, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     apart = params["window_dilation"]
@@ -75,7 +77,7 @@ def _sides(
     strides: Sequence[int],
     apart: Sequence[int],
 ) -> dict[str, Any] | None:
-    """The attributes of a window's pads: numbers, or at open sizes the rule of SAME."""
+    """Return the attributes of a window's pads: numbers, or at open sizes the rule of SAME."""
     if not has_open(pads) and min(min(pair) for pair in pads) < 0:
         return None
     count = max((len(size.at) for size in sizes if isinstance(size, PerTrace)), default=1)
@@ -96,7 +98,7 @@ def _sides(
 
 
 def convolution(writer: Writer, operation: JaxEquation) -> str | None:
-    """Writes a convolution, or a transposed one, of maps in any layout; None for what ONNX lacks."""
+    """Write a convolution, or a transposed one, of maps in any layout; None for what ONNX lacks."""
     params = operation.params
     spec, groups = params["dimension_numbers"], params["feature_group_count"]
     source, kernel = operation.inputs
@@ -128,7 +130,7 @@ def _transposed(
     kernel: Sequence[int],
     steps: Mapping[str, Any],
 ) -> str | None:
-    """A convolution over cells that are apart, whose kernel ONNX turns around."""
+    """Return a convolution over cells that are apart, whose kernel ONNX turns around."""
     pads, apart = operation.params["padding"], operation.params["rhs_dilation"]
     if steps["group"] != 1 or {*operation.params["window_strides"]} != {1} or has_open(pads):
         return None

@@ -63,7 +63,7 @@ class Writer:
         self.owners = {name: name.rpartition(".")[0].replace(".", "/") for name in self.traced.variables}
 
     def write(self, operation: JaxEquation) -> None:
-        """Adds what computes an operation's values."""
+        """Add what computes an operation's values."""
         for name in operation.outputs:
             self.made[name] = operation
         constants = [self.constant(name) for name in operation.inputs]
@@ -102,14 +102,14 @@ class Writer:
                 self.calls.setdefault(value, name)
 
     def _name(self, node: Any, title: str) -> None:
-        """Calls a node as its layer and its operator, as torch's exporter does. ONNX has each name once."""
+        """Call a node as its layer and its operator, as torch's exporter does. ONNX has each name once."""
         name = f"{title}/{node.op_type}"
         if title and node.op_type not in _MOVES and name not in self.names:
             self.names.add(name)
             node.name = name
 
     def see(self, name: str) -> None:
-        """Remembers where open sizes can be taken from."""
+        """Remember where open sizes can be taken from."""
         for axis, size in enumerate(self.traced.shapes[name]):
             if isinstance(size, PerTrace):
                 self.sizes.setdefault(size, (self.known[name], axis))
@@ -121,7 +121,7 @@ class Writer:
     def several(
         self, kind: str, inputs: Sequence[str], count: int, output: str | None = None, **attributes: Any
     ) -> list[str]:
-        """Adds a node of several outputs. Returns their names."""
+        """Add a node of several outputs. Return their names."""
         self._count += 1
         first = output or f"{kind}_{self._count}"
         names = [first, *(f"{first}_{number}" for number in range(1, count))]
@@ -129,7 +129,7 @@ class Writer:
         return names
 
     def add_constant(self, array: Array, name: str | None = None) -> str:
-        """Adds a constant. Returns its name."""
+        """Add a constant. Return its name."""
         self._count += 1
         self.initializers.append(
             self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name or f"numbers_{self._count}")
@@ -140,11 +140,11 @@ class Writer:
         return self.add_constant(np.asarray(numbers, np.int64))
 
     def constant(self, name: str) -> Any:
-        """The numbers of a value that the module's code states; None of another one."""
+        """Return the numbers of a value that the module's code states; None of another one."""
         return self.traced.constants.get(name)
 
     def of(self, name: str) -> str:
-        """The value in the model of a traced one, which may have one cell where that repeats it."""
+        """Return the value in the model of a traced one, which may have one cell where that repeats it."""
         if name not in self.known:
             if name in self.traced.variables:
                 self.known[name] = self.add_constant(
@@ -158,7 +158,7 @@ class Writer:
         return self.known[name]
 
     def full(self, name: str) -> str:
-        """The value as `of` gives it, but with all of its elements and no other axes."""
+        """Return the value as `of` gives it, but with all of its elements and no other axes."""
         if name in self.kept:
             axes = self.integers(*self.kept.pop(name))
             kind, source = self.reduced.get(self.known[name], ("", ""))
@@ -176,7 +176,7 @@ class Writer:
         return self.of(name)
 
     def stretching(self, operation: JaxEquation) -> list[str]:
-        """What an operator of each number takes, which stretches axes of one cell itself."""
+        """Return what an operator of each number takes, which stretches axes of one cell itself."""
         names, (made,) = operation.inputs, operation.outputs
         axes = {self.kept.get(name) for name in names if self.shape(name)}
         (own,) = axes if len(axes) == 1 else (None,)
@@ -190,14 +190,14 @@ class Writer:
         return [*map(self.full, names)] if own is None else [*map(self.of, names)]
 
     def reduce(self, kind: str, source: str, axes: Sequence[int]) -> str:
-        """A value whose axes keep one cell."""
+        """Return a value whose axes keep one cell."""
         value = self.full(source)
         made = self.node(kind, value, self.integers(*axes), keepdims=1)
         self.reduced[made] = (kind, value)
         return made
 
     def alias(self, source: str, made: str) -> str:
-        """The value of another traced one of the same shape."""
+        """Return the value of another traced one of the same shape."""
         if source in self.narrow:
             self.narrow.add(made)
         if source in self.kept:
@@ -205,14 +205,14 @@ class Writer:
         return self.of(source)
 
     def wide(self, name: str) -> Shape:
-        """The shape of the value in the model, where it has axes that a sum has left out."""
+        """Return the shape of the value in the model, where it has axes that a sum has left out."""
         sizes = [*self.shape(name)]
         for axis in self.kept.get(name, ()):
             sizes.insert(axis, 1)
         return tuple(sizes)
 
     def turned(self, name: str, order: Sequence[int]) -> str:
-        """The value in the model of a traced one, with its axes in another order."""
+        """Return the value in the model of a traced one, with its axes in another order."""
         value = self.node("Transpose", self.full(name), perm=order)
         if tuple(order) == (0, 3, 1, 2):
             self.calls[value] = f"{name}{LAST}"
@@ -222,7 +222,7 @@ class Writer:
         return self.traced.shapes[name]
 
     def dims(self, sizes: Sequence[Any], before: Shape = ()) -> str:
-        """Sizes as a value of the model.
+        """Return sizes as a value of the model.
 
         Args:
             before: of the value that a Reshape takes.
@@ -246,15 +246,15 @@ class Writer:
         )
 
     def size(self, size: PerTrace) -> str:
-        """An open size as a value of the model, of one number."""
+        """Return an open size as a value of the model, of one number."""
         if size not in self.sizes:
             raise NotImplementedError(f"the size {size}")
         value, axis = self.sizes[size]
         return self.node("Gather", self.node("Shape", value), self.integers(axis), axis=0)
 
     def giving(self, name: str, kind: str) -> JaxEquation | None:
-        """The operation of this kind that gives a value, which may be broadcast or reshaped, if it does not
-        get other cells.
+        """Return the operation of this kind that gives a value, which may be broadcast or reshaped, if it
+        does not get other cells.
         """
         made = self.made.get(name)
         while (
@@ -267,7 +267,7 @@ class Writer:
 
 
 def is_open(number: Any) -> bool:
-    """Whether a number is none, or not the same at each size."""
+    """Say whether a number is none, or not the same at each size."""
     return number is None or isinstance(number, PerTrace)
 
 
@@ -280,7 +280,7 @@ Write = Callable[[Writer, JaxEquation], "str | list[str] | None"]
 
 
 def plain(kind: str, *attributes: tuple[str, Any]) -> Write:
-    """An operator of each number, of values that may be stretched."""
+    """Return an operator of each number, of values that may be stretched."""
 
     def write(writer: Writer, operation: JaxEquation) -> str:
         return writer.node(kind, *writer.stretching(operation), **dict(attributes))

@@ -163,7 +163,7 @@ _NUMBERS = (
 
 
 def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
-    """The part of a serialised GraphDef that computes `outputs` (ops, or `op:place`), as a GraphDef.
+    """Return the part of a serialised GraphDef that computes `outputs` (ops, or `op:place`), as a GraphDef.
 
     Control inputs are left out, because ops without effects do not need them. Devices and TensorFlow's own
     attributes (`_class`, `_output_shapes`) are left out too, because they may name ops that are not part of
@@ -196,18 +196,18 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
 
 
 def op_name(source: str) -> str:
-    """The op that an entry of NodeDef.input reads: `name` of `name`, `name:1` and `^name`."""
+    """Return the op that an entry of NodeDef.input reads: `name` of `name`, `name:1` and `^name`."""
     return source.removeprefix("^").split(":", 1)[0]
 
 
 def output_index(source: str) -> int:
-    """Which output of its op an entry of NodeDef.input reads."""
+    """Return which output of its op an entry of NodeDef.input reads."""
     _, _, index = source.partition(":")
     return int(index) if index.isdecimal() else 0
 
 
 def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
-    """The nodes that the outputs are computed from, with the outputs."""
+    """Return the nodes that the outputs are computed from, with the outputs."""
 
     def known(names: Collection[str], reader: str) -> Collection[str]:
         for name in names:
@@ -222,7 +222,7 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
 
 
 def _expect_pure(graph: Any) -> None:
-    """Refuses ops that do more than compute numbers, such as read files."""
+    """Refuse ops that do more than compute numbers, such as read files."""
     for node in graph.node:
         if node.op not in PURE_OPS:
             raise CannotRun(
@@ -233,7 +233,7 @@ def _expect_pure(graph: Any) -> None:
 
 
 def _expect_numbers(tensorflow: Any, node: Any) -> None:
-    """Refuses texts, handles of things outside the graph, and an order of axes that needs a GPU."""
+    """Refuse texts, handles of things outside the graph, and an order of axes that needs a GPU."""
     numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBERS}
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
@@ -249,7 +249,7 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
 
 
 def _bare(node: Any) -> Any:
-    """A node without control inputs and without attributes that only place it."""
+    """Return a node without control inputs and without attributes that only place it."""
     bare = type(node)(
         name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
     )

@@ -27,7 +27,7 @@ _RESIZES = ("ResizeBilinear", "ResizeBicubic")
 
 
 def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Array]:
-    """The values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
+    """Return the values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
         most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large
@@ -215,7 +215,9 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
 
 
 def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """The resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own give float32."""
+    """Return the resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own give
+    float32.
+    """
     half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
     inside = half and node.op == "ResizeBicubic"
     coordinates: Any = "half_pixel" if half else "asymmetric"
@@ -244,7 +246,7 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
 
 
 def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
-    """Nodes of op, name and inputs."""
+    """Return nodes of op, name and inputs."""
     nodes = []
     for op, name, *inputs in steps:
         nodes.append(type(like)(name=name, op=op, input=inputs))
@@ -262,8 +264,8 @@ def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
 
 @cache
 def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
-    """The attributes of an op whose default is a floating type: a file may leave them out, as SavedModels do
-    with MaxPool's T.
+    """Return the attributes of an op whose default is a floating type: a file may leave them out, as
+    SavedModels do with MaxPool's T.
     """
     definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
     attributes = definition.attr if definition is not None else ()
@@ -271,7 +273,7 @@ def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
 
 
 def _retype(node: Any, floats: frozenset[int], target: int) -> None:
-    """Sets every attribute that states one of these types to another type."""
+    """Set every attribute that states one of these types to another type."""
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:

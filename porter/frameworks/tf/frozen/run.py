@@ -77,7 +77,7 @@ class GraphRunner:
         )
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
+        """Return the values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
 
         Where the graph has a fixed number of images, it is run as often as needed.
 
@@ -120,11 +120,11 @@ class GraphRunner:
         }
 
     def value_of(self, name: str) -> str:
-        """What is equal for two names of one value."""
+        """Return what is equal for two names of one value."""
         return _output(self.values[name])
 
     def _further(self, batch: Array) -> dict[str, Array]:
-        """What the further inputs are fed, by name."""
+        """Return what the further inputs are fed, by name."""
         if self._takes is None:
             return {}
         return dict(
@@ -132,11 +132,11 @@ class GraphRunner:
         )
 
     def _numbers(self, array: Array) -> Array:
-        """A map N×H×W×C, or another value, in the graph's number type."""
+        """Return a map N×H×W×C, or another value, in the graph's number type."""
         return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
     def _run(self, session: Any, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
-        """The values of these names; ops that have no kernel for the type are refused."""
+        """Return the values of these names; ops that have no kernel for the type are refused."""
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
@@ -157,7 +157,8 @@ def _output(source: str) -> str:
 
 
 def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """A GraphDef in which all ops that read one of some values read a placeholder, and the placeholders.
+    """Return a GraphDef in which all ops that read one of some values read a placeholder, and the
+    placeholders.
 
     Args:
         values: by name, `op` or `op:place`.
@@ -202,7 +203,7 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
 
 
 def _session(tensorflow: Any, graph: Any) -> Any:
-    """A session on the CPU that runs the graph as it is, without rewriting it."""
+    """Return a session on the CPU that runs the graph as it is, without rewriting it."""
     v1 = tensorflow.compat.v1
     config = v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -219,10 +220,10 @@ def _session(tensorflow: Any, graph: Any) -> Any:
 
 
 def channels_last(value: Array) -> Array:
-    """A map N×C×H×W as N×H×W×C; other values unchanged."""
+    """Return a map N×C×H×W as N×H×W×C; other values unchanged."""
     return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
 
 
 def channels_first(value: Array) -> Array:
-    """A map N×H×W×C as N×C×H×W; other values unchanged."""
+    """Return a map N×H×W×C as N×C×H×W; other values unchanged."""
     return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value

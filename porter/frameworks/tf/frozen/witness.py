@@ -56,8 +56,8 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
 
 
 def _network(nodes: Mapping[str, Any], reads: Mapping[str, list[str]], before: set[str]) -> dict[str, None]:
-    """The operators that follow by real numbers only from an input of those `before` the ends, and from no
-    other input, such as labels.
+    """Return the operators that follow by real numbers only from an input of those `before` the ends, and
+    from no other input, such as labels.
     """
     inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
     foreign = inputs - before
@@ -71,7 +71,7 @@ def _network(nodes: Mapping[str, Any], reads: Mapping[str, list[str]], before: s
 
 
 def _is_truth(node: Any) -> bool:
-    """Whether an input says if the network is trained, or the like."""
+    """Say whether an input says if the network is trained, or the like."""
     return bool(import_tensorflow().as_dtype(node.attr["dtype"].type).is_bool)
 
 
@@ -80,7 +80,7 @@ def _has_functions(node: Any) -> bool:
 
 
 def _is_real(node: Any) -> bool:
-    """Whether an operator gives real numbers only, and does nothing else."""
+    """Say whether an operator gives real numbers only, and does nothing else."""
     if node.op in _CHOOSING:
         return True
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
@@ -90,7 +90,7 @@ def _is_real(node: Any) -> bool:
 
 
 def _are_real(node: Any, definition: Any, given: Any) -> bool:
-    """Whether an output has a type of real numbers, or all of a list do."""
+    """Say whether an output has a type of real numbers, or all of a list do."""
     if given.type_list_attr:
         types = node.attr[given.type_list_attr].list.type
     elif given.type_attr:

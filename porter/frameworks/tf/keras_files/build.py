@@ -110,7 +110,7 @@ def _ordered(flow: Flow) -> Flow:
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
+    """Return the model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
     `run_reference`. In half precision, each layer has the type that the config states for it.
 
     It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config.
@@ -195,7 +195,7 @@ class _Builder:
         self._layers: dict[tuple[str, ...], Any] = {}
 
     def add(self, named: NamedCall) -> None:
-        """Adds one call. Its value is None where it, or a value that it reads, is not run."""
+        """Add one call. Its value is None where it, or a value that it reads, is not run."""
         inputs = [self._value(result) for result in results_in(named.call.given)]
         further = self.further.get(named.name)
         if further is None and all(value is not None for value in inputs):
@@ -211,7 +211,7 @@ class _Builder:
         return value[result.output] if isinstance(value, list | tuple) else value
 
     def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
-        """Why a call is not run; None where it is."""
+        """Return why a call is not run; None where it is."""
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
             return f"{name} ({call.kind}) is called with training=True"
@@ -229,7 +229,7 @@ class _Builder:
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
     def _found(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """The value of a call, noted under the names by which taps find it."""
+        """Return the value of a call, noted under the names by which taps find it."""
         try:
             result = self._result_in_order(named, self._in_type(named.call, inputs))
             self._show(before_activation(named), named.call, result)
@@ -256,7 +256,7 @@ class _Builder:
             raise CannotRun(message, where=self._checkpoint.path) from None
 
     def _show(self, name: str, call: LayerCall, result: Any) -> None:
-        """Notes a call's first value under a name, with its channels last where the reader has them so."""
+        """Note a call's first value under a name, with its channels last where the reader has them so."""
         value = result[0] if isinstance(result, list | tuple) else result
         turned = self._order == "all" and len(value.shape) == 4
         is_moved = turned or (_is_first(call) and len(value.shape) > 2)
@@ -265,15 +265,15 @@ class _Builder:
             self.moved.add(name)
 
     def _in_type(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
-        """What a layer computes with that has a type of its own, as Keras casts it."""
+        """Return what a layer computes with that has a type of its own, as Keras casts it."""
         if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
             return inputs
         own = compute_type(call.arguments.get("dtype"))
         return [keras_do("cast", value, own) if "float" in value.dtype else value for value in inputs]
 
     def _result_in_order(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """What a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they run with
-        channels last, between two moves.
+        """Return what a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they
+        run with channels last, between two moves.
         """
         if not _is_first(named.call):
             return self._result(named, inputs)
@@ -283,7 +283,7 @@ class _Builder:
         return _moved(result, -1, 1) if len(result.shape) > 2 else result
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """What a layer or an operation gives, its channels where the file has them."""
+        """Return what a layer or an operation gives, its channels where the file has them."""
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
@@ -325,16 +325,16 @@ class _Builder:
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
     def _operated(self, operation: str, call: LayerCall) -> Any:
-        """What an operation of keras.ops gives."""
+        """Return what an operation of keras.ops gives."""
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], compute_type(call.arguments.get("dtype")))
         return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
 
     def _same_of_theano(self, named: NamedCall, value: Any) -> Any:
-        """What Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and `pool2d`):
-        as many cells behind the map as before it, and of what comes out no more than the strides make of the
-        map. Here the cells behind are so few that no more comes out.
+        """Return what Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and
+        `pool2d`): as many cells behind the map as before it, and of what comes out no more than the strides
+        make of the map. Here the cells behind are so few that no more comes out.
         """
         call = named.call
         pads = _pads_of_theano(call.kind, call.arguments)
@@ -347,8 +347,8 @@ class _Builder:
         return result / self._of_layer(valid, [real])
 
     def _of_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """What Keras's own layer gives, which is built at its first call and has the file's tensors from then
-        on.
+        """Return what Keras's own layer gives, which is built at its first call and has the file's tensors
+        from then on.
         """
         call = named.call
         channels, is_new = inputs[0].shape[-1], call.path not in self._layers
@@ -367,7 +367,9 @@ class _Builder:
         return value
 
     def _activated(self, call: LayerCall, value: Any) -> Any:
-        """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
+        """Return the value after the `activation` argument, which is a name on a closed list, or a layer on
+        one.
+        """
         activation = call.arguments.get("activation")
         name = _function_of(activation)
         if name == "linear":
@@ -382,7 +384,7 @@ class _Builder:
         return self._layer(kind, arguments)(value)
 
     def _layer(self, kind: str, stated: JsonObject) -> Any:
-        """A layer of a class on the list, made from the arguments on the list that the file states."""
+        """Return a layer of a class on the list, made from the arguments on the list that the file states."""
         arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
@@ -398,7 +400,7 @@ class _Builder:
         return getattr(self.keras.layers, kind)(dtype=own, **arguments)
 
     def _operands(self, operation: str, call: LayerCall) -> list[Any]:
-        """Values and constants; the key of a slice, and places, stay as they are."""
+        """Return values and constants; the key of a slice, and places, stay as they are."""
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
@@ -422,14 +424,14 @@ class _Builder:
         return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: NamedCall, channels: int) -> None:
-        """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that
+        """Refuse tensors of other shapes than the layer's before Keras allocates variables of the size that
         the config states.
         """
         for variable, shape in _shapes(named.call, channels).items():
             self._tensor(named, variable, shape)
 
     def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
-        """Puts the file's tensors into the layer's variables."""
+        """Put the file's tensors into the layer's variables."""
         shapes = _shapes(named.call, channels)
         for variable, name, variable_of_file in self._held(layer, named):
             array = self._tensor(named, variable_of_file, shapes.get(name, tuple(variable.shape)))
@@ -440,8 +442,8 @@ class _Builder:
             layer.finalize_state()
 
     def _held(self, layer: Any, named: NamedCall) -> Iterator[tuple[Any, str, str]]:
-        """A layer's variables with their names, and with what porter calls what the file holds of each. A
-        .keras file has them by their places (keras/src/layers/layer.py, `save_own_variables`), so that a
+        """Yield a layer's variables with their names, and with what porter calls what the file holds of each.
+        A .keras file has them by their places (keras/src/layers/layer.py, `save_own_variables`), so that a
         wrong name of porter's is not the reference's.
         """
         own = [*layer._trainable_variables, *layer._non_trainable_variables]
@@ -457,7 +459,7 @@ class _Builder:
             yield variable, name, name
 
     def _tensor(self, named: NamedCall, variable: str, shape: tuple[int, ...] | None = None) -> Array:
-        """The tensor of a layer's variable, of the shape that it must have."""
+        """Return the tensor of a layer's variable, of the shape that it must have."""
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next(
@@ -472,7 +474,9 @@ class _Builder:
 
 
 def _is_first(call: LayerCall) -> bool:
-    """Whether it is of a layer that has its channels first, and not only reads them so, as Flatten does."""
+    """Say whether it is of a layer that has its channels first, and not only reads them so, as Flatten
+    does.
+    """
     is_layer = operation_name(call.kind, call.arguments) is None and call.kind != "Flatten"
     return is_layer and call.arguments.get("data_format") == CHANNELS_FIRST
 
@@ -482,7 +486,7 @@ def _moved(value: Any, source: int, target: int) -> Any:
 
 
 def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
-    """The class of a layer and its arguments as they are run.
+    """Return the class of a layer and its arguments as they are run.
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv`
     in its keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c *
@@ -501,7 +505,7 @@ def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
 
 
 def _function_of(activation: Any) -> str | None:
-    """The name in an `activation` argument, as Keras resolves it; None where it is an object."""
+    """Return the name in an `activation` argument, as Keras resolves it; None where it is an object."""
     if activation is None:
         return "linear"
     return activation.rpartition(".")[2] if isinstance(activation, str) else None
@@ -518,14 +522,14 @@ def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
 
 
 def _extents(arguments: JsonObject) -> tuple[int, int]:
-    """The rows and columns that a kernel spans with its dilation."""
+    """Return the rows and columns that a kernel spans with its dilation."""
     sizes = zip(pair(arguments["kernel_size"]), pair(arguments.get("dilation_rate") or 1), strict=True)
     rows, columns = ((cells - 1) * apart + 1 for cells, apart in sizes)
     return rows, columns
 
 
 def _spread(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
-    """A kernel with zeros between its cells, of the shape that its dilation makes."""
+    """Return a kernel with zeros between its cells, of the shape that its dilation makes."""
     down, across = pair(arguments.get("dilation_rate") or 1)
     spread = np.zeros(shape, kernel.dtype)
     spread[::down, ::across] = kernel
@@ -538,7 +542,7 @@ def _rectified(kind: str, arguments: JsonObject, value: Any) -> Any:
 
 
 def _shapes(call: LayerCall, channels: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the large variables that Keras makes for a layer whose input has `channels`."""
+    """Return the shapes of the large variables that Keras makes for a layer whose input has `channels`."""
     arguments = call.arguments
     match call.kind:
         case "Conv1D":

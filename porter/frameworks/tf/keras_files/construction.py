@@ -20,8 +20,8 @@ _RANDOM = "seed_generator_state"
 
 
 def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
-    """The model in float32 with its own numbers, if it has as many as the file; it is first built without
-    any.
+    """Return the model in float32 with its own numbers, if it has as many as the file; it is first built
+    without any.
 
     The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when
     the next scope ends it gives numbers to all of them, whatever their size
@@ -51,7 +51,7 @@ def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) 
 
 @contextmanager
 def _bounded(tensors: int, where: str) -> Iterator[None]:
-    """Ends a construction of more layers than a file of so many tensors can have. Every layer asks the policy
+    """End a construction of more layers than a file of so many tensors can have. Every layer asks the policy
     for its types.
     """
     keras = import_keras()

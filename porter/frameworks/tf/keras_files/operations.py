@@ -23,8 +23,8 @@ _SCALARS = (int, float, str, bool, type(None))
 
 
 def operate(operation: str, operands: list[Any], settings: OperationSettings, keras_version: int) -> Any:
-    """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and
-    numbers.
+    """Return the value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values
+    and numbers.
 
     Raises:
         ValueError, TypeError, KeyError: a setting is an object, missing or does not fit.
@@ -39,7 +39,7 @@ def is_operated(operation: str) -> bool:
 
 
 def activate(name: str, value: Any, settings: OperationSettings, keras_version: int) -> Any:
-    """The value of an activation; `settings` as for the operation of this name."""
+    """Return the value of an activation; `settings` as for the operation of this name."""
     ops = import_keras().ops
     alpha = settings.get("alpha")
     match name:
@@ -72,16 +72,16 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
 
 
 def total(values: Sequence[Any]) -> Any:
-    """The sum, each value stretched to the others'. Keras's own addition may take a value for a bias by its
-    sizes, and add it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); its subtraction does
-    not.
+    """Return the sum, each value stretched to the others'. Keras's own addition may take a value for a bias
+    by its sizes, and add it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); its
+    subtraction does not.
     """
     ops = import_keras().ops
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
 
 
 def product(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
-    """An EinsumDense, whose bias is along the last axes."""
+    """Return an EinsumDense, whose bias is along the last axes."""
     output = import_keras().ops.einsum(equation, value, kernel)
     return output if bias is None else total([output, bias])
 
@@ -100,9 +100,9 @@ def cosine(first: Any, second: Any) -> Any:
 def rectified(
     value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None
 ) -> Any:
-    """A ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds these to
-    float32, as it does a GELU's constants (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu,
-    and casts of the others).
+    """Return a ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds
+    these to float32, as it does a GELU's constants (keras/src/activations/activations.py, `ReLU`:
+    tf.nn.leaky_relu, and casts of the others).
     """
     ops = import_keras().ops
     if threshold:
@@ -114,12 +114,12 @@ def rectified(
 
 
 def _of(value: Any, number: float) -> Any:
-    """A number in the type of `value`. Keras would first round a plain one to float32."""
+    """Return a number in the type of `value`. Keras would first round a plain one to float32."""
     return np.asarray(number, value.dtype)
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts and lists of them. Keras would revive an object.
+    """Return numbers, texts and lists of them. Keras would revive an object.
 
     Raises:
         ValueError: it is another thing.
@@ -132,8 +132,8 @@ def plain(value: Any) -> Any:
 
 
 def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], OperationSettings], Any]:
-    """The function of keras.ops, with these settings; `renamed` has its names for those that files call
-    otherwise.
+    """Return the function of keras.ops, with these settings; `renamed` has its names for those that files
+    call otherwise.
     """
 
     def run(operands: list[Any], stated: OperationSettings) -> Any:
@@ -147,13 +147,15 @@ def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Op
 
 
 def _item(operands: Sequence[Any], settings: JsonObject) -> Any:
-    """A part of a value. Its key is read anew: a mistake of porter's reader would be shared otherwise."""
+    """Return a part of a value. Its key is read anew: a mistake of porter's reader would be shared
+    otherwise.
+    """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
     return operands[0][tuple(map(_part, key if isinstance(key, list | tuple) else [key]))]
 
 
 def _part(item: Any) -> Any:
-    """A part of an index, as configs write it."""
+    """Return a part of an index, as configs write it."""
     match item:
         case {"class_name": "__ellipsis__"}:
             return ...
@@ -174,7 +176,7 @@ def _pad(operands: list[Any], settings: OperationSettings) -> Any:
 
 
 def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
-    """What tf.nn.local_response_normalization computes, which has no float64."""
+    """Return what tf.nn.local_response_normalization computes, which has no float64."""
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
     alpha, beta, bias = (

@@ -20,15 +20,15 @@ _INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear
 
 
 def is_rounded(call: LayerCall) -> bool:
-    """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
+    """Say whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
     usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
     known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS
     return known and not call.arguments.get("antialias")
 
 
 def as_tensorflow(call: LayerCall) -> Resize:
-    """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
-    of the cells inside the map), whatever porter's reader makes of it.
+    """Return a resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a
+    of -0.5, of the cells inside the map), whatever porter's reader makes of it.
     """
     mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
     scale, size = tuple[float, ...](), tuple[int, ...]()
@@ -46,7 +46,7 @@ def keeps_size(kind: str, arguments: JsonObject, size: Size) -> bool:
 
 
 def resizes(kind: str, arguments: JsonObject, size: Size) -> bool:
-    """Whether Keras resizes where it crops otherwise: a CenterCrop of more than the map has, and every
+    """Say whether Keras resizes where it crops otherwise: a CenterCrop of more than the map has, and every
     RandomCrop in inference, unless the map has its size.
     """
     if kind == "RandomCrop":
@@ -56,7 +56,7 @@ def resizes(kind: str, arguments: JsonObject, size: Size) -> bool:
 
 
 def with_aspect(arguments: JsonObject, value: Any) -> Any:
-    """What a Resizing resizes, by Keras's own arithmetic (`resize` in its
+    """Return what a Resizing resizes, by Keras's own arithmetic (`resize` in its
     keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
     input with pads.
     """

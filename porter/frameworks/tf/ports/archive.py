@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], None]) -> dict[str, str]:
-    """Writes `model.keras` into `folder`. Returns its sha256 by its name.
+    """Write `model.keras` into `folder`. Return its sha256 by its name.
 
     Args:
         write_weights: writes the weights to a path.
@@ -43,8 +43,8 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
 
 
 def save(model: Any, folder: Path) -> dict[str, str]:
-    """Writes a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in
-    its metadata. Returns as `write_archive`.
+    """Write a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in its
+    metadata. Return as `write_archive`.
     """
     dated = folder / f"dated-{MODEL_FILE}"
     try:

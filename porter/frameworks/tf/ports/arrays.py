@@ -16,7 +16,7 @@ from porter.graph.ops import CHANNELS_LAST
 
 
 def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
-    """Keras's Reshape, which finds one open size, and Permute."""
+    """Return Keras's Reshape, which finds one open size, and Permute."""
     value = node.value
     shape = tuple(
         value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis] for axis in range(value.ndim - 1)
@@ -44,7 +44,7 @@ def _matmul(node: KerasNode[ops.MatMul]) -> CallValue:
 
 
 def _attention(node: KerasNode[ops.Attention]) -> CallValue:
-    """A Keras MultiHeadAttention would hold the dense layers around it too."""
+    """Return a Keras MultiHeadAttention would hold the dense layers around it too."""
     parts = list(node.inputs)
     if len(node.inputs) == 1:
         width = node.value.size(-1) // 3
@@ -75,7 +75,7 @@ def _attention(node: KerasNode[ops.Attention]) -> CallValue:
 
 
 def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> CallValue:
-    """Each head's channels are cut out, because no reshape can give the heads an axis."""
+    """Return each head's channels are cut out, because no reshape can give the heads an axis."""
     if node.op.heads == 1:
         return _attended(node, node, parts)
     mixed = []
@@ -91,7 +91,7 @@ def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> Cal
 
 
 def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]) -> CallValue:
-    """The attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
+    """Return the attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
     query, key, value = parts
     products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
     scaled = LAYERS[ops.Affine](node.of(ops.Affine((node.op.scale,), (0.0,)), "scaled", products))
@@ -100,18 +100,18 @@ def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[C
 
 
 def _multiply_array(node: KerasNode[ops.OfArray]) -> CallValue:
-    """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
+    """Return a product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
     return _product(node, node.op.sizes, node.value)
 
 
 def _add_array(node: KerasNode[ops.OfArray]) -> CallValue:
-    """The array is its product with ones."""
+    """Return the array is its product with ones."""
     array = _product(node, node.op.sizes, node.step("ones", "ones_like", node.value))
     return LAYERS[ops.Add](node.of(ops.Add(), "sum", node.value, array))
 
 
 def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
-    """A value times an array of ones and trained numbers, stretched to these sizes."""
+    """Return a value times an array of ones and trained numbers, stretched to these sizes."""
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
     for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own):
@@ -127,7 +127,7 @@ def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> Cal
 
 
 def _tokens(node: KerasNode[ops.Tokens]) -> CallValue:
-    """Trained tokens before those of a value, as ones that a layer multiplies."""
+    """Return trained tokens before those of a value, as ones that a layer multiplies."""
     value = node.value
     cell = node.step("cell", "max", value, axis=1, keepdims=True)
     tokens = _product(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))

@@ -21,7 +21,7 @@ from porter.graph.plan import Plan
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """A `keras.Model` of what `state_model` states; several outputs are a list.
+    """Return a `keras.Model` of what `state_model` states; several outputs are a list.
 
     Weights are cast to `dtype`; the caller checks whether they fit its range.
 
@@ -40,7 +40,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
-    """The model with its weights, and the symbolic value of every path.
+    """Return the model with its weights, and the symbolic value of every path.
 
     Raises:
         GraphError, NotInstalled: as `build`.
@@ -76,7 +76,7 @@ class _Caller:
         self._initializers: list[tuple[Any, str, Any]] = []
 
     def call(self, call: KerasCall) -> None:
-        """Calls the layer or the operation, made at its first call, and gives the layer its weights."""
+        """Call the layer or the operation, made at its first call, and give the layer its weights."""
         is_first = call.name not in self._layers
         made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
@@ -93,7 +93,7 @@ class _Caller:
             variable_of_layer.assign(self._numbers(array, variable_of_layer.shape, variable_of_layer.dtype))
 
     def _made(self, call: KerasCall) -> Any:
-        """The layer, or the operation, that a call is of."""
+        """Return the layer, or the operation, that a call is of."""
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"
@@ -107,7 +107,7 @@ class _Caller:
         return made
 
     def _filled(self, value: Any) -> Any:
-        """An argument with Keras's own values for symbols."""
+        """Return an argument with Keras's own values for symbols."""
         if isinstance(value, CallValue):
             return self.results[value.call]
         return type(value)(map(self._filled, value)) if isinstance(value, list | tuple) else value
@@ -130,6 +130,6 @@ class _Caller:
         return import_tensorflow().cast(array, dtype)
 
     def restore_initializers(self) -> None:
-        """Gives the layers Keras's own initializers again, for their configs."""
+        """Give the layers Keras's own initializers again, for their configs."""
         for layer, attribute, initializer in self._initializers:
             setattr(layer, attribute, initializer)

@@ -20,7 +20,7 @@ MODEL_NAME = "port"
 
 
 def model_config(statement: Statement) -> dict[str, Any]:
-    """The whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
+    """Return the whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
     inputs, outputs = (
         [_place(statement, statement.values[path]) for path in paths]
         for paths in (statement.inputs, statement.outputs)
@@ -42,7 +42,7 @@ def _place(statement: Statement, symbol: CallValue) -> list[Any]:
 
 
 def _layer(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
-    """A layer or an operation, with all of its calls."""
+    """Return a layer or an operation, with all of its calls."""
     call = calls[0]
     config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
@@ -65,12 +65,12 @@ def _layer(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
 def _named(
     module: str, kind: str, config: Mapping[str, Any], registered: str | None = None
 ) -> dict[str, Any]:
-    """An object of a class. Those that have no public name are registered by their own."""
+    """Return an object of a class. Those that have no public name are registered by their own."""
     return {"module": module, "class_name": kind, "config": config, "registered_name": registered}
 
 
 def _said(statement: Statement, value: Any) -> Any:
-    """An argument (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+    """Return an argument (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
     match value:
         case CallValue():
             history = {"shape": value.shape, "dtype": value.dtype, "keras_history": _place(statement, value)}

@@ -28,17 +28,17 @@ _Config = Callable[[Any], Mapping[str, Any]]
 
 
 def _layer(kind: str, config: _Config = lambda op: {}) -> _Spelling:
-    """A layer of one value, with the arguments that an op gives it."""
+    """Return a layer of one value, with the arguments that an op gives it."""
     return lambda node: node.layer(kind, **config(node.op))
 
 
 def _spatial(kind: str, config: _Config) -> _Spelling:
-    """The spelling that `_layer` gives, for a layer over maps."""
+    """Return the spelling that `_layer` gives, for a layer over maps."""
     return lambda node: node.spatial(kind, **config(node.op))
 
 
 def _operation(function: str, arguments: Callable[[Any], tuple[float, ...]] = lambda op: ()) -> _Spelling:
-    """A function of `keras.ops` of the inputs."""
+    """Return a function of `keras.ops` of the inputs."""
     return lambda node: node.operation(function, *node.inputs, *arguments(node.op))
 
 
@@ -51,7 +51,7 @@ def _norm(op: Any) -> Mapping[str, Any]:
 
 
 def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
-    """An RMS norm; the layer of Keras always has a scale."""
+    """Return an RMS norm; the layer of Keras always has a scale."""
     if not node.op.scale:
         return node.operation("rms_normalization", node.value, axis=-1, epsilon=node.op.epsilon)
     return node.layer("RMSNormalization", axis=[-1], epsilon=node.op.epsilon)
@@ -77,8 +77,8 @@ def _add(node: KerasNode[ops.Add]) -> CallValue:
 
 
 def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
-    """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut
-    adds are those of an input with zeros around it.
+    """Return Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative
+    cut adds are those of an input with zeros around it.
     """
     op = node.op
     window, value = op.window, node.value
@@ -106,7 +106,7 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
 
 
 def _axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
-    """The number that an axis has in Keras: the channels of maps are its last one."""
+    """Return the number that an axis has in Keras: the channels of maps are its last one."""
     return 1 + axis if op.of_arrays else axis or value.ndim - 1
 
 
@@ -137,7 +137,7 @@ def _channel_scale(node: KerasNode[ops.ChannelScale]) -> CallValue:
 
 
 def _affine(node: KerasNode[ops.Affine]) -> CallValue:
-    """A `Rescaling` casts a Python number through float32, but an array directly
+    """Return a `Rescaling` casts a Python number through float32, but an array directly
     (keras/src/layers/preprocessing/rescaling.py and tf.cast). If ~/.keras/keras.json says channels_first, it
     moves a vector of scales away from the last axis, but not an array of rank 3.
     """
@@ -148,7 +148,7 @@ def _affine(node: KerasNode[ops.Affine]) -> CallValue:
 
 
 def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
-    """The value of a layer that takes maps and arrays; features become maps of one cell."""
+    """Return the value of a layer that takes maps and arrays; features become maps of one cell."""
     if node.value.ndim != 2:
         return node.layer(kind, **config)
     features = node.value.shape[-1]
@@ -158,8 +158,8 @@ def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
 
 
 def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
-    """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference
-    keeps its sign.
+    """Return Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a
+    difference keeps its sign.
     """
     op = node.op
     if op.threshold >= 0 and (not node.maker.double or float(np.float32(op.threshold)) == op.threshold):
@@ -175,7 +175,7 @@ def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
 
 
 def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
-    """A leaky ReLU; the layer of Keras refuses slopes below 0."""
+    """Return a leaky ReLU; the layer of Keras refuses slopes below 0."""
     op = node.op
     if op.slope >= 0 and (not node.maker.double or float(np.float32(op.slope)) == op.slope):
         return node.layer("LeakyReLU", negative_slope=op.slope)
@@ -245,7 +245,9 @@ def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
 
 
 def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
-    """Cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and joined."""
+    """Return cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and
+    joined.
+    """
     value, (top, bottom, left, right) = node.value, node.op.pads
     if node.op.mode in ("reflect", "symmetric"):
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
@@ -285,7 +287,7 @@ def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> CallValue:
 
 
 def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
-    """Every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
+    """Return every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
     block = node.op.block
     if block == 1:
         return node.layer("Identity")
@@ -303,8 +305,8 @@ def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
 
 
 def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of
-    two.
+    """Return Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of
+    powers of two.
     """
     op = node.op
     if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not node.maker.double:
@@ -319,7 +321,7 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallVa
 
 
 def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """A resize whose cells and shares are computed from the size of the map."""
+    """Return a resize whose cells and shares are computed from the size of the map."""
 
     def do(function: str, *arguments: Any, **options: Any) -> CallValue:
         return node.step(function, function, *arguments, **options)
@@ -403,7 +405,7 @@ arrays are in porter.frameworks.tf.ports.arrays.
 
 
 def lacks(op: Op) -> bool:
-    """Whether Keras has none of an op that others can make, or not of this kind: its blocks have the cell
+    """Say whether Keras has none of an op that others can make, or not of this kind: its blocks have the cell
     first.
     """
     if isinstance(op, ops.DepthToSpace | ops.SpaceToDepth):

@@ -44,14 +44,14 @@ class CallMaker:
         return self.dtype == "float64"
 
     def input(self, name: str, shape: Shape) -> CallValue:
-        """The model's input."""
+        """Return the model's input."""
         config = {"batch_shape": list(shape), "dtype": self.dtype}
         return self._stated(
             KerasCall(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype))
         )
 
     def layer(self, kind: str, name: str, value: CallValue | list[CallValue], **config: Any) -> CallValue:
-        """The value of a layer of the Keras class `kind`."""
+        """Return the value of a layer of the Keras class `kind`."""
         shape = layer_shape(
             kind, config, [each.shape for each in (value if isinstance(value, list) else [value])]
         )
@@ -60,13 +60,13 @@ class CallMaker:
         )
 
     def spatial(self, kind: str, name: str, value: CallValue, **config: Any) -> CallValue:
-        """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have
-        another.
+        """Return the value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may
+        have another.
         """
         return self.layer(kind, name, value, data_format="channels_last", **config)
 
     def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> CallValue:
-        """The value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
+        """Return the value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
         operation = OPERATIONS[function]
         operands = [_plain(each) for each in arguments[: operation.operands]]
         rest = arguments[operation.operands :]
@@ -85,7 +85,7 @@ class CallMaker:
         return call.value
 
     def _next(self, shape: Shape, dtype: str) -> CallValue:
-        """The value of the call that is stated next."""
+        """Return the value of the call that is stated next."""
         return CallValue(len(self.calls), shape, dtype)
 
     def named(self, value: CallValue, name: str) -> CallValue:
@@ -98,7 +98,7 @@ class CallMaker:
         return self.names.take(wanted)
 
     def pad(self, value: CallValue, pads: Pads, fill: float, name: str) -> CallValue:
-        """A map N×H×W×C with cells of `fill` around it."""
+        """Return a map N×H×W×C with cells of `fill` around it."""
         top, bottom, left, right = pads
         if fill == 0:
             return self.spatial("ZeroPadding2D", name, value, padding=((top, bottom), (left, right)))
@@ -131,18 +131,18 @@ class KerasNode(Generic[OpT]):
         return self.inputs[0]
 
     def part(self, ending: str) -> str:
-        """A name for a call before the last one."""
+        """Return a name for a call before the last one."""
         return self.maker.name(f"{self.name}_{ending}")
 
     def of(self, op: Op, ending: str, *inputs: CallValue) -> KerasNode[Any]:
-        """Another op before the last one, of its own inputs where none are given."""
+        """Return another op before the last one, of its own inputs where none are given."""
         return KerasNode(self.maker, op, self.part(ending), [*inputs] or self.inputs, self.of_map)
 
     def under(self, ending: str, *inputs: CallValue) -> KerasNode[Any]:
         return self.of(self.op, ending, *inputs)
 
     def layer(self, kind: str, value: CallValue | list[CallValue] | None = None, **config: Any) -> CallValue:
-        """A layer of its first input, if of no other value."""
+        """Return a layer of its first input, if of no other value."""
         return self.maker.layer(kind, self.name, self.value if value is None else value, **config)
 
     def spatial(self, kind: str, value: CallValue | None = None, **config: Any) -> CallValue:
@@ -152,19 +152,19 @@ class KerasNode(Generic[OpT]):
         return self.maker.operation(function, self.name, *arguments, **options)
 
     def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> CallValue:
-        """An operation before the last call."""
+        """Return an operation before the last call."""
         return self.under(ending).operation(function, *arguments, **options)
 
 
 def _plain(value: Any) -> Any:
-    """A single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py,
+    """Return a single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py,
     serialize_keras_object).
     """
     return value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
 
 
 def _dtype(operation: OperationClass, operands: list[Any], config: Mapping[str, Any]) -> str:
-    """The type of an operation's value: the widest of its floats. Numbers of Python have none."""
+    """Return the type of an operation's value: the widest of its floats. Numbers of Python have none."""
     if operation.kind in ("Equal", "Greater", "GreaterEqual"):
         return "bool"
     if operation.kind == "Cast":

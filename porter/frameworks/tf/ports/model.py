@@ -34,7 +34,7 @@ def state_model(
     dtype: Dtype,
     spellings: Mapping[type[Op], Spelling] = {},
 ) -> Statement:
-    """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and
+    """Return a model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and
     operations.
 
     With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns
@@ -80,7 +80,7 @@ def state_model(
 
 
 def _arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
-    """The arrays that a node holds, with the channels of a map last."""
+    """Return the arrays that a node holds, with the channels of a map last."""
     arrays = [array.astype(dtype) for array in tensors.values()]
     return [each.transpose(1, 2, 0) for each in arrays] if is_map(graph.open_shapes[node.path]) else arrays
 
@@ -90,7 +90,7 @@ def _channels_last(shape: Shape) -> Shape:
 
 
 def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
-    """Expects a tensor for each weight of the model, and no others."""
+    """Expect a tensor for each weight of the model, and no others."""
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
     given = {
         f"{path}:{role}": array.shape
@@ -107,8 +107,8 @@ def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: 
 def _variables(
     graph: Graph, node: Node, tensors: NamedArrays, roles: Collection[str], value: CallValue
 ) -> dict[str, Array]:
-    """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes,
-    views where possible.
+    """Return the tensors of a node that reads `value`, by the names of its layer's variables and in their
+    shapes, views where possible.
     """
     variables = {
         variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles
@@ -126,7 +126,7 @@ def _variables(
 
 
 def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> CallValue:
-    """The value of a node. If it has tensors, the layer of its name holds them."""
+    """Return the value of a node. If it has tensors, the layer of its name holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.lowered, node) or POOLS[type(node.op)]
         return windowed(said, kind, plan.realisations[node.path])

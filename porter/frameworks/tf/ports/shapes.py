@@ -14,8 +14,8 @@ _Size = int | None
 
 
 def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
-    """The shape of a layer's value, from the arguments of its class and the shapes of what it is called
-    with.
+    """Return the shape of a layer's value, from the arguments of its class and the shapes of what it is
+    called with.
     """
     if kind in _SAME_LAYERS:
         return shapes[0]
@@ -33,7 +33,7 @@ def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
 
 
 def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shape:
-    """The shape of an operation's value, from the arguments of its class and what it is called with,
+    """Return the shape of an operation's value, from the arguments of its class and what it is called with,
     constants too.
     """
     first: Shape = tuple(getattr(operands[0], "shape", ()))
@@ -43,15 +43,15 @@ def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shap
 
 
 def _merged(first: Shape, second: Shape) -> Shape:
-    """The shape of a sum, as in keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`:
-    open beside any other size is open.
+    """Return the shape of a sum, as in keras/src/layers/merging/base_merge.py,
+    `_compute_elemwise_op_output_shape`: open beside any other size is open.
     """
     return tuple(None if a is None or b is None else max(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _stretched(first: Shape, second: Shape) -> Shape:
-    """The shape of a broadcast, as in keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside
-    another size than 1 is that size.
+    """Return the shape of a broadcast, as in keras/src/ops/operation_utils.py, `broadcast_shapes`: open
+    beside another size than 1 is that size.
     """
     length = max(len(first), len(second))
     first, second = ((*[1] * (length - len(shape)), *shape) for shape in (first, second))
@@ -59,7 +59,7 @@ def _stretched(first: Shape, second: Shape) -> Shape:
 
 
 def _windows(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
-    """The shape that a convolution or a pool gives."""
+    """Return the shape that a convolution or a pool gives."""
     sizes: list[_Size] = []
     dilations = config.get("dilation_rate", (1, 1))
     for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
@@ -73,7 +73,7 @@ def _pool(config: _Config, shape: Shape) -> Shape:
 
 
 def _conv_transpose(config: _Config, shape: Shape) -> Shape:
-    """The shape of a transposed convolution, as in keras/src/backend/common/backend_utils.py,
+    """Return the shape of a transposed convolution, as in keras/src/backend/common/backend_utils.py,
     `compute_conv_transpose_output_shape`, of valid pads.
     """
     parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
@@ -90,7 +90,7 @@ def _last(shape: Shape) -> int:
 
 
 def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
-    """The shape with more or fewer rows and columns."""
+    """Return the shape with more or fewer rows and columns."""
     sizes = [
         None if size is None else size + sign * sum(pair)
         for size, pair in zip(shape[1:3], sides, strict=True)
@@ -103,14 +103,14 @@ def _global(config: _Config, shape: Shape) -> Shape:
 
 
 def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
-    """The shape of a Reshape, which states none of the batch; a -1 is the rest of the cells."""
+    """Return the shape of a Reshape, which states none of the batch; a -1 is the rest of the cells."""
     known = prod(size for size in target if size != -1)
     rest = None if None in shape else prod(size or 0 for size in shape) // known
     return tuple(rest if size == -1 else size for size in target)
 
 
 def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
-    """The shape with rows and columns times these factors."""
+    """Return the shape with rows and columns times these factors."""
     return (
         shape[0],
         *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)),
@@ -160,7 +160,9 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
 
 
 def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
-    """The shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open."""
+    """Return the shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is
+    open.
+    """
     key = list(operands[1])
     index = key.index(...) if ... in key else len(key)
     key[index : index + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))

@@ -34,7 +34,7 @@ finds one size.
 
 
 def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation) -> CallValue:
-    """The value of a windowed node (N×H×W×C), of which a layer of the class `kind` holds the weights.
+    """Return the value of a windowed node (N×H×W×C), of which a layer of the class `kind` holds the weights.
 
     Raises:
         PaddingError: Keras has no layers for the realisation.
@@ -74,7 +74,7 @@ def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: 
 
 
 def _largest(node: KerasNode[Op], window: Window, value: CallValue) -> CallValue:
-    """A max pool of dilated windows, first down the columns, then along the rows."""
+    """Return a max pool of dilated windows, first down the columns, then along the rows."""
     for axis, last in ((0, node.under("columns")), (1, node)):
         reach, stride = window.extent(axis) - 1, window.stride[axis]
         firsts = range(0, reach + 1, window.dilation[axis])
@@ -87,7 +87,7 @@ def _largest(node: KerasNode[Op], window: Window, value: CallValue) -> CallValue
 
 
 def _mask(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
-    """One over the node's input and the counted pads, zero over the rest of `pads`."""
+    """Return one over the node's input and the counted pads, zero over the rest of `pads`."""
     ones = node.step("cells", "ones_like", node.value)
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
     inner = (top, bottom, left, right)

@@ -45,7 +45,7 @@ class CallValue:
         return len(self.shape)
 
     def size(self, axis: int) -> int:
-        """The size of an axis that is not open, as the last one never is."""
+        """Return the size of an axis that is not open, as the last one never is."""
         size = self.shape[axis]
         assert size is not None, "the size of a value is open"
         return size
@@ -82,7 +82,7 @@ class KerasCall:
 
 
 def _symbols(values: Any) -> Iterator[CallValue]:
-    """The values of calls among arguments, in lists too."""
+    """Yield the values of calls among arguments, in lists too."""
     for value in values:
         if isinstance(value, CallValue):
             yield value
@@ -162,7 +162,7 @@ class Statement:
         return visited
 
     def expect_loadable(self) -> None:
-        """Refuses a model that Keras cannot load.
+        """Refuse a model that Keras cannot load.
 
         Raises:
             GraphError: see `too_deep`.

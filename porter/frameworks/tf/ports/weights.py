@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write_weights(path: Path, statement: Statement) -> None:
-    """Writes the weights, in the model's dtype, a tensor after the other.
+    """Write the weights, in the model's dtype, a tensor after the other.
 
     Layers are counted by class in the order of `model.layers`, and their variables in the order in which the
     class makes them; both kinds of groups have the layer's name, also of layers without variables
@@ -58,7 +58,7 @@ class _Unfailing(FileIO):
         self._error: OSError | None = None
 
     def write(self, data: Buffer, /) -> int:
-        """Writes all of the data; an error is kept for the end, because h5py would lose it."""
+        """Write all of the data; an error is kept for the end, because h5py would lose it."""
         wanted = memoryview(data).cast("B")
         written = 0
         try:
@@ -76,7 +76,7 @@ class _Unfailing(FileIO):
 
 
 def _variables(statement: Statement, call: KerasCall) -> Iterator[Array]:
-    """The arrays of a layer in Keras's order of its variables."""
+    """Yield the arrays of a layer in Keras's order of its variables."""
     arrays = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
         array = arrays.get(name.removeprefix("depthwise_"))

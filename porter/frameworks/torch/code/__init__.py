@@ -21,7 +21,7 @@ from porter.graph.plan import Plan
 
 
 def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
-    """The text of model.py.
+    """Return the text of model.py.
 
     Args:
         names: modules that have another name in the state_dict beside it: that name to the name here.
@@ -44,7 +44,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
 
 
 def _head(docstring: str, norms: str, body: str) -> str:
-    """The imports of model.py that its body needs."""
+    """Return the imports of model.py that its body needs."""
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""

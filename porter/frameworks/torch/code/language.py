@@ -36,7 +36,7 @@ _OF_MODULES = (
 
 
 def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
-    """A function of FUNCTIONS applied to values."""
+    """Return a function of FUNCTIONS applied to values."""
     if function == "concat":
         return Bracketed("torch.cat", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("1")))
     if function in OF_NUMBERS:
@@ -53,7 +53,7 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """The call that makes a layer, with the arguments that are not at torch's defaults."""
+    """Return the call that makes a layer, with the arguments that are not at torch's defaults."""
     if kind in GLOBAL_POOLS:
         return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
     defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}

@@ -47,7 +47,7 @@ def loader(names: Mapping[str, str]) -> str:
 
 
 def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """The first lines of `forward` if the plan is right at one input size only, or an input is no map.
+    """Return the first lines of `forward` if the plan is right at one input size only, or an input is no map.
 
     Args:
         names: of the arguments, by path.
@@ -59,7 +59,7 @@ def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
 
 
 def _checked(x: str, shape: Shape, right: str) -> list[str]:
-    """The lines of `forward` that refuse inputs of other shapes."""
+    """Return the lines of `forward` that refuse inputs of other shapes."""
     if not is_map(shape):
         other = [f"{x}.shape[{number}] != {axis}" for number, axis in enumerate(shape, 1) if axis is not None]
         return [
