@@ -22,12 +22,12 @@ from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.ports.archive import save
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import (
-    floating,
     import_keras,
     keep_constants,
+    keras_defaults,
     restore_initializers,
     tensorflow_device,
-    undrawn,
+    zero_initializers,
 )
 from porter.graph.plan import Plan
 from porter.padding import KnownSize, Size
@@ -62,8 +62,8 @@ def build_by(
     def build(request: BuildRequest) -> Any:
         """Build the model of a request, with its weights assigned and its layers as taps."""
         expect_usual(library, request.options)
-        with import_tensorflow().device(tensorflow_device("cpu")), floating(request.dtype):
-            with undrawn():
+        with import_tensorflow().device(tensorflow_device("cpu")), keras_defaults(request.dtype):
+            with zero_initializers():
                 model = construct(request.variant, request.classes, request.size)
             restore_initializers(model)
             keep_constants(model)

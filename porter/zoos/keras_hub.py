@@ -53,13 +53,13 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
             where=checkpoint.path,
             next=f"name the folder {folder}",
         )
-    from porter.frameworks.tf.keras_files.construction import built_for
+    from porter.frameworks.tf.keras_files.construction import build_for_file
 
     task = _read_stated(folder / TASK_FILE)
     stated = dict(config) if task is None else task
     build = partial(_make_object, models, stated, str(folder / (TASK_FILE if task else CONFIG_FILE)))
     weights = sum(array.size for array in checkpoint.tensors.values())
-    model = built_for(len(checkpoint.tensors), weights, build, str(folder / CONFIG_FILE))
+    model = build_for_file(len(checkpoint.tensors), weights, build, str(folder / CONFIG_FILE))
     if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
         model.load_task_weights(str(folder / TASK_WEIGHTS))
     (model if task is None else model.backbone).load_weights(str(checkpoint.path))

@@ -61,12 +61,12 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
         """
         library = import_transformers()
         kind, settings = calls[request.variant]
-        built_for = {} if takes_any_size(request.variant) else {SIDE: request.size[0]}
+        build_for_file = {} if takes_any_size(request.variant) else {SIDE: request.size[0]}
         config = library.AutoConfig.for_model(
             kind,
             num_labels=request.classes,
             **settings,
-            **_settings_of_options(kind, {**request.options, **built_for}),
+            **_settings_of_options(kind, {**request.options, **build_for_file}),
         )
         import torch
 
@@ -103,14 +103,14 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     if kind not in library.CONFIG_MAPPING:
         update = "pip install --upgrade transformers"
         raise UsageError(f"{by} has no model_type '{kind:.80}'", where=where, next=update)
-    from porter.frameworks.torch.construction import built_for
+    from porter.frameworks.torch.construction import build_for_file
     from porter.frameworks.torch.graph_module import to_tensor
 
     settings = library.CONFIG_MAPPING[kind](**_plain_settings(config))
     architectures = config.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
     maker = _class_of(library, type(settings), named, where)
-    built_for(checkpoint.tensors, lambda: maker(settings), where)
+    build_for_file(checkpoint.tensors, lambda: maker(settings), where)
     with _quiet(library):
         model, loaded = maker.from_pretrained(
             None,

@@ -134,7 +134,7 @@ def test_what_is_saved_otherwise_is_told_by_the_model(
 ) -> None:
     """The file is of another model, as if porter read it wrongly: only the model itself knows."""
     change, said = WRONG[wrong]
-    right = in_memory._of_layers
+    right = in_memory._with_stated_layers
 
     def changed(module: Any, model: Any, size: Any) -> Any:
         copy = keras.models.clone_model(right(module, model, size))
@@ -142,7 +142,7 @@ def test_what_is_saved_otherwise_is_told_by_the_model(
         return change(copy)
 
     model = small(lambda features, logits: [logits, features])
-    monkeypatch.setattr(in_memory, "_of_layers", changed)
+    monkeypatch.setattr(in_memory, "_with_stated_layers", changed)
     with pytest.raises(Contradiction, match=said):
         convert(model)
     assert not (tmp_path / "port").exists()
@@ -181,7 +181,7 @@ def test_models_of_classes_that_hide_their_layers(convert: Callable[..., Any]) -
         assert np.allclose(ours, own, rtol=0, atol=1e-5)
 
 
-def test_what_is_no_graph_of_layers(convert: Callable[..., Any]) -> None:
+def test_what_is_no_graph_with_stated_layers(convert: Callable[..., Any]) -> None:
     lazy = keras.Sequential([keras.layers.Conv2D(4, 3)])
     with pytest.raises(UsageError, match=r"not built.*call it on a batch first"):
         convert(lazy)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.runtime import import_keras, keep_constants, restore_initializers, undrawn
+from porter.frameworks.tf.runtime import import_keras, keep_constants, restore_initializers, zero_initializers
 from tests.support.arrays import Array
 from tests.support.standin import smooth_images
 from tests.support.standin_files import source_checkpoint
@@ -85,7 +85,7 @@ def _base(keras: Any, variant: str, **arguments: Any) -> Any:
     """The backbone without its top, with the stand-in weights."""
     name, alpha = {V1: ("MobileNet", 0.25), V2: ("MobileNetV2", 0.35)}[variant]
     arguments = {"include_top": False, "weights": None, "input_shape": (*SIZE, 3), **arguments}
-    with undrawn():
+    with zero_initializers():
         base = getattr(keras.applications, name)(alpha=alpha, **arguments)
     restore_initializers(base)
     tensors = source_checkpoint(variant, "keras").tensors

@@ -31,36 +31,40 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
         if tap is None:
             raise UsageError("name the value to take from the frozen graph: it gives no output by default")
         return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
-    return _of_keras(model, protocol, name, how.precision == "tf32", tap)
+    return _keras_classifier(model, protocol, name, how.precision == "tf32", tap)
 
 
-def _of_keras(model: Any, protocol: Preprocess, device: str, reduced: bool, tap: str | None) -> Classifier:
-    """Return what classifies photos with a Keras model, compiled for each shape of batches."""
+def _keras_classifier(
+    model: Any, protocol: Preprocess, device: str, allow_tf32: bool, tap: str | None
+) -> Classifier:
+    """Return a classifier of photos that runs a Keras model, compiled for each shape of batches."""
     tensorflow = import_tensorflow()
-    cut = import_keras().Model(model.inputs, model.outputs[0] if tap is None else tap_value(model, tap))
+    logits_model = import_keras().Model(
+        model.inputs, model.outputs[0] if tap is None else tap_value(model, tap)
+    )
     compiled: dict[tuple[int, ...], Any] = {}
 
-    def normalised(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
+    def normalise(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
         values = pixels if protocol.resampling.divides_first else tensorflow.cast(pixels, "float32") / divide
         return ((values if protocol.channels == "rgb" else values[..., ::-1]) - mean) / std
 
     def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
-        return cut(normalised(pixels, divide, mean, std), training=False)
+        return logits_model(normalise(pixels, divide, mean, std), training=False)
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = pixels.reshape(-1, *pixels.shape[2:])
         # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded
         # reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
-        with tensorflow.device(device), tf32(tensorflow, reduced):
-            given = [tensorflow.constant(value) for value in (images, *scaling)]
+        with tensorflow.device(device), tf32(tensorflow, allow_tf32):
+            inputs = [tensorflow.constant(value) for value in (images, *scaling)]
             size = images.shape[1:]
             if size not in compiled:
-                specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in given]
-                specs[0] = tensorflow.TensorSpec((None, *size), given[0].dtype)
+                specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in inputs]
+                specs[0] = tensorflow.TensorSpec((None, *size), inputs[0].dtype)
                 with quiet_logger(tensorflow):
                     compiled[size] = tensorflow.function(run).get_concrete_function(*specs)
-            logits: Array = compiled[size](*given).numpy()
+            logits: Array = compiled[size](*inputs).numpy()
         return lambda: logits.reshape(len(logits), -1)
 
     return classify

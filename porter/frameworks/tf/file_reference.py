@@ -12,7 +12,7 @@ from porter.padding import Size
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Return the graph that a file carries for an input of `size` (rows, columns; None where free), with the
+    """Build the graph that a file carries for an input of `size` (rows, columns; None where free), with the
     tensors of `checkpoint`, for `run_reference`.
 
     Raises:

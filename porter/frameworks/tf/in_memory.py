@@ -18,66 +18,70 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """Return the model as Keras itself saves it: `.keras`. Where that says too little, because layers are of
-    classes that are not Keras's, the graph that TensorFlow traces of it.
+    """Save the model as Keras itself does (`.keras`), or, where layers of classes that are not Keras's do not
+    state enough, as the graph that TensorFlow traces of it.
     """
     keras = import_keras()
     expect_built(model)
     size = size or usual_size_of(model)
-    taken, path = inputs_of(model), folder / f"{model.name}.keras"
+    symbolic_inputs, path = inputs_of(model), folder / f"{model.name}.keras"
 
-    def saved(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
-        whole = any("int" in value.dtype for value in keras.tree.flatten(taken))
+    def describe(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
+        takes_integers = any("int" in value.dtype for value in keras.tree.flatten(symbolic_inputs))
         itself = partial(run_as_it_is, model)
-        return Saved(model.name, path, graph, usual_size_of(model), itself=itself, whole=whole, fixed=fixed)
+        return Saved(
+            model.name, path, graph, usual_size_of(model), itself=itself, whole=takes_integers, fixed=fixed
+        )
 
-    def traced() -> Saved:
+    def save_traced() -> Saved:
         signature = keras.tree.map_structure(
-            lambda value: keras.InputSpec(value.dtype, _sized(value.shape, size)), taken
+            lambda value: keras.InputSpec(value.dtype, _with_size(value.shape, size)), symbolic_inputs
         )
         model.export(folder / "traced", format="tf_saved_model", input_signature=[signature], verbose=False)
-        return saved(folder / "traced", "the graph that TensorFlow traces")
+        return describe(folder / "traced", "the graph that TensorFlow traces")
 
     try:
-        with _uncalled(model):
-            _of_layers(keras, model, size).save(path)
+        with _forgetting_calls(model):
+            _with_stated_layers(keras, model, size).save(path)
     except _REFUSED as error:
         try:
-            return traced()
+            return save_traced()
         except _REFUSED:
             raise UsageError(
                 f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL
             ) from None
-    return saved(path, "the graph that Keras saves", traced)
+    return describe(path, "the graph that Keras saves", save_traced)
 
 
-def _sized(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, ...]:
-    """Return the shape of an input N×H×W×C with the rows and columns of a size where it leaves them open."""
+def _with_size(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, ...]:
+    """Return an input's shape N×H×W×C, with the rows and columns of `size` where the shape leaves them
+    open.
+    """
     if len(shape) != 4 or size is None:
         return tuple(shape)
     return shape[0], *(own or given for own, given in zip(shape[1:3], size, strict=True)), shape[3]
 
 
-def _of_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
-    """Return a model whose configuration says all of its layers, which are the same objects.
+def _with_stated_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
+    """Return a model whose configuration states all of its layers, which are the same objects.
 
     Raises:
         ValueError: a layer of a class that is not Keras's does not say its own name.
     """
     if not getattr(model, "inputs", None):
         inputs = keras.tree.map_structure(
-            lambda value: keras.Input(_sized(value.shape, size)[1:]), inputs_of(model)
+            lambda value: keras.Input(_with_size(value.shape, size)[1:]), inputs_of(model)
         )
         model = keras.Model(keras.tree.flatten(inputs), model.call(inputs), name=model.name)
     for layer in model._flatten_layers(include_self=False):
         if "name" not in layer.get_config():
             raise ValueError(f"'{layer.name}' is a {type(layer).__name__}, whose class has no get_config()")
-    return _opened(keras, model) if _hides_layers(keras, model) else model
+    return _with_inner_layers(keras, model) if _hides_layers(keras, model) else model
 
 
 @contextmanager
-def _uncalled(model: Any) -> Iterator[None]:
-    """Afterwards the layers of a model remember no calls that were made inside it."""
+def _forgetting_calls(model: Any) -> Iterator[None]:
+    """Make the layers of a model forget, at the end, the calls that were made within the context."""
     steps = [step for layer in model._flatten_layers() for step in (layer, *getattr(layer, "operations", ()))]
     known = [(calls, len(calls)) for step in steps for calls in (step._inbound_nodes, step._outbound_nodes)]
     try:
@@ -92,8 +96,8 @@ _REFUSED = (ValueError, TypeError, AttributeError, NotImplementedError, OSError)
 
 
 def _hides_layers(keras: ModuleType, model: Any) -> bool:
-    """Say whether it is, or has among its layers, a model of a class that is not Keras's, such as KerasHub's,
-    whose configuration is its own arguments and not its layers.
+    """Say whether a value is, or has among its layers, a model of a class that is not Keras's, such as
+    KerasHub's: its configuration states its own arguments and not its layers.
     """
     return isinstance(model, keras.Model) and (
         type(model).__module__.partition(".")[0] != "keras"
@@ -101,12 +105,16 @@ def _hides_layers(keras: ModuleType, model: Any) -> bool:
     )
 
 
-def _opened(keras: ModuleType, model: Any, inputs: Any = None) -> Any:
-    """Return a model of Keras's own class, of the same layers, with those of models that hide theirs."""
+def _with_inner_layers(keras: ModuleType, model: Any, inputs: Any = None) -> Any:
+    """Return a model of Keras's own class with the same layers; a model among them that hides its layers is
+    replaced by these.
+    """
 
-    def call(layer: Any, *given: Any, **named: Any) -> Any:
+    def call(layer: Any, *arguments: Any, **options: Any) -> Any:
         return (
-            _opened(keras, layer, given[0]).output if _hides_layers(keras, layer) else layer(*given, **named)
+            _with_inner_layers(keras, layer, arguments[0]).output
+            if _hides_layers(keras, layer)
+            else layer(*arguments, **options)
         )
 
     connected = keras.Model(model.input, model.output, name=model.name)

@@ -40,7 +40,9 @@ _KERNELS = ("kernel", "weights")
 # The ResNeXts of keras-applications and TensorNets write a grouped convolution as a depthwise one.
 _GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
-_HALVES = frozenset({"depthwise_kernel", "pointwise_kernel", "depthwise_weights", "pointwise_weights"})
+_SEPARABLE_KERNELS = frozenset(
+    {"depthwise_kernel", "pointwise_kernel", "depthwise_weights", "pointwise_weights"}
+)
 """Kernels of a separable convolution, which is one layer and two nodes. The last part of a node's name is one
 of them.
 """
@@ -77,7 +79,9 @@ def keras_class(graph: Graph, node: Node) -> str | None:
 
 
 def variable_name(op: Op, role: str) -> str:
-    """Return the variable of the layer that `keras_class` names, for a role of an op's tensors."""
+    """Return the name of the variable that holds a role of an op's tensors, in the layer that `keras_class`
+    names.
+    """
     if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
     if isinstance(op, ops.RmsNorm):
@@ -86,25 +90,29 @@ def variable_name(op: Op, role: str) -> str:
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
-    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim,
-    likeliest first.
+    """Return, for each role of a node's tensors, the names that a file may give it in `layer`: those of Keras
+    2, Keras 3 and slim, likeliest first.
 
     `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
     """
     roles = node.op.tensors(channels_of(graph)[node.source])
-    whole, half = _halved(layer)
-    names = {role: tuple(f"{whole}/{name}" for name in _spellings(graph, node, role)) for role in roles}
-    return {**names, "kernel": (layer,)} if half else names
+    layer_name, kernel = _split_separable(layer)
+    names = {role: tuple(f"{layer_name}/{name}" for name in _spellings(graph, node, role)) for role in roles}
+    return {**names, "kernel": (layer,)} if kernel else names
 
 
-def _halved(layer: str) -> tuple[str, str]:
-    """Return a layer's name, and the kernel that stands after it, if there is one."""
-    whole, _, half = layer.rpartition("/")
-    return (whole, half) if half in _HALVES else (layer, "")
+def _split_separable(layer: str) -> tuple[str, str]:
+    """Split the name of a separable convolution's kernel into the layer's name and the kernel's; the kernel
+    is "" for any other layer.
+    """
+    layer_name, _, kernel = layer.rpartition("/")
+    return (layer_name, kernel) if kernel in _SEPARABLE_KERNELS else (layer, "")
 
 
 def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
-    """Return the names that Keras's layers give the variable of a role."""
+    """Return the names that Keras's and slim's layers may give the variable that holds a role, likeliest
+    first.
+    """
     name = variable_name(node.op, role)
     if name == "bias":
         return _BIASES
@@ -132,7 +140,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if role != "kernel":
         return _expect_rank(node, role, array, _VECTOR_RANKS.get((type(node.op), role), (1,))).reshape(-1)
     if isinstance(node.op, ops.ConvTranspose):
-        return _from_diagonal(node, node.op, _expect_rank(node, role, array, (4,)))
+        return _from_block_diagonal(node, node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, ops.Dense):
         if _expect_rank(node, role, array, (2, 4)).ndim == 4:
             if array.shape[:2] != (1, 1):
@@ -141,8 +149,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
                 )
             array = array[0, 0]
         return array.T
-    cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
-    if _expect_rank(node, role, array, (2, 4) if cell else (4,)).ndim == 2:
+    is_one_cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
+    if _expect_rank(node, role, array, (2, 4) if is_one_cell else (4,)).ndim == 2:
         return array.T
     if is_depthwise(graph, node) and array.shape[2] != 1:
         rows, columns, channels, multiplier = array.shape
@@ -155,7 +163,9 @@ def _is_of_map(graph: Graph, node: Node) -> bool:
 
 
 def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
-    """Return a trained array, which an EinsumDense has without its axes of one cell."""
+    """Return a trained array in porter's axis order and shape: an EinsumDense holds it without its axes of
+    one cell, and a map's with the channels last.
+    """
     sizes = node.op.tensors(channels_of(graph)[node.source])["value"]
     if _is_of_map(graph, node):
         return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
@@ -163,8 +173,8 @@ def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return the inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come
-    as a 1x1 convolution's, (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
+    """Undo `to_canonical`, for the layer that `keras_class` names; vectors stay vectors. A dense kernel may
+    come as a 1x1 convolution's, (units, features, 1, 1), for a layer that is one.
 
     Raises:
         MappingError: an array of another rank.
@@ -177,7 +187,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
     if isinstance(node.op, ops.ConvTranspose):
-        return _diagonal(node.op, _expect_rank(node, role, array, (4,)))
+        return _block_diagonal(node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, ops.Dense):
         return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
@@ -188,19 +198,19 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     return array.transpose(2, 3, 1, 0)
 
 
-def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
+def _block_diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
     """Return the kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand
     between the groups and in the holes.
     """
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
-    for block, part in zip(_blocks(op, stored), np.split(kernel, op.groups), strict=True):
+    for block, part in zip(_group_kernels(op, stored), np.split(kernel, op.groups), strict=True):
         block[...] = part.transpose(2, 3, 1, 0)
     return stored
 
 
-def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
-    """Return the kernel of a grouped transposed convolution from one that is zero between the groups."""
-    kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
+def _from_block_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
+    """Undo `_block_diagonal`; numbers other than zero between the groups or in the holes are refused."""
+    kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _group_kernels(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
         raise MappingError(
             f"expected zeros between {op.groups} groups and in the holes of a dilated kernel", where=node.path
@@ -208,8 +218,8 @@ def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
     return kernel
 
 
-def _blocks(op: ops.ConvTranspose, stored: Array) -> list[Array]:
-    """Return views of the kernels of each group, rows × columns × filters × channels, in that of a
+def _group_kernels(op: ops.ConvTranspose, stored: Array) -> list[Array]:
+    """Return a view of each group's kernel, rows × columns × filters × channels, within that of a
     Conv2DTranspose.
     """
     _, _, filters, channels = (n // op.groups for n in stored.shape)
@@ -219,6 +229,7 @@ def _blocks(op: ops.ConvTranspose, stored: Array) -> list[Array]:
 
 
 def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) -> Array:
+    """Return the array, or refuse it if its rank is none of `ranks`."""
     if array.ndim not in ranks:
         wanted = " or ".join(map(str, ranks))
         raise MappingError(f"expected a {role} of rank {wanted}, got shape {array.shape}", where=node.path)
@@ -233,19 +244,20 @@ def expect_cover(missing: Collection[str], unexpected: Collection[str], where: o
     """
     if missing or unexpected:
         raise MappingError(
-            f"tensors and model differ: missing {_listed(missing)}; unexpected {_listed(unexpected)}",
+            f"tensors and model differ: missing {_join_names(missing)}; unexpected {_join_names(unexpected)}",
             where=where,
         )
 
 
-def _listed(names: Collection[str], most: int = 5) -> str:
+def _join_names(names: Collection[str], most: int = 5) -> str:
+    """Return the first names, sorted, with the number of those left out; `none` without names."""
     shown = ", ".join(sorted(names)[:most]) or "none"
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
-    """Return the Keras layer name of every node, which is its holder's: the name in `layers` if there is one,
-    otherwise the path, with `_` for `/`.
+    """Return the Keras layer name of every node: the name in `layers` of the node that holds its weights if
+    there is one, otherwise that node's path, with `_` for `/`.
 
     Raises:
         MappingError: `layers` gives two nodes the same name.
@@ -254,8 +266,10 @@ def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
     free = Names()
     for path in graph.calls:
         if path in layers:
-            whole, half = _halved(layers[path])
-            name = "_".join([*whole.split("/"), *half.split("_")[:1]]) if half else whole.replace("/", "_")
+            layer_name, kernel = _split_separable(layers[path])
+            name = layer_name.replace("/", "_")
+            if kernel:
+                name += f"_{kernel.split('_')[0]}"
             if name in free.taken:
                 raise MappingError(f"two nodes have the layer name '{name}'", where=path)
             names[path] = free.take(name)
@@ -306,44 +320,47 @@ def counted_layers(
             v1's head.
         layers: the layers' own names by path, of which those of separable convolutions matter.
     """
-    halves = {path: halved for path, layer in layers.items() if (halved := _halved(layer))[1]}
-    depths = _depths(graph, {path for path, (_, half) in halves.items() if half.startswith("depthwise")})
-    visits = {path: index for index, path in enumerate(_visits(graph))}
+    kernels = {path: split for path, layer in layers.items() if (split := _split_separable(layer))[1]}
+    depths = _depths(graph, {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")})
+    visits = {path: index for index, path in enumerate(_depth_first_paths(graph))}
     counts: Counter[str] = Counter()
-    counted: dict[str, str] = {}
+    counted_names: dict[str, str] = {}
     names: dict[str, str] = {}
     for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
-        layer, half = halves.get(path, (path, ""))
+        layer, kernel = kernels.get(path, (path, ""))
         kind = "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
-        if half:
+        if kernel:
             kind = "SeparableConv2D"
         if kind is None:
             continue
-        if layer not in counted:
-            counted[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
+        if layer not in counted_names:
+            counted_names[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
             counts[kind] += 1
-        names[path] = f"{counted[layer]}/{half}" if half else counted[layer]
+        names[path] = f"{counted_names[layer]}/{kernel}" if kernel else counted_names[layer]
     return names
 
 
-def _depths(graph: Graph, halves: Collection[str]) -> dict[str, int]:
-    """Return layers from each node to the output. A node of `halves` is one layer with the node after it."""
+def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
+    """Return how many layers lie between each node and the output. The depthwise half of a separable
+    convolution is one layer with the node after it.
+    """
     depths: dict[str, int] = {graph.output: 0}
     for node in reversed(graph.nodes):
         if node.path in depths:
-            below = depths[node.path] + (2 if _has_pad_layer(node) else node.path not in halves)
+            distance = depths[node.path] + (2 if _has_pad_layer(node) else node.path not in depthwise_halves)
             for path in node.inputs:
-                depths[path] = max(depths.get(path, 0), below)
+                depths[path] = max(depths.get(path, 0), distance)
     return depths
 
 
 def _has_pad_layer(node: Node) -> bool:
+    """Say whether Keras needs a ZeroPadding2D before the node's layer."""
     convention = getattr(node.op, "convention", None)
     return convention is not None and convention.rule == "explicit" and any(convention.pads)
 
 
-def _visits(graph: Graph) -> list[str]:
-    """Return paths in the order of their first visit by a depth-first search from the output."""
+def _depth_first_paths(graph: Graph) -> list[str]:
+    """Return the paths in the order of their first visit by a depth-first search from the output."""
     visited: dict[str, None] = {}
     waiting = [graph.output]
     while waiting:

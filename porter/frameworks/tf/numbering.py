@@ -15,11 +15,11 @@ from typing import Any
 
 from porter.frameworks.tf.layout import COUNTER_NAMES
 
-_NUMBERED = re.compile(
+_NUMBERED_LAYER = re.compile(
     rf"(?P<prefix>(?:.*/)?)(?P<kind>{'|'.join(COUNTER_NAMES.values())})(?:_(?P<number>\d{{1,9}}))?"
 )
 
-_Numbered = dict[str, dict[str, list[tuple[int, str]]]]
+_NumberedLayers = dict[str, dict[str, list[tuple[int, str]]]]
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[str, str]:
@@ -30,8 +30,8 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
         layers: names as in a session's first model.
         tensors: names of a file's tensors; of several prefixes, the one with the most such layers counts.
 
-    Returns: names in `layers` to names in the file without the prefix; without the classes of which the file
-    has too few.
+    Returns: names in `layers` to names in the file without the prefix. Classes of which the file has too few
+    layers are left out.
     """
     wanted = _by_class(layers).get("", {})
     prefixes = _by_class({name.rpartition("/")[0] for name in tensors})
@@ -43,17 +43,17 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
         present = likeliest.get(kind, [])
         if len(present) >= len(numbered):
             names |= {
-                mine: theirs
-                for (_, mine), (_, theirs) in zip(sorted(numbered), sorted(present), strict=False)
+                layer: stored_layer
+                for (_, layer), (_, stored_layer) in zip(sorted(numbered), sorted(present), strict=False)
             }
     return names
 
 
-def _by_class(layers: Collection[str]) -> _Numbered:
-    """Prefix to class to (number, name without the prefix)."""
-    by_class: _Numbered = defaultdict(lambda: defaultdict(list))
+def _by_class(layers: Collection[str]) -> _NumberedLayers:
+    """Group the layers that Keras numbered, by prefix and class, as (number, name without the prefix)."""
+    by_class: _NumberedLayers = defaultdict(lambda: defaultdict(list))
     for layer in layers:
-        parts = _NUMBERED.fullmatch(layer)
+        parts = _NUMBERED_LAYER.fullmatch(layer)
         if parts is not None:
             by_class[parts["prefix"]][parts["kind"]].append(
                 (int(parts["number"] or 0), layer.removeprefix(parts["prefix"]))
@@ -62,7 +62,7 @@ def _by_class(layers: Collection[str]) -> _Numbered:
 
 
 def first_names(model: Any) -> dict[str, Any]:
-    """Return layers by the names that they have in the first model of a process.
+    """Return a model's layers by the names that they would have in the first model of a process.
 
     Layers that keras.applications does not name count on through the process (`conv2d_94` in a second
     InceptionV3); files hold the first model's count.
@@ -86,8 +86,8 @@ def first_names(model: Any) -> dict[str, Any]:
 
 
 def _automatic_number(layer: Any) -> int | None:
-    """Return the count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that
-    someone chose.
+    """Return the number in a name that Keras made from the layer's class (`conv2d` is 0); None for a name
+    that someone chose.
     """
     match = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
     if match is None or match[1].replace("_", "") != type(layer).__name__.lower():

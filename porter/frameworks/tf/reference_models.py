@@ -19,7 +19,7 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.reference_models import Shown
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.frameworks.tf.run import tf32
-from porter.frameworks.tf.runtime import floating, import_keras, quiet_logger, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, keras_defaults, quiet_logger, tensorflow_device
 
 LOADED = frozenset(format.name for format in FORMATS)
 """The formats that Keras itself loads."""
@@ -35,31 +35,31 @@ def prepare(
     formats.
     """
 
-    def made() -> Any:
+    def make_built() -> Any:
         model = make()
         if not model.built:
-            model(_fed(image.astype(dtype)), training=False)
+            model(_as_input(image.astype(dtype)), training=False)
         return model
 
-    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
-        model, weights = made(), "with the weights that the code gives it"
+    with import_tensorflow().device(tensorflow_device("cpu")), keras_defaults(dtype):
+        model, weights = make_built(), "with the weights that the code gives it"
         if checkpoint is not None and checkpoint.format in LOADED:
             refusal = _load(model, checkpoint)
             if refusal is None:
                 weights = f"with the tensors of {checkpoint.path.name}"
             else:
-                model = made()  # a part of the weights may be loaded already
+                model = make_built()  # a part of the weights may be loaded already
                 weights += (
                     f", because Keras does not load {checkpoint.path.name} into it: {shortened(refusal)}"
                 )
         for variable in model.weights if stored != "float64" else ():
-            if _is_real(variable):
+            if _has_floats(variable):
                 variable.assign(np.asarray(variable).astype(storage_type(stored)).astype(variable.dtype))
     return model, weights
 
 
 def _load(model: Any, checkpoint: Checkpoint) -> str | None:
-    """Load the file's weights, and give the reason if the model has other numbers than the file then: Keras
+    """Load the file's weights into the model. Return None, or why the model does not have them all: Keras
     only warns of a layer that it leaves as it is.
     """
     try:
@@ -68,16 +68,23 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
             model.load_weights(checkpoint.path)
     except (ValueError, TypeError, KeyError, OSError) as error:
         return first_line(error)
-    counts = Counter(_number(np.asarray(variable)) for variable in model.weights if _is_real(variable))
-    same = counts == Counter(_number(array) for array in checkpoint.tensors.values() if is_floating(array))
+    counts = Counter(
+        _fingerprint(np.asarray(variable)) for variable in model.weights if _has_floats(variable)
+    )
+    same = counts == Counter(
+        _fingerprint(array) for array in checkpoint.tensors.values() if is_floating(array)
+    )
     return None if same else "they have other layers"
 
 
-def _number(array: Array) -> tuple[tuple[int, ...], int]:
+def _fingerprint(array: Array) -> tuple[tuple[int, ...], int]:
+    """Return an array's shape and a hash of its numbers in float32, to compare sets of weights without
+    names.
+    """
     return array.shape, hash(array.astype(np.float32).tobytes())
 
 
-def _is_real(variable: Any) -> bool:
+def _has_floats(variable: Any) -> bool:
     return is_floating(np.asarray(variable))
 
 
@@ -95,25 +102,27 @@ def run_as_it_is(
 ) -> tuple[Array, ...]:
     """See porter.frameworks.in_memory.Saved.itself."""
     tensorflow, keras = import_tensorflow(), import_keras()
-    taken = inputs_of(model)
-    shapes = [tuple(value.shape) for value in keras.tree.flatten(taken)]
+    symbolic_inputs = inputs_of(model)
+    shapes = [tuple(value.shape) for value in keras.tree.flatten(symbolic_inputs)]
     # Readers give the first map before the other inputs.
     first = next((index for index, shape in enumerate(shapes) if len(shape) == 4), 0)
     order = [first, *(index for index in range(len(shapes)) if index != first)]
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
-        fed = {index: _fed(batch, shapes[index]) for index, batch in zip(order, batches, strict=True)}
-        inputs = keras.tree.pack_sequence_as(taken, [fed[index] for index in sorted(fed)])
-        found = model(inputs, training=False)
-    flat = keras.tree.flatten(found)
-    if isinstance(found, dict) and found.keys() == set(names):
-        flat = [found[name] for name in names]
+        by_index = {
+            index: _as_input(batch, shapes[index]) for index, batch in zip(order, batches, strict=True)
+        }
+        inputs = keras.tree.pack_sequence_as(symbolic_inputs, [by_index[index] for index in sorted(by_index)])
+        returned = model(inputs, training=False)
+    flat = keras.tree.flatten(returned)
+    if isinstance(returned, dict) and returned.keys() == set(names):
+        flat = [returned[name] for name in names]
     outputs = enumerate(map(np.asarray, flat))
     return tuple(value if index in arrays else channels_first(value) for index, value in outputs)
 
 
 def inputs_of(model: Any) -> Any:
-    """Return Keras's symbolic values of what a built model takes, in its own structure; of a model that is
-    only code by the shapes of its first call. None where nothing says them.
+    """Return Keras's symbolic inputs of a built model, in its own structure; those of a model that is only
+    code have the shapes of its first call. None where nothing says them.
     """
     if inputs := getattr(model, "inputs", None):
         return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one
@@ -124,9 +133,9 @@ def inputs_of(model: Any) -> Any:
     )
 
 
-def _fed(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
-    """Return the batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels
-    first.
+def _as_input(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
+    """Return a batch, of which maps are N×C×H×W, as the tensor that an input of `shape` takes: with channels
+    last unless the shape states them first.
     """
     channels = batch.shape[1]
     is_as_given = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])

@@ -18,12 +18,12 @@ from porter.graph.ops import Side
 
 Do = Callable[..., Any]
 """Calls a function of `keras.ops` by its name, or takes a part of a value (`getitem`)."""
-_MOST_PARTS = 64
+_MAX_DENOMINATOR = 64
 """The largest denominator of a scale whose cells are counted as the model runs."""
 
 
-def resized(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
-    """Return a map N×H×W×C resized by an op, or (AsLarge) padded or cut to the size of the map `like`.
+def resize_map(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
+    """Resize a map N×H×W×C as an op does, or (AsLarge) pad or cut it to the size of the map `like`.
 
     Args:
         kind: the type of the places and shares, `float32` or `float64`.
@@ -34,10 +34,10 @@ def resized(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, li
     if isinstance(op, AsLarge):
         for axis, side in ((1, op.rows), (2, op.columns)):
             if side != "none":
-                value = _Axis(axis, ResizeLike("nearest"), do, kind).moved(value, like, side, op.grows)
+                value = _Axis(axis, ResizeLike("nearest"), do, kind).pad_or_cut(value, like, side, op.grows)
         return value
     for axis in (1, 2):
-        value = _Axis(axis, op, do, kind).resized(value, like)
+        value = _Axis(axis, op, do, kind).resize(value, like)
     return value
 
 
@@ -50,62 +50,65 @@ class _Axis:
     do: Do
     kind: str
 
-    def moved(self, value: Any, like: Any, side: Side, grows: bool) -> Any:
-        """Return the map with cells of 0 on a side, or without cells there, as many as `like` has."""
+    def pad_or_cut(self, value: Any, like: Any, side: Side, grows: bool) -> Any:
+        """Add cells of 0 to the map on a side, or cut cells off there, until it has as many along this axis
+        as `like`.
+        """
         do = self._do
         n, i, m = self._cells(value, like)
-        more = do("subtract", m, n) if grows else do("subtract", n, m)
-        before = more if side == "start" else do("floor", do("multiply", more, self._number(0.5)))
+        difference = do("subtract", m, n) if grows else do("subtract", n, m)
+        before = difference
+        if side != "start":
+            before = do("floor", do("multiply", difference, self._number(0.5)))
         shift = "subtract" if grows else "add"
         cells = i if side == "end" else do(shift, i, before)
-        rest = self._taken(value, cells, n)
+        rest = self._take_cells(value, cells, n)
         if not grows:
             return rest
-        beyond = do("subtract", cells, self._within(cells, n))
-        own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
-        return self.do("where", own, rest, self.do("zeros_like", rest))
+        beyond = do("subtract", cells, self._clipped_index(cells, n))
+        is_own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
+        return self.do("where", is_own, rest, self.do("zeros_like", rest))
 
-    def _within(self, cells: Any, n: Any) -> Any:
-        """Return cells of a map of n; keras.ops.clip takes no values for its bounds."""
+    def _clipped_index(self, cells: Any, n: Any) -> Any:
+        """Move cells outside a map of n cells to its nearest cell; keras.ops.clip takes no values for its
+        bounds.
+        """
         number = self._number
         return self._do("minimum", self._do("maximum", cells, number(0)), self._do("subtract", n, number(1)))
 
-    def _taken(self, value: Any, cells: Any, n: Any) -> Any:
-        """These cells of the map's n; beyond it, those of its edge."""
-        index = self._do("cast", self._within(cells, n), "int32")
+    def _take_cells(self, value: Any, cells: Any, n: Any) -> Any:
+        """Take these cells of the map's n; cells beyond the edge are those of the edge."""
+        index = self._do("cast", self._clipped_index(cells, n), "int32")
         places = index.tolist() if isinstance(index, np.ndarray) else index
         return self.do("take", value, places, axis=self.axis)
 
-    def resized(self, value: Any, like: Any) -> Any:
-        """Return the map with other cells along this axis."""
+    def resize(self, value: Any, like: Any) -> Any:
+        """Resize the map along this axis."""
         op, do, number = self.op, self._do, self._number
         n, i, m = self._cells(value, like)
-        places = self._places(n, i, m)
+        places = self._source_places(n, i, m)
         if op.mode == "nearest":
             up = op.rounding in ("ceil", "round_prefer_floor")
             if op.rounding.startswith("round"):
                 places = do("subtract" if up else "add", places, number(0.5))
-            return self._taken(value, do("ceil" if up else "floor", places), n)
+            return self._take_cells(value, do("ceil" if up else "floor", places), n)
         before = do("floor", places)
         t = do("subtract", places, before)
-        shares = self._shares(t, do("subtract", number(1), t))
+        shares = self._cell_shares(t, do("subtract", number(1), t))
         cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
         if op.inside:
-            inside = [do("equal", self._within(cell, n), cell) for cell in cells]
+            inside = [do("equal", self._clipped_index(cell, n), cell) for cell in cells]
             shares = [do("where", each, share, number(0)) for each, share in zip(inside, shares, strict=True)]
             shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
-        over = (-1, *[1] * (3 - self.axis))
-        parts = zip(cells, shares, strict=True)
-        return reduce(
-            partial(do, "add"),
-            [
-                do("multiply", self._taken(value, cell, n), do("reshape", share, over))
-                for cell, share in parts
-            ],
-        )
+        along_axis = (-1, *[1] * (3 - self.axis))
+        weighted = [
+            do("multiply", self._take_cells(value, cell, n), do("reshape", share, along_axis))
+            for cell, share in zip(cells, shares, strict=True)
+        ]
+        return reduce(partial(do, "add"), weighted)
 
-    def _places(self, n: Any, i: Any, m: Any) -> Any:
-        """Return the place in the source of each target cell."""
+    def _source_places(self, n: Any, i: Any, m: Any) -> Any:
+        """Return where in the source the centre of each target cell lies, in cells."""
         do, number = self._do, self._number
         if self.op.coordinates == "align_corners":
             spaces = do("maximum", do("subtract", m, number(1)), number(1))
@@ -115,8 +118,9 @@ class _Axis:
             return do("multiply", i, step)
         return do("subtract", do("multiply", do("add", i, number(0.5)), step), number(0.5))
 
-    def _shares(self, t: Any, rest: Any) -> Sequence[Any]:
-        """Return the shares of two cells, or by Keys's polynomials those of four, whose distances are t + 1,
+    def _cell_shares(self, t: Any, rest: Any) -> Sequence[Any]:
+        """Return what part each source cell has in a target cell, from its distance t behind the first cell
+        and rest = 1 - t: for linear two shares, for Keys's polynomials four, of cells at the distances t + 1,
         t, 1 - t and 2 - t.
         """
         do, a, one = self._do, self.op.a, self._number(1)
@@ -138,7 +142,9 @@ class _Axis:
         ]
 
     def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
-        """Return how many cells the map has, the numbers of the result's cells, and how many these are."""
+        """Return the number of the map's cells along this axis, the indices of the result's cells, and their
+        number.
+        """
         n, op, scale = value.shape[self.axis], self.op, self._scale
         if isinstance(op, ResizeLike):
             m = like.shape[self.axis]
@@ -151,7 +157,7 @@ class _Axis:
         ones = self._ones(value if like is None else like)
         if scale is not None:
             parts = Fraction(scale)
-            if parts.denominator > _MOST_PARTS:
+            if parts.denominator > _MAX_DENOMINATOR:
                 raise GraphError(
                     f"Keras cannot count the cells of an open size times {scale}",
                     next="export the model at one size",
@@ -162,7 +168,9 @@ class _Axis:
         return count, self.do("subtract", self.do("cumsum", ones), self._number(1)), self.do("sum", ones)
 
     def _ones(self, value: Any) -> Any:
-        """Return a one for each cell."""
+        """Return a vector with a one for each cell of the map along this axis, from which cells of open sizes
+        are counted.
+        """
         line = self.do("getitem", value, (0, slice(None), 0, 0) if self.axis == 1 else (0, 0, slice(None), 0))
         return self.do("cast", self.do("ones_like", line), self.kind)
 
@@ -171,11 +179,11 @@ class _Axis:
         return self.op.scale[self.axis - 1] if isinstance(self.op, Resize) and self.op.scale else None
 
     def _number(self, number: float) -> Any:
-        """Keras would first round a plain one to float32."""
+        """Return the number as an array of `kind`, because Keras would first round a plain one to float32."""
         return np.asarray(number, self.kind)
 
     def _do(self, function: str, *arguments: Any) -> Any:
-        """Compute by numpy where all arguments are known, otherwise by keras.ops."""
+        """Call a function of numpy where all arguments are known, otherwise that of keras.ops."""
         if not isinstance(arguments[0], np.ndarray | np.generic) or not isinstance(
             arguments[-1], np.ndarray | np.generic | str | tuple
         ):

@@ -75,7 +75,7 @@ class Runner:
         if not names:
             return {}
         tensorflow = import_tensorflow()
-        fed = [np.ascontiguousarray(each) for each in self._fed(batch)]
+        fed = [np.ascontiguousarray(each) for each in self._as_inputs(batch)]
         if names not in self._functions and not cut:
             self._functions[names] = self._function(names)
         instead = {
@@ -99,11 +99,13 @@ class Runner:
         }
 
     def value_of(self, name: str) -> Hashable:
-        """Return what is equal for two names of one value."""
+        """Return a key that is equal for two names of the same value."""
         return id(self.values[name])
 
-    def _fed(self, batch: Array) -> list[Array]:
-        """Return a batch in the axes of the model's inputs."""
+    def _as_inputs(self, batch: Array) -> list[Array]:
+        """Return a batch as the model's inputs, in their axes. One of another size than the input's is
+        refused.
+        """
         if self._takes is None or not self._takes.axes:
             _, rows, columns, channels = self._model.inputs[0].shape
             expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
@@ -116,12 +118,13 @@ class Runner:
     def _function(
         self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
     ) -> Callable[[Any], dict[str, Any]]:
-        """Return the function from inputs to these values, compiled where a grouped convolution needs it.
+        """Return the function from inputs to the values of these names, compiled where a grouped convolution
+        needs it.
 
         Args:
-            cut: what is read in place of values, by the ids of Keras's symbolic ones.
+            cut: arrays that layers read in place of values, by the ids of Keras's symbolic values.
         """
-        tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
+        tapped = _memory_saving_model()(self._model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
         tapped.cut = cut
 
@@ -134,8 +137,8 @@ class Runner:
 
 
 @cache
-def _frugal() -> Any:
-    """Return the class of functional models that hold a value until its last use: Keras's own hold all values
+def _memory_saving_model() -> Any:
+    """Return a class of functional models that free a value after its last use: Keras's own hold all values
     until the end (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took
     1.6 GB, and take 0.7.
     """
@@ -186,18 +189,20 @@ def attach_runner(
     usual_size: KnownSize | None = None,
     moved: Collection[str] = (),
 ) -> None:
-    """Attaches a Runner with these arguments to a model for `run`; it is not saved with the model."""
+    """Attach a Runner with these arguments to a model for `run`; it is not saved with the model."""
     setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size, moved))
 
 
 def usual_size_of(model: Any) -> tuple[int, int] | None:
-    """Return the size that a port's source was built for, of a model that `build` made; None of any other."""
+    """Return the size that the source of a port was built for, if `build` made the model; None for any
+    other.
+    """
     return getattr(getattr(model, _RUNNER, None), "usual_size", None)
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps
-    come back as N×C×H×W.
+    """Run a model that `build` made on a batch N×C×H×W and return its values at `taps` (paths of the graph);
+    maps are N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -212,8 +217,8 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Return the outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch
-    N×C×H×W; maps come back so.
+    """Run a model of `build_file` or of a zoo's implementation on a batch N×C×H×W and return the outputs of
+    its layers; maps are N×C×H×W.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
@@ -236,15 +241,15 @@ def run_reference(
 
 
 def tap_value(model: Any, tap: str) -> Any:
-    """Return the output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as
-    Keras's symbolic tensor.
+    """Return the output of a layer, as Keras's symbolic tensor, of a model that `build_file` or a zoo's
+    implementation gave.
     """
     return getattr(model, _RUNNER).values[tap]
 
 
 @contextmanager
 def tf32(tensorflow: Any, allowed: bool) -> Iterator[None]:
-    """Run what follows with or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
+    """Allow or forbid TF32 within the context; in TF32, an NVIDIA GPU keeps 10 of float32's 23 bits."""
     config = tensorflow.config.experimental
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(allowed)

@@ -18,7 +18,7 @@ from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 
 _DEVICES = {"cpu": "/CPU", "cuda": "/GPU"}
-_RANDOM = {
+_RANDOM_INITIALIZERS = {
     "glorot_uniform": "GlorotUniform",
     "GlorotUniform": "GlorotUniform",
     "VarianceScaling": "VarianceScaling",
@@ -47,8 +47,8 @@ def import_keras() -> Any:
 
 
 def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
-    """Return the value of a function of `keras.ops`, or a part of a value (`getitem`); see
-    porter.frameworks.tf.resizing.
+    """Call a function of `keras.ops` by its name, or take a part of a value (`getitem`), and return the
+    result; see porter.frameworks.tf.resizing.
     """
     if function == "getitem":
         return arguments[0][arguments[1]]
@@ -76,7 +76,7 @@ def tensorflow_device(device: str) -> str:
 
 @contextmanager
 def quiet_logger(tensorflow: Any) -> Iterator[None]:
-    """Silence TensorFlow's Python loggers, except for errors."""
+    """Silence TensorFlow's Python loggers, except for errors, within the context."""
     loggers = (tensorflow.get_logger(), getLogger("absl"))
     for logger in loggers:
         logger.addFilter(_is_error)  # the converter sets the level
@@ -92,9 +92,9 @@ def _is_error(record: LogRecord) -> bool:
 
 
 @contextmanager
-def floating(dtype: Dtype) -> Iterator[None]:
-    """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise, and all of
-    TensorFlow's variables have one name (`_under_one_name`).
+def keras_defaults(dtype: Dtype) -> Iterator[None]:
+    """Set Keras's defaults within the context: layers are made in `dtype` and with channels last, unless they
+    say otherwise, and all of TensorFlow's variables have one name (`_create_under_one_name`).
 
     Code such as that of keras.applications takes both only from Keras's global state, which is restored
     afterwards. Keras also converts plain numbers to the global type, not to the layer's.
@@ -105,7 +105,7 @@ def floating(dtype: Dtype) -> Iterator[None]:
     config.set_dtype_policy(dtype)
     config.set_image_data_format("channels_last")
     try:
-        with import_tensorflow().variable_creator_scope(_under_one_name):
+        with import_tensorflow().variable_creator_scope(_create_under_one_name):
             yield
     finally:
         config.set_floatx(floats)
@@ -113,30 +113,32 @@ def floating(dtype: Dtype) -> Iterator[None]:
         config.set_image_data_format(layout)
 
 
-def _under_one_name(create: Callable[..., Any], **stated: Any) -> Any:
-    """Return a variable called as all others, whatever scope it is in. TensorFlow makes and keeps a kernel
-    for every other name (python/ops/resource_variable_ops.py, `debug_name`), which takes half the time of
-    building a layer. Keras's own names and paths are not these.
+def _create_under_one_name(create: Callable[..., Any], **stated: Any) -> Any:
+    """Create a variable with the one name that all have, whatever scope it is in. TensorFlow makes and keeps
+    a kernel for every other name (python/ops/resource_variable_ops.py, `debug_name`), which takes half the
+    time of building a layer. Keras's own names and paths are not these.
     """
     return create(**{**stated, "name": "variable/"})
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
-    """Inside it, variables begin as zeros: random numbers, which weights replace anyway, take half the time
-    of a construction. `restore_initializers` gives the layers Keras's own initializers again.
+def zero_initializers() -> Iterator[None]:
+    """Let variables within the context begin as zeros: random numbers, which weights replace anyway, take
+    half the time of a construction. `restore_initializers` gives the layers Keras's own initializers again.
     """
     keras = import_keras()
-    classes = {name: _undrawn_class(getattr(keras.initializers, name)) for name in _RANDOM.values()}
-    known = {word: classes[name] for word, name in _RANDOM.items()}
+    classes = {
+        name: _zeros_class(getattr(keras.initializers, name)) for name in _RANDOM_INITIALIZERS.values()
+    }
+    known = {word: classes[name] for word, name in _RANDOM_INITIALIZERS.items()}
     with keras.utils.custom_object_scope({**known, **{kind.__name__: kind for kind in classes.values()}}):
         yield
 
 
 @cache
-def _undrawn_class(own: Any) -> Any:
-    """Return a class of initializers that give zeros in place of random numbers; each has the initializer of
-    class `own` that it replaces.
+def _zeros_class(own: Any) -> Any:
+    """Return a class of initializers that give zeros in place of random numbers; each keeps the initializer
+    of class `own` that it replaces, for the config.
     """
 
     def begin(self: Any, **config: Any) -> None:
@@ -147,7 +149,7 @@ def _undrawn_class(own: Any) -> Any:
 
 
 def restore_initializers(model: Any) -> None:
-    """Give layers that were made in `undrawn` their initialisers back, for their configs."""
+    """Give layers that were made in `zero_initializers` their own initialisers back, for their configs."""
     for layer in model._flatten_layers(include_self=False):
         for name, value in [*vars(layer).items()]:
             if type(value).__name__.startswith("Undrawn"):
@@ -155,8 +157,8 @@ def restore_initializers(model: Any) -> None:
 
 
 def keep_constants(model: Any) -> None:
-    """Make the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because
-    Keras rounds plain ones to float32 first, in any type.
+    """Turn the constants of Rescaling layers into numpy numbers, and in float64 those of Normalizations too,
+    because Keras rounds plain numbers to float32 first, in any type.
     """
     for layer in model._flatten_layers(include_self=False):
         if type(layer).__name__ == "Rescaling":

@@ -24,7 +24,7 @@ name.
 """
 
 
-def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
+def build_for_file(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
     """Return the module on no device, if it is no larger than the file of its tensors, for a look at it
     before memory is taken.
 
@@ -48,7 +48,7 @@ def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> 
         UsageError: the two do not cover each other, with the names.
     """
     expected = {
-        name: tuple(value.shape) for name, value in built_for(tensors, build, where).state_dict().items()
+        name: tuple(value.shape) for name, value in build_for_file(tensors, build, where).state_dict().items()
     }
     shapes = {name: array.shape for name, array in tensors.items()}
     unlike = sorted(

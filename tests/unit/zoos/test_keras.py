@@ -15,7 +15,7 @@ from porter.frameworks import get_engine
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.numbering import first_names
-from porter.frameworks.tf.runtime import import_keras, restore_initializers, undrawn
+from porter.frameworks.tf.runtime import import_keras, restore_initializers, zero_initializers
 from porter.graph import Conv
 from porter.graph.plan import make_plan
 from porter.verification.references import ZooReference
@@ -208,7 +208,7 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
 )
 def test_variables_begin_as_zeros_and_configs_have_kerass_initializers(variant: str) -> None:
     configs = []
-    for context in (nullcontext(), undrawn()):
+    for context in (nullcontext(), zero_initializers()):
         import_keras().utils.clear_session()  # layers are counted anew
         with context:
             model = _construct_model(variant, 3, (64, 64))

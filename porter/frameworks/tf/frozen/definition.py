@@ -147,7 +147,7 @@ PURE_OPS = frozenset(
 may run here.
 """
 
-_NUMBERS = (
+_NUMBER_TYPES = (
     "half",
     "bfloat16",
     "float32",
@@ -175,19 +175,20 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
         CannotRun: an op is not on `PURE_OPS`, or this processor cannot run it; the op is named.
     """
     tensorflow = import_tensorflow()
-    whole = tensorflow.compat.v1.GraphDef()
+    definition_of_all = tensorflow.compat.v1.GraphDef()
     try:
-        whole.ParseFromString(definition)
+        definition_of_all.ParseFromString(definition)
     except import_module("google.protobuf.message").DecodeError as error:
         raise FileError(f"not a GraphDef: {error}") from None
     nodes: dict[str, Any] = {}
-    for node in whole.node:
+    for node in definition_of_all.node:
         if node.name in nodes:
             raise GraphError("two ops have this name", where=node.name)
         nodes[node.name] = node
     wanted = _ancestors(nodes, [op_name(output) for output in outputs])
     part = tensorflow.compat.v1.GraphDef(
-        versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted]
+        versions=definition_of_all.versions,
+        node=[_without_placement(nodes[name]) for name in nodes if name in wanted],
     )
     _expect_pure(part)
     for node in part.node:
@@ -196,33 +197,39 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
 
 
 def op_name(source: str) -> str:
-    """Return the op that an entry of NodeDef.input reads: `name` of `name`, `name:1` and `^name`."""
+    """Return the name of the op that an entry of NodeDef.input reads: `name` of `name`, `name:1` and
+    `^name`.
+    """
     return source.removeprefix("^").split(":", 1)[0]
 
 
 def output_index(source: str) -> int:
-    """Return which output of its op an entry of NodeDef.input reads."""
+    """Return the index of the output that an entry of NodeDef.input reads; 0 where it states none."""
     _, _, index = source.partition(":")
     return int(index) if index.isdecimal() else 0
 
 
 def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
-    """Return the nodes that the outputs are computed from, with the outputs."""
+    """Return the names of the outputs and of all nodes that they are computed from. A name that the graph
+    lacks is refused.
+    """
 
-    def known(names: Collection[str], reader: str) -> Collection[str]:
+    def expect_known(names: Collection[str], reader: str) -> Collection[str]:
         for name in names:
             if name not in nodes:
                 raise GraphError(f"reads '{name}', which the graph lacks", where=reader)
         return names
 
     def inputs(name: str) -> Collection[str]:
-        return known([op_name(source) for source in nodes[name].input if not source.startswith("^")], name)
+        return expect_known(
+            [op_name(source) for source in nodes[name].input if not source.startswith("^")], name
+        )
 
-    return upstream(known(outputs, "the outputs"), inputs)
+    return upstream(expect_known(outputs, "the outputs"), inputs)
 
 
 def _expect_pure(graph: Any) -> None:
-    """Refuse ops that do more than compute numbers, such as read files."""
+    """Refuse ops that do more than compute numbers, such as reading files."""
     for node in graph.node:
         if node.op not in PURE_OPS:
             raise CannotRun(
@@ -233,8 +240,10 @@ def _expect_pure(graph: Any) -> None:
 
 
 def _expect_numbers(tensorflow: Any, node: Any) -> None:
-    """Refuse texts, handles of things outside the graph, and an order of axes that needs a GPU."""
-    numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBERS}
+    """Refuse an op of texts or of handles of things outside the graph, and an order of axes that needs a
+    GPU.
+    """
+    numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBER_TYPES}
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
@@ -248,12 +257,12 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
         )
 
 
-def _bare(node: Any) -> Any:
-    """Return a node without control inputs and without attributes that only place it."""
-    bare = type(node)(
+def _without_placement(node: Any) -> Any:
+    """Copy a node without control inputs and without attributes that only place it."""
+    copy = type(node)(
         name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
     )
     for key, value in node.attr.items():
         if not key.startswith("_"):
-            bare.attr[key].CopyFrom(value)
-    return bare
+            copy.attr[key].CopyFrom(value)
+    return copy

@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, FileError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
-from porter.frameworks.tf.resizing import resized
+from porter.frameworks.tf.resizing import resize_map
 from porter.frameworks.tf.runtime import keras_do
 from porter.graph import ResizeLike
 
@@ -26,7 +26,7 @@ _RESPONSE_NORM = "LRN"
 _RESIZES = ("ResizeBilinear", "ResizeBicubic")
 
 
-def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Array]:
+def read_constants(graph: Any, tensors: NamedArrays, max_bytes: int) -> dict[str, Array]:
     """Return the values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
@@ -35,7 +35,7 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
 
     Raises:
         MappingError: an array has another shape than its constant.
-        FileError: the constants are larger than `most`, or one cannot be read.
+        FileError: the constants are larger than `max_bytes`, or one cannot be read.
     """
     make_ndarray, arrays = import_tensorflow().make_ndarray, {}
     for node in graph.node:
@@ -48,8 +48,8 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
             if array.shape != shape:
                 raise MappingError(f"expected shape {shape}, got {array.shape}", where=node.name)
         else:
-            most -= math.prod(shape) * 8
-            if most < 0 or min(shape, default=0) < 0:
+            max_bytes -= math.prod(shape) * 8
+            if max_bytes < 0 or min(shape, default=0) < 0:
                 raise FileError(
                     "the constants of this graph are larger than its file can hold", where=node.name
                 )
@@ -64,8 +64,8 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
 def in_dtype(
     graph: Any, constants: NamedArrays, dtype: Dtype | None, decimal_epsilons: bool
 ) -> tuple[Any, dict[str, Array]]:
-    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, or as it is where that is
-    None, and the arrays to feed it.
+    """Return `graph` with every floating type replaced by `dtype`, `float32` or `float64` (unchanged where
+    that is None), and the arrays to feed it.
 
     Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow
     would keep several copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
@@ -90,11 +90,11 @@ def in_dtype(
     floats = frozenset(
         getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")
     )
-    retyped, fed = type(graph)(versions=graph.versions), {}
-    fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
+    retyped, arrays_to_feed = type(graph)(versions=graph.versions), {}
+    fused_norms = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
-        _expect_inference(node, fused)
-        if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
+        _expect_inference(node, fused_norms)
+        if (node.name in fused_norms and dtype == "float64") or node.op == _NORM_OF_2015:
             retyped.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
         elif node.op == _RESPONSE_NORM and dtype == "float64":
             retyped.node.extend(_response_norm_in_parts(tensorflow, node, target))
@@ -105,21 +105,24 @@ def in_dtype(
             copy.CopyFrom(node)
             if dtype is None:
                 continue
-            for name in _left_out_types(node.op, floats) - node.attr.keys():
+            for name in _types_by_default(node.op, floats) - node.attr.keys():
                 copy.attr[name].type = target
             _retype(copy, floats, target)
         elif node.attr["dtype"].type in floats:
             kind = tensorflow.as_dtype(node.attr["dtype"].type if dtype is None else target)
-            array = fed[node.name] = constants[node.name].astype(kind.as_numpy_dtype, copy=False)
+            array = arrays_to_feed[node.name] = constants[node.name].astype(kind.as_numpy_dtype, copy=False)
             placeholder = retyped.node.add(name=node.name, op="Placeholder")
             placeholder.attr["dtype"].type = kind.as_datatype_enum
             placeholder.attr["shape"].shape.CopyFrom(tensorflow.TensorShape(array.shape).as_proto())
         else:
-            retyped.node.append(_constant(tensorflow, node, node.name, constants[node.name]))
-    return retyped, fed
+            retyped.node.append(_make_constant(tensorflow, node, node.name, constants[node.name]))
+    return retyped, arrays_to_feed
 
 
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
+    """Refuse a fused norm that normalises by its own batch, and a node that reads a norm's batch
+    statistics.
+    """
     # The default of is_training is True (core/ops/nn_ops.cc).
     if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
         raise CannotRun(
@@ -135,7 +138,9 @@ def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
 
 
 def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
-    """(x - mean) * (gamma * rsqrt(variance + epsilon)) + beta."""
+    """Return the nodes of (x - mean) * (gamma * rsqrt(variance + epsilon)) + beta for a batch norm; the last
+    has the norm's own name.
+    """
     if node.op == _NORM_OF_2015:
         x, mean, variance, beta, gamma = node.input
         stored = node.attr["variance_epsilon"].f
@@ -146,62 +151,63 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
         # The default (core/ops/nn_ops.cc).
         stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4
     epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
-    part = f"{node.name}/porter_".__add__
-    constant = _constant(
-        tensorflow, node, part("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
+    part_name = f"{node.name}/porter_".__add__
+    constant = _make_constant(
+        tensorflow, node, part_name("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
     )
     steps = [
-        ("AddV2", part("variance"), variance, constant.name),
-        ("Rsqrt", part("scale"), part("variance")),
-        *([("Mul", part("scaled_gamma"), gamma, part("scale"))] if gamma else []),
-        ("Sub", part("centred"), x, mean),
-        ("Mul", part("scaled"), part("centred"), part("scaled_gamma" if gamma else "scale")),
-        ("AddV2", node.name, part("scaled"), beta),
+        ("AddV2", part_name("variance"), variance, constant.name),
+        ("Rsqrt", part_name("scale"), part_name("variance")),
+        *([("Mul", part_name("scaled_gamma"), gamma, part_name("scale"))] if gamma else []),
+        ("Sub", part_name("centred"), x, mean),
+        ("Mul", part_name("scaled"), part_name("centred"), part_name("scaled_gamma" if gamma else "scale")),
+        ("AddV2", node.name, part_name("scaled"), beta),
     ]
-    return [constant, *_nodes(node, target, steps)]
+    return [constant, *_make_nodes(node, target, steps)]
 
 
 def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """x * (bias + alpha * sum)^-beta; the sum is over the squares of the channels up to `depth_radius`
-    away.
+    """Return the nodes of x * (bias + alpha * sum)^-beta for an LRN; the sum is over the squares of the
+    channels up to `depth_radius` away.
     """
-    part = f"{node.name}/porter_".__add__
-    number = tensorflow.as_dtype(target).as_numpy_dtype
+    part_name = f"{node.name}/porter_".__add__
+    number_type = tensorflow.as_dtype(target).as_numpy_dtype
     radius = node.attr["depth_radius"].i if "depth_radius" in node.attr else 5
     values = {"alpha": 1.0, "beta": 0.5, "bias": 1.0}
     values = {name: node.attr[name].f if name in node.attr else default for name, default in values.items()}
     constants = {
-        part(name): np.array(-value if name == "beta" else value, number) for name, value in values.items()
+        part_name(name): np.array(-value if name == "beta" else value, number_type)
+        for name, value in values.items()
     }
-    constants[part("pads")] = np.array([[0, 0], [0, 0], [0, 0], [radius, radius]], np.int32)
-    constants[part("step")] = np.array([1, 1, 1, 1], np.int32)
+    constants[part_name("pads")] = np.array([[0, 0], [0, 0], [0, 0], [radius, radius]], np.int32)
+    constants[part_name("step")] = np.array([1, 1, 1, 1], np.int32)
     steps = [
-        ("Square", part("squares"), node.input[0]),
-        ("Pad", part("padded"), part("squares"), part("pads")),
+        ("Square", part_name("squares"), node.input[0]),
+        ("Pad", part_name("padded"), part_name("squares"), part_name("pads")),
     ]
     shifted = []
     for shift in range(2 * radius + 1):
-        constants[part(f"from_{shift}")] = np.array([0, 0, 0, shift], np.int32)
-        constants[part(f"to_{shift}")] = np.array([0, 0, 0, shift - 2 * radius], np.int32)
-        shifted.append(part(f"shifted_{shift}"))
+        constants[part_name(f"from_{shift}")] = np.array([0, 0, 0, shift], np.int32)
+        constants[part_name(f"to_{shift}")] = np.array([0, 0, 0, shift - 2 * radius], np.int32)
+        shifted.append(part_name(f"shifted_{shift}"))
         steps.append(
             (
                 "StridedSlice",
                 shifted[-1],
-                part("padded"),
-                part(f"from_{shift}"),
-                part(f"to_{shift}"),
-                part("step"),
+                part_name("padded"),
+                part_name(f"from_{shift}"),
+                part_name(f"to_{shift}"),
+                part_name("step"),
             )
         )
     steps += [
-        ("AddN", part("sum"), *shifted),
-        ("Mul", part("scaled"), part("sum"), part("alpha")),
-        ("AddV2", part("base"), part("scaled"), part("bias")),
-        ("Pow", part("power"), part("base"), part("beta")),
-        ("Mul", node.name, node.input[0], part("power")),
+        ("AddN", part_name("sum"), *shifted),
+        ("Mul", part_name("scaled"), part_name("sum"), part_name("alpha")),
+        ("AddV2", part_name("base"), part_name("scaled"), part_name("bias")),
+        ("Pow", part_name("power"), part_name("base"), part_name("beta")),
+        ("Mul", node.name, node.input[0], part_name("power")),
     ]
-    nodes = _nodes(node, target, steps)
+    nodes = _make_nodes(node, target, steps)
     for made in nodes:
         if made.op == "AddN":
             made.attr["N"].i = len(shifted)
@@ -211,42 +217,46 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
             made.attr["Index"].type = tensorflow.int32.as_datatype_enum
             made.attr["begin_mask"].i = 0b0111
             made.attr["end_mask"].i = 0b1111 if made.name == shifted[-1] else 0b0111
-    return [*(_constant(tensorflow, node, name, array) for name, array in constants.items()), *nodes]
+    return [*(_make_constant(tensorflow, node, name, array) for name, array in constants.items()), *nodes]
 
 
 def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """Return the resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own give
-    float32.
+    """Return the nodes of a resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own
+    resizes give float32.
     """
-    half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
-    inside = half and node.op == "ResizeBicubic"
-    coordinates: Any = "half_pixel" if half else "asymmetric"
-    if ends:
+    half_pixel, align_corners = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
+    inside = half_pixel and node.op == "ResizeBicubic"
+    coordinates: Any = "half_pixel" if half_pixel else "asymmetric"
+    if align_corners:
         coordinates = "align_corners"
     op = ResizeLike(
         "linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside
     )
-    part, v1, kind = f"{node.name}/porter_", tensorflow.compat.v1, tensorflow.as_dtype(target)
+    prefix, v1, kind = f"{node.name}/porter_", tensorflow.compat.v1, tensorflow.as_dtype(target)
     with tensorflow.Graph().as_default() as graph:
-        x = v1.placeholder(kind, [None] * 4, f"{part}x")
-        size = v1.placeholder(tensorflow.int32, [2], f"{part}size")
-        with v1.name_scope(f"{part}parts/"):
+        x = v1.placeholder(kind, [None] * 4, f"{prefix}x")
+        size = v1.placeholder(tensorflow.int32, [2], f"{prefix}size")
+        with v1.name_scope(f"{prefix}parts/"):
             like = tensorflow.ones(tensorflow.concat([[1], size, [1]], 0), kind)
-            output = resized(x, op, keras_do, "float64", like)
-        tensorflow.identity(output, part)
-    renamed = {f"{part}x": node.input[0], f"{part}size": node.input[1]}
-    made = []
-    for each in graph.as_graph_def().node:
-        if each.name not in renamed:
-            made.append(
-                type(node)(name=node.name if each.name == part else each.name, op=each.op, attr=each.attr)
+            output = resize_map(x, op, keras_do, "float64", like)
+        tensorflow.identity(output, prefix)
+    placeholders = {f"{prefix}x": node.input[0], f"{prefix}size": node.input[1]}
+    nodes = []
+    for computed in graph.as_graph_def().node:
+        if computed.name not in placeholders:
+            nodes.append(
+                type(node)(
+                    name=node.name if computed.name == prefix else computed.name,
+                    op=computed.op,
+                    attr=computed.attr,
+                )
             )
-            made[-1].input.extend(renamed.get(source, source) for source in each.input)
-    return made
+            nodes[-1].input.extend(placeholders.get(source, source) for source in computed.input)
+    return nodes
 
 
-def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
-    """Return nodes of op, name and inputs."""
+def _make_nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
+    """Make a node of the type `target` for each step, which is an op, a name and the names of its inputs."""
     nodes = []
     for op, name, *inputs in steps:
         nodes.append(type(like)(name=name, op=op, input=inputs))
@@ -254,7 +264,8 @@ def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any
     return nodes
 
 
-def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
+def _make_constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
+    """Make a Const node that holds the array."""
     constant = type(like)(name=name, op="Const")
     value = tensorflow.make_tensor_proto(array)
     constant.attr["dtype"].type = value.dtype
@@ -263,7 +274,7 @@ def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
 
 
 @cache
-def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
+def _types_by_default(op: str, floats: frozenset[int]) -> frozenset[str]:
     """Return the attributes of an op whose default is a floating type: a file may leave them out, as
     SavedModels do with MaxPool's T.
     """
@@ -273,7 +284,7 @@ def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
 
 
 def _retype(node: Any, floats: frozenset[int], target: int) -> None:
-    """Set every attribute that states one of these types to another type."""
+    """Replace the floating types in a node's attributes by the type `target`."""
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:

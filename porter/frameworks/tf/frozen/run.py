@@ -64,14 +64,14 @@ class GraphRunner:
         part = read_definition(definition, outputs)
         constants = read_constants(part, tensors, most_bytes(len(definition)))
         self._takes = takes
-        self._input, self._shape = _placeholder(
+        self._input, self._shape = _find_input(
             tensorflow, part, [each.name for each in takes.further_inputs] if takes else ()
         )
         type_of_image = next(node.attr["dtype"].type for node in part.node if node.name == self._input)
         self._dtype = tensorflow.as_dtype(type_of_image).as_numpy_dtype if dtype is None else dtype
         self.arrays: Collection[str] = ()
-        graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
-        self._graph, self._session = graph, _session(tensorflow, graph)
+        graph, self._constants = in_dtype(part, constants, dtype, decimal_epsilons)
+        self._graph, self._session = graph, _open_session(tensorflow, graph)
         self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(
             layers or {}
         )
@@ -92,97 +92,103 @@ class GraphRunner:
             raise UsageError(f"the graph has no op '{unknown[0]}'")
         if not names:
             return {}
-        at_once, rows, columns, channels = self._shape
+        images_at_once, rows, columns, channels = self._shape
         expect_fit(batch.shape, channels, rows, columns)
-        given = {self._input: self._numbers(batch)}
-        given |= {name: self._numbers(array) for name, array in self._further(batch).items()}
+        to_feed = {self._input: self._to_feed(batch)}
+        to_feed |= {name: self._to_feed(array) for name, array in self._further_arrays(batch).items()}
         session = self._session
         if cut:
             kinds = {
-                name: self._session.graph.get_tensor_by_name(_output(self.values[name])).dtype for name in cut
+                name: self._session.graph.get_tensor_by_name(_output_name(self.values[name])).dtype
+                for name in cut
             }
             graph, holders = _cut_graph(self._graph, {name: self.values[name] for name in cut}, kinds)
-            session = _session(import_tensorflow(), graph)
-            given |= {
+            session = _open_session(import_tensorflow(), graph)
+            to_feed |= {
                 holders[name]: np.asarray(
                     array if name in self.arrays else channels_last(array), kinds[name].as_numpy_dtype
                 )
                 for name, array in cut.items()
             }
-        parts = {name: in_parts(array, at_once) for name, array in given.items()}
+        parts = {name: in_parts(array, images_at_once) for name, array in to_feed.items()}
         runs = [
             self._run(session, dict(zip(parts, part, strict=True)), names)
             for part in zip(*parts.values(), strict=True)
         ]
-        whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
+        joined = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
         return {
-            name: value if name in self.arrays else channels_first(value) for name, value in whole.items()
+            name: value if name in self.arrays else channels_first(value) for name, value in joined.items()
         }
 
     def value_of(self, name: str) -> str:
-        """Return what is equal for two names of one value."""
-        return _output(self.values[name])
+        """Return a key that is equal for two names of the same value."""
+        return _output_name(self.values[name])
 
-    def _further(self, batch: Array) -> dict[str, Array]:
-        """Return what the further inputs are fed, by name."""
+    def _further_arrays(self, batch: Array) -> dict[str, Array]:
+        """Return the arrays to feed to the graph's further inputs, by name."""
         if self._takes is None:
             return {}
         return dict(
             zip((each.name for each in self._takes.further_inputs), beside(batch, self._takes), strict=True)
         )
 
-    def _numbers(self, array: Array) -> Array:
-        """Return a map N×H×W×C, or another value, in the graph's number type."""
+    def _to_feed(self, array: Array) -> Array:
+        """Return a map N×C×H×W as N×H×W×C, or another value as it is, in the graph's number type."""
         return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
-    def _run(self, session: Any, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
-        """Return the values of these names; ops that have no kernel for the type are refused."""
+    def _run(self, session: Any, inputs: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
+        """Run the session and return the values of these names. An op without a kernel for the type is
+        refused.
+        """
         tensorflow = import_tensorflow()
         try:
-            fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
-            values: dict[str, Array] = session.run({name: _output(self.values[name]) for name in names}, fed)
+            fed = {f"{op}:0": array for op, array in (self._constants | inputs).items()}
+            values: dict[str, Array] = session.run(
+                {name: _output_name(self.values[name]) for name in names}, fed
+            )
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise CannotRun(
                 f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}"
             ) from None
         except tensorflow.errors.OpError as error:
-            _, rows, columns, _ = given[self._input].shape
+            _, rows, columns, _ = inputs[self._input].shape
             size = f"{rows}x{columns}"
             raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
         return values
 
 
-def _output(source: str) -> str:
+def _output_name(source: str) -> str:
+    """Return TensorFlow's name of a tensor, `op:index`, for `op` or `op:index`."""
     return f"{op_name(source)}:{output_index(source)}"
 
 
 def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """Return a GraphDef in which all ops that read one of some values read a placeholder, and the
-    placeholders.
+    """Replace values of a GraphDef by placeholders, which all ops that read them read instead. Return the new
+    graph and the placeholders' names by the values' names.
 
     Args:
         values: by name, `op` or `op:place`.
         kinds: TensorFlow's number types of the values.
     """
-    found = type(graph)()
-    found.CopyFrom(graph)
-    taken = {node.name for node in graph.node}
-    holders = {_output(value): f"cut/{count}" for count, value in enumerate(values.values())}
-    while taken.intersection(holders.values()):
-        holders = {value: f"cut/{name}" for value, name in holders.items()}
-    for node in found.node:
-        for place, source in enumerate(node.input):
-            if not source.startswith("^") and _output(source) in holders:
-                node.input[place] = holders[_output(source)]
+    cut_graph = type(graph)()
+    cut_graph.CopyFrom(graph)
+    used_names = {node.name for node in graph.node}
+    placeholders = {_output_name(value): f"cut/{count}" for count, value in enumerate(values.values())}
+    while used_names.intersection(placeholders.values()):
+        placeholders = {value: f"cut/{name}" for value, name in placeholders.items()}
+    for node in cut_graph.node:
+        for index, source in enumerate(node.input):
+            if not source.startswith("^") and _output_name(source) in placeholders:
+                node.input[index] = placeholders[_output_name(source)]
     for name, value in values.items():
-        holder = found.node.add(name=holders[_output(value)], op="Placeholder")
-        holder.attr["dtype"].type = kinds[name].as_datatype_enum
-    return found, {name: holders[_output(value)] for name, value in values.items()}
+        placeholder = cut_graph.node.add(name=placeholders[_output_name(value)], op="Placeholder")
+        placeholder.attr["dtype"].type = kinds[name].as_datatype_enum
+    return cut_graph, {name: placeholders[_output_name(value)] for name, value in values.items()}
 
 
-def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
-    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input beside the
-    `further` ones.
+def _find_input(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
+    """Return the name and the shape (images, rows, columns, channels; None where free) of the graph's only
+    input beside the `further` ones.
     """
     placeholders = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
     if len(placeholders) != 1:
@@ -202,21 +208,21 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
     return node.name, tuple(int(dimension.size) if dimension.size > 0 else None for dimension in shape.dim)
 
 
-def _session(tensorflow: Any, graph: Any) -> Any:
-    """Return a session on the CPU that runs the graph as it is, without rewriting it."""
+def _open_session(tensorflow: Any, graph: Any) -> Any:
+    """Open a session on the CPU that runs the graph as it is, without rewriting it."""
     v1 = tensorflow.compat.v1
     config = v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
-    built = tensorflow.Graph()
+    imported = tensorflow.Graph()
     try:
-        with built.as_default():
+        with imported.as_default():
             tensorflow.graph_util.import_graph_def(graph, name="")
     except (ValueError, TypeError, tensorflow.errors.OpError) as error:
         raise CannotRun(
             f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}"
         ) from None
-    return v1.Session(graph=built, config=config)
+    return v1.Session(graph=imported, config=config)
 
 
 def channels_last(value: Array) -> Array:

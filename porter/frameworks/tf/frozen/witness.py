@@ -20,7 +20,7 @@ from porter.graph.walks import in_order, upstream
 from porter.padding import KnownSize
 
 NAME = "TensorFlow's definitions of operators"
-_MOST_PARTS = 1 << 23
+_MAX_PARTS = 1 << 23
 """The most parts, which are as many as the reader takes."""
 _INPUTS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 _CHOOSING = frozenset({"Merge"})
@@ -33,45 +33,47 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
     Raises:
         CannotRun: TensorFlow is not installed, or the graph calls functions.
     """
-    graph = parse(checkpoint.path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
+    graph = parse(checkpoint.path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MAX_PARTS)
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name for function in graph.library.function}
     if any(node.op in functions or _has_functions(node) for node in graph.node):
         raise CannotRun("the graph calls functions", where=checkpoint.path)
-    reads = {
+    sources = {
         name: [op_name(source) for source in node.input if not source.startswith("^")]
         for name, node in nodes.items()
     }
     ends = list(dict.fromkeys(op_name(name) for name in checkpoint.carried.given))
-    before = upstream(ends, lambda name: reads[name])
-    network = _network(nodes, reads, before)
-    going_on = {source: name for name in network for source in reads[name]}
+    before = upstream(ends, lambda name: sources[name])
+    network = _operators_of_network(nodes, sources, before)
+    readers = {source: name for name in network for source in sources[name]}
     for end in ends:
         if end not in network:
             return f"porter ends the graph at '{escaped(end)}', which does not give real numbers"
-        if end in going_on:
-            return f"porter ends the graph at '{escaped(end)}', which '{escaped(going_on[end])}' reads"
-    lost = next((name for name in network if name not in going_on and name not in before), None)
+        if end in readers:
+            return f"porter ends the graph at '{escaped(end)}', which '{escaped(readers[end])}' reads"
+    lost = next((name for name in network if name not in readers and name not in before), None)
     return lost and f"the graph ends at '{escaped(lost)}' too, which porter leaves out"
 
 
-def _network(nodes: Mapping[str, Any], reads: Mapping[str, list[str]], before: set[str]) -> dict[str, None]:
-    """Return the operators that follow by real numbers only from an input of those `before` the ends, and
+def _operators_of_network(
+    nodes: Mapping[str, Any], input_names: Mapping[str, list[str]], before: set[str]
+) -> dict[str, None]:
+    """Return the operators that follow, by real numbers only, from an input of those `before` the ends and
     from no other input, such as labels.
     """
     inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
     foreign = inputs - before
-    sources = dict.fromkeys(name for name in inputs & before if not _is_truth(nodes[name]))
-    for name in in_order(reads, lambda name: reads[name]):
-        if not foreign.isdisjoint(reads[name]):
+    operators = dict.fromkeys(name for name in inputs & before if not _is_flag(nodes[name]))
+    for name in in_order(input_names, lambda name: input_names[name]):
+        if not foreign.isdisjoint(input_names[name]):
             foreign.add(name)
-        elif any(source in sources for source in reads[name]) and _is_real(nodes[name]):
-            sources[name] = None
-    return sources
+        elif any(source in operators for source in input_names[name]) and _gives_floats(nodes[name]):
+            operators[name] = None
+    return operators
 
 
-def _is_truth(node: Any) -> bool:
-    """Say whether an input says if the network is trained, or the like."""
+def _is_flag(node: Any) -> bool:
+    """Say whether an input is a boolean, which states for example if the network is trained."""
     return bool(import_tensorflow().as_dtype(node.attr["dtype"].type).is_bool)
 
 
@@ -79,23 +81,23 @@ def _has_functions(node: Any) -> bool:
     return any(value.WhichOneof("value") == "func" for value in node.attr.values())
 
 
-def _is_real(node: Any) -> bool:
-    """Say whether an operator gives real numbers only, and does nothing else."""
+def _gives_floats(node: Any) -> bool:
+    """Say whether an operator gives only floating-point numbers and has no side effects."""
     if node.op in _CHOOSING:
         return True
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     if definition is None or definition.is_stateful or not definition.output_arg:
         return False
-    return all(_are_real(node, definition, given) for given in definition.output_arg)
+    return all(_is_float_output(node, definition, given) for given in definition.output_arg)
 
 
-def _are_real(node: Any, definition: Any, given: Any) -> bool:
-    """Say whether an output has a type of real numbers, or all of a list do."""
-    if given.type_list_attr:
-        types = node.attr[given.type_list_attr].list.type
-    elif given.type_attr:
-        default = next(each.default_value for each in definition.attr if each.name == given.type_attr)
-        types = [node.attr.get(given.type_attr, default).type]
+def _is_float_output(node: Any, definition: Any, output: Any) -> bool:
+    """Say whether an output, or each tensor of an output that is a list, has a floating type."""
+    if output.type_list_attr:
+        types = node.attr[output.type_list_attr].list.type
+    elif output.type_attr:
+        default = next(each.default_value for each in definition.attr if each.name == output.type_attr)
+        types = [node.attr.get(output.type_attr, default).type]
     else:
-        types = [given.type]
+        types = [output.type]
     return all(import_tensorflow().as_dtype(kind).is_floating for kind in types)

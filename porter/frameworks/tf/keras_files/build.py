@@ -39,23 +39,29 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_files.operations import (
     activate,
     cosine,
-    is_operated,
+    einsum_dense,
+    expect_plain,
+    has_operation,
     operate,
-    plain,
-    product,
-    rectified,
-    total,
+    relu,
+    sum_stretched,
 )
 from porter.frameworks.tf.keras_files.resizing import (
-    as_tensorflow,
-    is_rounded,
+    fit_aspect_ratio,
     keeps_size,
-    resizes,
-    with_aspect,
+    resizes_instead,
+    rounds_to_float32,
+    tensorflow_resize,
 )
-from porter.frameworks.tf.resizing import resized
+from porter.frameworks.tf.resizing import resize_map
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, keras_do, tensorflow_device, undrawn
+from porter.frameworks.tf.runtime import (
+    import_keras,
+    keras_defaults,
+    keras_do,
+    tensorflow_device,
+    zero_initializers,
+)
 from porter.graph import INPUT, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size
@@ -76,28 +82,33 @@ _COMPUTED = frozenset(
 """Classes whose function is computed by keras.ops."""
 
 
-_OF_VALUES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "Add": total,
-    "Average": lambda values: total(values) / len(values),
+_MERGES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "Add": sum_stretched,
+    "Average": lambda values: sum_stretched(values) / len(values),
     "Merge by cos": lambda values: cosine(*values),
 }
 """Merges of several values, by their layers' kinds."""
-_Order = Literal["last", "image", "all"]
+_ChannelsFirst = Literal["last", "image", "all"]
 """Which maps have channels first where the reader has them last: those of no layer, the image, or all."""
 
 
-def _channels_last(shape: Shape) -> Shape:
+def _channels_last_shape(shape: Shape) -> Shape:
     return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
-def _order(read: Flow, run: Flow) -> _Order:
+def _maps_with_channels_first(read: Flow, run: Flow) -> _ChannelsFirst:
+    """Return which maps have channels first as the file's config states them (`run`), where the reader has
+    them last (`read`).
+    """
     if read.shape == run.shape:
         return "last"
     return "image" if read.calls[0].path == (IMAGE,) else "all"
 
 
-def _ordered(flow: Flow) -> Flow:
-    """Keras 1 does not write the `dim_ordering` of a ZeroPadding2D, which is that of its other layers."""
+def _with_pad_layout(flow: Flow) -> Flow:
+    """Give the ZeroPadding2D layers of a Keras 1 model, which does not write their `dim_ordering`, that of
+    its other layers.
+    """
     layouts = {call.arguments.get("data_format") for call in flow.calls} - {None}
     if flow.keras > 1 or len(layouts) != 1:
         return flow
@@ -110,7 +121,7 @@ def _ordered(flow: Flow) -> Flow:
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Return the model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
+    """Build the model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
     `run_reference`. In half precision, each layer has the type that the config states for it.
 
     It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config.
@@ -127,17 +138,29 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         FileError: the config cannot be read.
     """
     where, graph = str(checkpoint.path), checkpoint.graph
-    read = read_calls(graph.definition, where) if graph is not None else None
+    flow_as_read = read_calls(graph.definition, where) if graph is not None else None
     flow = read_flow(graph.definition, where) if graph is not None else None
-    if graph is None or read is None or flow is None:
+    if graph is None or flow_as_read is None or flow is None:
         raise CannotRun("the file carries no Keras model's config", where=where)
-    wrong = find_misreading(flow, graph.definition) or find_wrong_turn(read, flow)
+    wrong = find_misreading(flow, graph.definition) or find_wrong_turn(flow_as_read, flow)
     if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
-    as_stated, full = dtype in HALVES, "float32" if dtype in HALVES else dtype
-    with import_tensorflow().device(tensorflow_device("cpu")), floating(full), undrawn():
-        builder = _Builder(checkpoint, graph, full, as_stated, size, flow, _order(read, flow))
-        for named in name_calls(_ordered(flow), checkpoint.tensors):
+    as_stated, compute_dtype = dtype in HALVES, "float32" if dtype in HALVES else dtype
+    with (
+        import_tensorflow().device(tensorflow_device("cpu")),
+        keras_defaults(compute_dtype),
+        zero_initializers(),
+    ):
+        builder = _Builder(
+            checkpoint,
+            graph,
+            compute_dtype,
+            as_stated,
+            size,
+            flow,
+            _maps_with_channels_first(flow_as_read, flow),
+        )
+        for named in name_calls(_with_pad_layout(flow), checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
             raise CannotRun(
@@ -167,14 +190,14 @@ class _Builder:
         as_stated: bool,
         size: Size,
         flow: Flow,
-        order: _Order,
+        order: _ChannelsFirst,
     ) -> None:
         self.keras = import_keras()
         self.source = self.keras.Input(
-            _channels_last(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT
+            _channels_last_shape(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT
         )
         self.further = {
-            each.name: self.keras.Input(_channels_last(each.shape(size)), dtype=dtype, name=each.path)
+            each.name: self.keras.Input(_channels_last_shape(each.shape(size)), dtype=dtype, name=each.path)
             for each in graph.further_inputs
         }
         self.taps: dict[str, Any] = {}
@@ -186,32 +209,35 @@ class _Builder:
         self._as_stated = as_stated
         self._version = flow.keras
         self._on_theano = flow.backend == "theano"
-        self._order = order
-        taken = self.source if not as_stated else keras_do("cast", self.source, flow.type)
-        self._image = taken if order == "last" else _moved(taken, -1, 1)
+        self._maps_with_channels_first = order
+        image = self.source if not as_stated else keras_do("cast", self.source, flow.type)
+        self._image = image if order == "last" else _move_axis(image, -1, 1)
         if order == "image":
             self.taps[IMAGE] = self._image
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
     def add(self, named: NamedCall) -> None:
-        """Add one call. Its value is None where it, or a value that it reads, is not run."""
-        inputs = [self._value(result) for result in results_in(named.call.given)]
-        further = self.further.get(named.name)
-        if further is None and all(value is not None for value in inputs):
+        """Run one call and keep its value, which is None where the call, or a value that it reads, is not
+        run.
+        """
+        inputs = [self._value_of(result) for result in results_in(named.call.given)]
+        value = self.further.get(named.name)
+        if value is None and all(value is not None for value in inputs):
             refusal = self._refusal(named, inputs)
             if refusal is None:
-                further = self._found(named, inputs)
+                value = self._call(named, inputs)
             else:
                 self.refused.append(refusal)
-        self._values.append(further)
+        self._values.append(value)
 
-    def _value(self, result: Result) -> Any:
+    def _value_of(self, result: Result) -> Any:
+        """Return the value that a call has given, or the image for the result of no call."""
         value = self._image if result.call < 0 else self._values[result.call]
         return value[result.output] if isinstance(value, list | tuple) else value
 
     def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
-        """Return why a call is not run; None where it is."""
+        """Return the reason why a call is not run; None where it is."""
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
             return f"{name} ({call.kind}) is called with training=True"
@@ -220,7 +246,7 @@ class _Builder:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
         listed = (
-            is_operated(operation)
+            has_operation(operation)
             if operation
             else call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
         )
@@ -228,26 +254,28 @@ class _Builder:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
-    def _found(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return the value of a call, noted under the names by which taps find it."""
+    def _call(self, named: NamedCall, inputs: list[Any]) -> Any:
+        """Run a call and return its value, which is noted under the names by which taps find it; None if its
+        activation is not on the list.
+        """
         try:
-            result = self._result_in_order(named, self._in_type(named.call, inputs))
-            self._show(before_activation(named), named.call, result)
-            if _is_first(named.call):
-                self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
+            result = self._result_in_layout(named, self._cast_inputs(named.call, inputs))
+            self._note_value(before_activation(named), named.call, result)
+            if _is_channels_first(named.call):
+                self.taps[f"{named.name}_{CHANNELS_LAST}"] = _move_axis(inputs[0], 1, -1)
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
             activation = named.call.arguments.get("activation")
             if named.call.kind == "Activation" or (named.call.kind not in FUSING and activation is None):
                 return result
-            name = _function_of(activation)
+            name = _activation_name(activation)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
                 )
                 return None
-            result = self._activated(named.call, result)
-            self._show(fused_name(named), named.call, result)
-            if _is_first(named.call):
+            result = self._activate(named.call, result)
+            self._note_value(fused_name(named), named.call, result)
+            if _is_channels_first(named.call):
                 self.taps[f"{named.name}_{ACTIVATION}"] = result
             return result
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
@@ -255,59 +283,63 @@ class _Builder:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
             raise CannotRun(message, where=self._checkpoint.path) from None
 
-    def _show(self, name: str, call: LayerCall, result: Any) -> None:
-        """Note a call's first value under a name, with its channels last where the reader has them so."""
+    def _note_value(self, name: str, call: LayerCall, result: Any) -> None:
+        """Note a call's first value under a name, with its channels last where the reader has them last."""
         value = result[0] if isinstance(result, list | tuple) else result
-        turned = self._order == "all" and len(value.shape) == 4
-        is_moved = turned or (_is_first(call) and len(value.shape) > 2)
-        self.taps[name] = _moved(value, 1, -1) if is_moved else value
+        has_moved_channels = self._maps_with_channels_first == "all" and len(value.shape) == 4
+        is_moved = has_moved_channels or (_is_channels_first(call) and len(value.shape) > 2)
+        self.taps[name] = _move_axis(value, 1, -1) if is_moved else value
         if is_moved:
             self.moved.add(name)
 
-    def _in_type(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
-        """Return what a layer computes with that has a type of its own, as Keras casts it."""
+    def _cast_inputs(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
+        """Cast a layer's inputs as Keras does where the layer has a type of its own."""
         if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
             return inputs
-        own = compute_type(call.arguments.get("dtype"))
-        return [keras_do("cast", value, own) if "float" in value.dtype else value for value in inputs]
+        call_dtype = compute_type(call.arguments.get("dtype"))
+        return [keras_do("cast", value, call_dtype) if "float" in value.dtype else value for value in inputs]
 
-    def _result_in_order(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return what a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they
-        run with channels last, between two moves.
+    def _result_in_layout(self, named: NamedCall, inputs: list[Any]) -> Any:
+        """Return the value of a call. TensorFlow runs few of Keras's layers with channels first on a CPU:
+        they run with channels last, between two moves of the axis.
         """
-        if not _is_first(named.call):
+        if not _is_channels_first(named.call):
             return self._result(named, inputs)
         arguments = {**named.call.arguments, "data_format": CHANNELS_LAST}
-        last = replace(named, call=replace(named.call, arguments=arguments))
-        result = self._result(last, [_moved(value, 1, -1) for value in inputs])
-        return _moved(result, -1, 1) if len(result.shape) > 2 else result
+        channels_last_call = replace(named, call=replace(named.call, arguments=arguments))
+        result = self._result(channels_last_call, [_move_axis(value, 1, -1) for value in inputs])
+        return _move_axis(result, -1, 1) if len(result.shape) > 2 else result
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return what a layer or an operation gives, its channels where the file has them."""
+        """Return the value of a layer or an operation on inputs that have their channels where it takes
+        them.
+        """
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
-            return self._operated(operation, call)
-        if call.kind in _OF_VALUES:
-            return _OF_VALUES[call.kind](inputs)
+            return self._run_operation(operation, call)
+        if call.kind in _MERGES:
+            return _MERGES[call.kind](inputs)
         match call.kind:
             case "Activation":
-                return self._activated(call, inputs[0])
+                return self._activate(call, inputs[0])
             case "CustomScaleLayer":
-                return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
+                return sum_stretched([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
             case "EinsumDense":
-                return product(
+                return einsum_dense(
                     str(call.arguments["equation"]),
                     inputs[0],
                     *(keras_do("cast", self._tensor(named, name), inputs[0].dtype) for name in named.tensors),
                 )
             case "LeakyReLU" | "ReLU":
-                return _rectified(call.kind, call.arguments, inputs[0])
-            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and is_rounded(call):
-                value = with_aspect(call.arguments, inputs[0])
+                return _relu_of(call.kind, call.arguments, inputs[0])
+            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and rounds_to_float32(call):
+                value = fit_aspect_ratio(call.arguments, inputs[0])
                 same_size = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
-                return value if same_size else resized(value, as_tensorflow(call), keras_do, self._dtype)
-            case "CenterCrop" | "RandomCrop" if resizes(
+                return (
+                    value if same_size else resize_map(value, tensorflow_resize(call), keras_do, self._dtype)
+                )
+            case "CenterCrop" | "RandomCrop" if resizes_instead(
                 call.kind, call.arguments, tuple(inputs[0].shape[1:3])
             ):
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
@@ -321,40 +353,40 @@ class _Builder:
             case "Conv2D" | "MaxPooling2D" | "AveragePooling2D" if (
                 self._on_theano and call.arguments.get("padding") == "same"
             ):
-                return self._same_of_theano(named, inputs[0])
-        return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
+                return self._pad_as_theano(named, inputs[0])
+        return self._call_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
-    def _operated(self, operation: str, call: LayerCall) -> Any:
-        """Return what an operation of keras.ops gives."""
+    def _run_operation(self, operation: str, call: LayerCall) -> Any:
+        """Run an operation of keras.ops and return its value."""
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], compute_type(call.arguments.get("dtype")))
         return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
 
-    def _same_of_theano(self, named: NamedCall, value: Any) -> Any:
-        """Return what Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and
-        `pool2d`): as many cells behind the map as before it, and of what comes out no more than the strides
-        make of the map. Here the cells behind are so few that no more comes out.
+    def _pad_as_theano(self, named: NamedCall, value: Any) -> Any:
+        """Run a layer with the `same` padding that Keras used on Theano (its keras/backend/theano_backend.py,
+        `conv2d` and `pool2d`): as many cells behind the map as before it, and of the result no more than the
+        strides make of the map. Here the cells behind are so few that no more comes out.
         """
         call = named.call
         pads = _pads_of_theano(call.kind, call.arguments)
-        valid = replace(named, call=replace(call, arguments={**call.arguments, "padding": "valid"}))
+        without_padding = replace(named, call=replace(call, arguments={**call.arguments, "padding": "valid"}))
         padded = keras_do("pad", value, pads, constant_values=-np.inf if call.kind == "MaxPooling2D" else 0)
-        result = self._of_layer(valid, [padded])
+        result = self._call_layer(without_padding, [padded])
         if call.kind != "AveragePooling2D":
             return result
-        real = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
-        return result / self._of_layer(valid, [real])
+        ones = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
+        return result / self._call_layer(without_padding, [ones])
 
-    def _of_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return what Keras's own layer gives, which is built at its first call and has the file's tensors
-        from then on.
+    def _call_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
+        """Call Keras's own layer and return its value. The layer is made at its first call and has the file's
+        tensors from then on.
         """
         call = named.call
         channels, is_new = inputs[0].shape[-1], call.path not in self._layers
         if is_new:
             self._expect_shapes(named, channels)
-            self._layers[call.path] = self._layer(*_run_as(call, channels))
+            self._layers[call.path] = self._make_layer(*_runnable_form(call, channels))
         layer = self._layers[call.path]
         if call.kind == "MultiHeadAttention":
             if not self._as_stated:  # Keras would round it to float32
@@ -366,12 +398,10 @@ class _Builder:
             self._fill(layer, named, channels)
         return value
 
-    def _activated(self, call: LayerCall, value: Any) -> Any:
-        """Return the value after the `activation` argument, which is a name on a closed list, or a layer on
-        one.
-        """
+    def _activate(self, call: LayerCall, value: Any) -> Any:
+        """Apply the `activation` argument to a value: a name on a closed list, or a layer on one."""
         activation = call.arguments.get("activation")
-        name = _function_of(activation)
+        name = _activation_name(activation)
         if name == "linear":
             return value
         if name is not None:
@@ -380,12 +410,12 @@ class _Builder:
             raise ValueError("its activation is neither a name nor a layer")
         kind, arguments = modern(activation["class_name"], activation["config"])
         if kind in ("LeakyReLU", "ReLU"):
-            return _rectified(kind, arguments, value)
-        return self._layer(kind, arguments)(value)
+            return _relu_of(kind, arguments, value)
+        return self._make_layer(kind, arguments)(value)
 
-    def _layer(self, kind: str, stated: JsonObject) -> Any:
-        """Return a layer of a class on the list, made from the arguments on the list that the file states."""
-        arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
+    def _make_layer(self, kind: str, stated: JsonObject) -> Any:
+        """Make a layer of a class on the list, from those of the file's arguments that are on the list."""
+        arguments = {key: expect_plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
             arguments["data_format"] = CHANNELS_LAST
@@ -396,27 +426,35 @@ class _Builder:
             for name in ("mean", "variance"):
                 numbers = np.ravel(self._constant(stated.get(name)))
                 arguments[name] = numbers[0] if numbers.size == 1 else numbers
-        own = policy_of(stated.get("dtype")) if self._as_stated else self._dtype
-        return getattr(self.keras.layers, kind)(dtype=own, **arguments)
+        dtype = policy_of(stated.get("dtype")) if self._as_stated else self._dtype
+        return getattr(self.keras.layers, kind)(dtype=dtype, **arguments)
 
     def _operands(self, operation: str, call: LayerCall) -> list[Any]:
-        """Return values and constants; the key of a slice, and places, stay as they are."""
+        """Return the operands of an operation as values and constants; the key of a slice, and indices, stay
+        as they are.
+        """
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
-        values = {index: self._value(one) for index, one in enumerate(operands) if isinstance(one, Result)}
+        values = {
+            index: self._value_of(operand)
+            for index, operand in enumerate(operands)
+            if isinstance(operand, Result)
+        }
         if operation in ("get_item", "take"):
-            return [values.get(index, one) for index, one in enumerate(operands)]
+            return [values.get(index, operand) for index, operand in enumerate(operands)]
         like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
         constants = {
-            index: self._constant(one, like if isinstance(one, int | float) else None)
-            for index, one in enumerate(operands)
+            index: self._constant(operand, like if isinstance(operand, int | float) else None)
+            for index, operand in enumerate(operands)
             if index not in values
         }
         return [value for _, value in sorted({**values, **constants}.items())]
 
     def _constant(self, value: Any, dtype: Dtype | None = None) -> Any:
-        """Numbers in a type, or in that of the model."""
+        """Return constant numbers as an array in `dtype`, or in the model's type; a single number is a
+        scalar.
+        """
         numbers = numbers_in(value)
         if numbers is None:
             raise ValueError("it has a constant that is no array of numbers")
@@ -424,46 +462,53 @@ class _Builder:
         return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: NamedCall, channels: int) -> None:
-        """Refuse tensors of other shapes than the layer's before Keras allocates variables of the size that
+        """Refuse tensors of other shapes than the layer's, before Keras allocates variables of the size that
         the config states.
         """
         for variable, shape in _shapes(named.call, channels).items():
             self._tensor(named, variable, shape)
 
     def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
-        """Put the file's tensors into the layer's variables."""
+        """Assign the file's tensors to the layer's variables."""
         shapes = _shapes(named.call, channels)
-        for variable, name, variable_of_file in self._held(layer, named):
+        for variable, name, variable_of_file in self._variables_to_fill(layer, named):
             array = self._tensor(named, variable_of_file, shapes.get(name, tuple(variable.shape)))
             if named.call.kind == "Conv2DTranspose" and name == "kernel":
-                array = _spread(array, named.call.arguments, tuple(variable.shape))
+                array = _dilate_kernel(array, named.call.arguments, tuple(variable.shape))
             variable.assign(array.reshape(variable.shape))
         if named.call.kind == "Normalization":
             layer.finalize_state()
 
-    def _held(self, layer: Any, named: NamedCall) -> Iterator[tuple[Any, str, str]]:
-        """Yield a layer's variables with their names, and with what porter calls what the file holds of each.
-        A .keras file has them by their places (keras/src/layers/layer.py, `save_own_variables`), so that a
-        wrong name of porter's is not the reference's.
+    def _variables_to_fill(self, layer: Any, named: NamedCall) -> Iterator[tuple[Any, str, str]]:
+        """Yield each of a layer's variables with its name and porter's name for it in the file. A .keras file
+        has them in order (keras/src/layers/layer.py, `save_own_variables`), so that a wrong name of porter's
+        is not the reference's.
         """
-        own = [*layer._trainable_variables, *layer._non_trainable_variables]
-        if self._checkpoint.format == "keras" and 0 < len(own) == len(named.tensors):
+        variables = [*layer._trainable_variables, *layer._non_trainable_variables]
+        if self._checkpoint.format == "keras" and 0 < len(variables) == len(named.tensors):
             yield from (
                 (each, each.name, variable_of_file)
-                for each, variable_of_file in zip(own, named.tensors, strict=True)
+                for each, variable_of_file in zip(variables, named.tensors, strict=True)
             )
             return
-        of_parts = named.call.kind == "MultiHeadAttention"
+        is_nested = named.call.kind == "MultiHeadAttention"
         for variable in layer.weights:
-            name = variable_in(*variable.path.split("/")[-2:]) if of_parts else variable.name
+            name = variable_in(*variable.path.split("/")[-2:]) if is_nested else variable.name
             yield variable, name, name
 
     def _tensor(self, named: NamedCall, variable: str, shape: tuple[int, ...] | None = None) -> Array:
-        """Return the tensor of a layer's variable, of the shape that it must have."""
+        """Return the file's tensor for a layer's variable; one that is missing, or of another shape than
+        `shape`, is refused.
+        """
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next(
-            (named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None
+            (
+                named.tensors[name_in_file]
+                for name_in_file in (variable, f"depthwise_{variable}")
+                if name_in_file in named.tensors
+            ),
+            None,
         )
         if name is None:
             raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
@@ -473,20 +518,20 @@ class _Builder:
         return cast(array, self._dtype, name, allow_overflow=True)
 
 
-def _is_first(call: LayerCall) -> bool:
-    """Say whether it is of a layer that has its channels first, and not only reads them so, as Flatten
+def _is_channels_first(call: LayerCall) -> bool:
+    """Say whether a call is of a layer that has its channels first, and not only reads them so, as Flatten
     does.
     """
     is_layer = operation_name(call.kind, call.arguments) is None and call.kind != "Flatten"
     return is_layer and call.arguments.get("data_format") == CHANNELS_FIRST
 
 
-def _moved(value: Any, source: int, target: int) -> Any:
+def _move_axis(value: Any, source: int, target: int) -> Any:
     return keras_do("moveaxis", value, source, target)
 
 
-def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
-    """Return the class of a layer and its arguments as they are run.
+def _runnable_form(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
+    """Return the class of a layer and its arguments in the form in which they are run.
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv`
     in its keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c *
@@ -504,15 +549,17 @@ def _run_as(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
     return call.kind, arguments
 
 
-def _function_of(activation: Any) -> str | None:
-    """Return the name in an `activation` argument, as Keras resolves it; None where it is an object."""
+def _activation_name(activation: Any) -> str | None:
+    """Return the name of the function in an `activation` argument, as Keras resolves it; None where it is an
+    object.
+    """
     if activation is None:
         return "linear"
     return activation.rpartition(".")[2] if isinstance(activation, str) else None
 
 
 def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
-    """Before and behind each axis of N x H x W x C."""
+    """Return how many cells Theano's `same` adds before and behind each axis of N x H x W x C."""
     is_conv, pads = kind == "Conv2D", [[0, 0]]
     for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
         behind = 2 if cells > 2 and cells % 2 == 1 else 1
@@ -522,23 +569,24 @@ def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
 
 
 def _extents(arguments: JsonObject) -> tuple[int, int]:
-    """Return the rows and columns that a kernel spans with its dilation."""
+    """Return the rows and columns that a kernel spans, its dilation included."""
     sizes = zip(pair(arguments["kernel_size"]), pair(arguments.get("dilation_rate") or 1), strict=True)
-    rows, columns = ((cells - 1) * apart + 1 for cells, apart in sizes)
+    rows, columns = ((size - 1) * dilation + 1 for size, dilation in sizes)
     return rows, columns
 
 
-def _spread(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
-    """Return a kernel with zeros between its cells, of the shape that its dilation makes."""
+def _dilate_kernel(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
+    """Return a kernel of this shape, with zeros between the cells of the given one."""
     down, across = pair(arguments.get("dilation_rate") or 1)
     spread = np.zeros(shape, kernel.dtype)
     spread[::down, ::across] = kernel
     return spread
 
 
-def _rectified(kind: str, arguments: JsonObject, value: Any) -> Any:
+def _relu_of(kind: str, arguments: JsonObject, value: Any) -> Any:
+    """Apply a ReLU or a LeakyReLU layer with these arguments."""
     slope = arguments.get("negative_slope", 0.3 if kind == "LeakyReLU" else 0.0)
-    return rectified(value, slope, arguments.get("max_value"), arguments.get("threshold"))
+    return relu(value, slope, arguments.get("max_value"), arguments.get("threshold"))
 
 
 def _shapes(call: LayerCall, channels: int) -> dict[str, tuple[int, ...]]:

@@ -9,39 +9,37 @@ from math import prod
 from typing import Any
 
 from porter.base.errors import UsageError
-from porter.frameworks.tf.runtime import floating, import_keras
+from porter.frameworks.tf.runtime import import_keras, keras_defaults
 
 _PARTS_OF_A_TENSOR, _USUAL_PARTS = 32, 8192
 """How often Keras asks a policy for a type while it builds a network, for each tensor of its file and beside
 them: several times as often as for any.
 """
-_RANDOM = "seed_generator_state"
+_SEED_STATE = "seed_generator_state"
 """A variable of layers that act in training only, which porter reads in no file."""
 
 
-def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
-    """Return the model in float32 with its own numbers, if it has as many as the file; it is first built
-    without any.
+def build_for_file(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
+    """Build the model in float32 with its own numbers, if it has as many weights as the file holds; it is
+    first built without any.
 
     The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when
     the next scope ends it gives numbers to all of them, whatever their size
     (keras.src.backend.common.variables.initialize_all_variables).
 
     Args:
-        tensors: of the file. numbers: in all of them.
-
-    Raises:
-        UsageError: it has more or fewer.
+        tensors: how many the file has.
+        numbers: how many weights they hold together.
     """
     keras = import_keras()
 
-    def counted() -> int:
-        with _bounded(tensors, where), keras.StatelessScope(initialize_variables=False):
-            return sum(prod(each.shape) for each in build().variables if each.name != _RANDOM)
+    def count_weights() -> int:
+        with _limit_parts(tensors, where), keras.StatelessScope(initialize_variables=False):
+            return sum(prod(each.shape) for each in build().variables if each.name != _SEED_STATE)
 
-    with floating("float32"):
-        with ThreadPoolExecutor(1) as alone:
-            needed = alone.submit(counted).result()
+    with keras_defaults("float32"):
+        with ThreadPoolExecutor(1) as own_thread:
+            needed = own_thread.submit(count_weights).result()
         if needed != numbers:
             message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
             instead = "fetch the folder again, or build the network in Python and give it to porter.convert"
@@ -50,15 +48,15 @@ def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) 
 
 
 @contextmanager
-def _bounded(tensors: int, where: str) -> Iterator[None]:
-    """End a construction of more layers than a file of so many tensors can have. Every layer asks the policy
-    for its types.
+def _limit_parts(tensors: int, where: str) -> Iterator[None]:
+    """Refuse, within the context, to build more layers than a file of so many tensors can have. Every layer
+    asks the policy for its types, which is counted.
     """
     keras = import_keras()
     left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
 
-    def counted(name: str) -> property:
-        def found(self: Any) -> Any:
+    def counting_property(name: str) -> property:
+        def get(self: Any) -> Any:
             nonlocal left
             left -= 1
             if left < 0:
@@ -66,10 +64,10 @@ def _bounded(tensors: int, where: str) -> Iterator[None]:
                 raise UsageError(message, where=where, next="fetch the folder again")
             return getattr(keras.DTypePolicy, name).fget(self)
 
-        return property(found)
+        return property(get)
 
-    asked = ("variable_dtype", "compute_dtype")
-    policy = type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked})
+    attributes = ("variable_dtype", "compute_dtype")
+    policy = type("Counted", (keras.DTypePolicy,), {name: counting_property(name) for name in attributes})
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy("float32"))
     try:

@@ -23,8 +23,7 @@ _SCALARS = (int, float, str, bool, type(None))
 
 
 def operate(operation: str, operands: list[Any], settings: OperationSettings, keras_version: int) -> Any:
-    """Return the value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values
-    and numbers.
+    """Run an operation that porter.formats.keras.operations reads on Keras's symbolic values and numbers.
 
     Raises:
         ValueError, TypeError, KeyError: a setting is an object, missing or does not fit.
@@ -34,35 +33,26 @@ def operate(operation: str, operands: list[Any], settings: OperationSettings, ke
     return activate(operation, operands[0], settings, keras_version)
 
 
-def is_operated(operation: str) -> bool:
+def has_operation(operation: str) -> bool:
     return operation in _OPERATIONS or operation in ACTIVATIONS.keys() | PARTS
 
 
 def activate(name: str, value: Any, settings: OperationSettings, keras_version: int) -> Any:
-    """Return the value of an activation; `settings` as for the operation of this name."""
+    """Apply an activation to a value; `settings` are those of the operation of this name."""
     ops = import_keras().ops
     alpha = settings.get("alpha")
     match name:
         case "hard_sigmoid" if keras_version < 3:
-            return ops.clip(value * _of(value, 0.2) + 0.5, 0, 1)
+            return ops.clip(value * _as_type_of(value, 0.2) + 0.5, 0, 1)
         case "leaky_relu":
-            return rectified(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
+            return relu(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
         case "gelu" if settings.get("approximate"):
-            return (
-                value
-                * 0.5
-                * (
-                    1
-                    + ops.tanh(
-                        (value + value * value * value * _of(value, 0.044715))
-                        * _of(value, np.sqrt(2 / np.pi))
-                    )
-                )
-            )
+            cubic = value + value * value * value * _as_type_of(value, 0.044715)
+            return value * 0.5 * (1 + ops.tanh(cubic * _as_type_of(value, np.sqrt(2 / np.pi))))
         case "gelu":
-            return value * 0.5 * (1 + ops.erf(value * _of(value, np.sqrt(0.5))))
+            return value * 0.5 * (1 + ops.erf(value * _as_type_of(value, np.sqrt(0.5))))
         case "softmax":
-            return ops.softmax(value, axis=plain(settings.get("axis", -1)))
+            return ops.softmax(value, axis=expect_plain(settings.get("axis", -1)))
     if name not in ACTIVATIONS.keys() | PARTS:
         raise ValueError("its activation is not on porter's list")
     if isinstance(row := ACTIVATIONS.get(name), ActivationRow):
@@ -71,8 +61,8 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
     return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)
 
 
-def total(values: Sequence[Any]) -> Any:
-    """Return the sum, each value stretched to the others'. Keras's own addition may take a value for a bias
+def sum_stretched(values: Sequence[Any]) -> Any:
+    """Add the values, each stretched to the others' shapes. Keras's own addition may take a value for a bias
     by its sizes, and add it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); its
     subtraction does not.
     """
@@ -80,15 +70,15 @@ def total(values: Sequence[Any]) -> Any:
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
 
 
-def product(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
-    """Return an EinsumDense, whose bias is along the last axes."""
+def einsum_dense(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
+    """Compute an EinsumDense, whose bias is along the last axes."""
     output = import_keras().ops.einsum(equation, value, kernel)
-    return output if bias is None else total([output, bias])
+    return output if bias is None else sum_stretched([output, bias])
 
 
 def cosine(first: Any, second: Any) -> Any:
-    """Keras 1's Merge by cos of features N×F, which gives N×1×1 (keras/engine/topology.py of Keras 1.2.2,
-    `Merge.call`).
+    """Compute Keras 1's Merge by cos of features N×F, which gives N×1×1 (keras/engine/topology.py of Keras
+    1.2.2, `Merge.call`).
     """
     ops = import_keras().ops
     squares = ops.sum(first * first, 1, keepdims=True) * ops.sum(second * second, 1, keepdims=True)
@@ -97,29 +87,30 @@ def cosine(first: Any, second: Any) -> Any:
     )
 
 
-def rectified(
-    value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None
+def relu(
+    value: Any, slope: float = 0.0, max_value: float | None = None, threshold: float | None = None
 ) -> Any:
-    """Return a ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds
+    """Compute a ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds
     these to float32, as it does a GELU's constants (keras/src/activations/activations.py, `ReLU`:
     tf.nn.leaky_relu, and casts of the others).
     """
     ops = import_keras().ops
     if threshold:
-        return ops.where(value > _of(value, threshold), value, ops.zeros_like(value))
-    above = ops.maximum(value, 0)
-    if most is not None:
-        above = ops.minimum(above, _of(value, most))
-    return above + ops.minimum(value, 0) * _of(value, slope) if slope else above
+        return ops.where(value > _as_type_of(value, threshold), value, ops.zeros_like(value))
+    positive = ops.maximum(value, 0)
+    if max_value is not None:
+        positive = ops.minimum(positive, _as_type_of(value, max_value))
+    return positive + ops.minimum(value, 0) * _as_type_of(value, slope) if slope else positive
 
 
-def _of(value: Any, number: float) -> Any:
-    """Return a number in the type of `value`. Keras would first round a plain one to float32."""
+def _as_type_of(value: Any, number: float) -> Any:
+    """Return a number in the type of `value`. Keras would first round a plain number to float32."""
     return np.asarray(number, value.dtype)
 
 
-def plain(value: Any) -> Any:
-    """Return numbers, texts and lists of them. Keras would revive an object.
+def expect_plain(value: Any) -> Any:
+    """Return the value if it is a number, a text, None or a list of such. An object is refused, because Keras
+    would revive it.
 
     Raises:
         ValueError: it is another thing.
@@ -127,35 +118,39 @@ def plain(value: Any) -> Any:
     if isinstance(value, _SCALARS):
         return value
     if isinstance(value, list | tuple):
-        return type(value)(plain(item) for item in value)
+        return type(value)(expect_plain(item) for item in value)
     raise ValueError("an argument is an object")
 
 
-def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], OperationSettings], Any]:
-    """Return the function of keras.ops, with these settings; `renamed` has its names for those that files
-    call otherwise.
+def _keras_function(
+    name: str, *settings: str, **renamed: str
+) -> Callable[[list[Any], OperationSettings], Any]:
+    """Return a function that calls the one of this name in keras.ops with these settings; `renamed` has
+    Keras's names of those that files call otherwise.
     """
 
     def run(operands: list[Any], stated: OperationSettings) -> Any:
-        names = {**{one: one for one in settings}, **renamed}
-        given = {
-            ours: plain(stated[theirs]) for theirs, ours in names.items() if stated.get(theirs) is not None
+        names = {**{setting: setting for setting in settings}, **renamed}
+        arguments = {
+            keras_name: expect_plain(stated[stated_name])
+            for stated_name, keras_name in names.items()
+            if stated.get(stated_name) is not None
         }
-        return getattr(import_keras().ops, name)(*operands, **given)
+        return getattr(import_keras().ops, name)(*operands, **arguments)
 
     return run
 
 
-def _item(operands: Sequence[Any], settings: JsonObject) -> Any:
-    """Return a part of a value. Its key is read anew: a mistake of porter's reader would be shared
+def _get_item(operands: Sequence[Any], settings: JsonObject) -> Any:
+    """Take a part of a value. The key is decoded anew, because a mistake of porter's reader would be shared
     otherwise.
     """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
-    return operands[0][tuple(map(_part, key if isinstance(key, list | tuple) else [key]))]
+    return operands[0][tuple(map(_index_of, key if isinstance(key, list | tuple) else [key]))]
 
 
-def _part(item: Any) -> Any:
-    """Return a part of an index, as configs write it."""
+def _index_of(item: Any) -> Any:
+    """Return one entry of an index as Python has it, from a config."""
     match item:
         case {"class_name": "__ellipsis__"}:
             return ...
@@ -167,20 +162,21 @@ def _part(item: Any) -> Any:
 
 
 def _pad(operands: list[Any], settings: OperationSettings) -> Any:
-    widths = plain(settings.get("pad_width", settings.get("paddings")))
+    widths = expect_plain(settings.get("pad_width", settings.get("paddings")))
     if str(settings.get("mode", "constant")).lower() == "reflect":
         return import_keras().ops.pad(operands[0], widths, mode="reflect")
     return import_keras().ops.pad(
-        operands[0], widths, constant_values=plain(settings.get("constant_values") or 0.0)
+        operands[0], widths, constant_values=expect_plain(settings.get("constant_values") or 0.0)
     )
 
 
 def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
-    """Return what tf.nn.local_response_normalization computes, which has no float64."""
+    """Compute tf.nn.local_response_normalization, which has no float64."""
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
     alpha, beta, bias = (
-        plain(settings.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
+        expect_plain(settings.get(name, default))
+        for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
     )
     squares = ops.pad(x * x, [[0, 0], [0, 0], [0, 0], [radius, radius]])
     total = sum(squares[..., first : first + channels] for first in range(2 * radius + 1))
@@ -197,9 +193,9 @@ def _depth_to_space(operands: list[Any], settings: OperationSettings) -> Any:
 
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], OperationSettings], Any]] = {
-    **{name: _named(name) for name in (*ELEMENTWISE, "rsqrt", "log_sigmoid", "negative")},
+    **{name: _keras_function(name) for name in (*ELEMENTWISE, "rsqrt", "log_sigmoid", "negative")},
     **{
-        name: _named(name)
+        name: _keras_function(name)
         for name in (
             "greater",
             "greater_equal",
@@ -210,61 +206,67 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], OperationSettings], Any]] = {
             "logical_not",
         )
     },
-    "where": _named("where"),
+    "where": _keras_function("where"),
     **{
-        name: _named(name)
+        name: _keras_function(name)
         for name in (*COMPOSED, "hypot", "logaddexp", "equal", "not_equal", "mod", "floor_divide")
     },
-    **{name: _named(name, "threshold") for name in ("hard_shrink", "soft_shrink")},
-    "threshold": _named("threshold", "threshold", "default_value"),
-    **{name: _named(name, "axis", "keepdims") for name in ("amax", "amin", "min", "prod", "logsumexp")},
-    "cumsum": _named("cumsum", "axis"),
-    "rot90": _named("rot90", "k", "axes"),
-    "tile": _named("tile", "repeats", multiples="repeats"),
-    **{name: _named(name, "k") for name in ("tril", "triu")},
-    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")},
-    "add": lambda operands, settings: total(operands),
+    **{name: _keras_function(name, "threshold") for name in ("hard_shrink", "soft_shrink")},
+    "threshold": _keras_function("threshold", "threshold", "default_value"),
+    **{
+        name: _keras_function(name, "axis", "keepdims")
+        for name in ("amax", "amin", "min", "prod", "logsumexp")
+    },
+    "cumsum": _keras_function("cumsum", "axis"),
+    "rot90": _keras_function("rot90", "k", "axes"),
+    "tile": _keras_function("tile", "repeats", multiples="repeats"),
+    **{name: _keras_function(name, "k") for name in ("tril", "triu")},
+    **{
+        name: _keras_function(name)
+        for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")
+    },
+    "add": lambda operands, settings: sum_stretched(operands),
     "cast": lambda operands, settings: operands[0],
-    "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
+    "clip": _keras_function("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
     "concatenate": lambda operands, settings: import_keras().ops.concatenate(
-        operands, axis=plain(settings.get("axis", -1))
+        operands, axis=expect_plain(settings.get("axis", -1))
     ),
     "depth_to_space": _depth_to_space,
     "einsum": lambda operands, settings: import_keras().ops.einsum(
-        plain(settings.get("subscripts") or settings["equation"]), *operands
+        expect_plain(settings.get("subscripts") or settings["equation"]), *operands
     ),
-    "expand_dims": _named("expand_dims", "axis"),
-    "flip": _named("flip", "axis"),
-    "glu": _named("glu", "axis"),
-    "normalize": _named("normalize", "axis", "order", "epsilon"),
-    "var": _named("var", "axis", "keepdims"),
-    "std": _named("std", "axis", "keepdims"),
-    "get_item": _item,
+    "expand_dims": _keras_function("expand_dims", "axis"),
+    "flip": _keras_function("flip", "axis"),
+    "glu": _keras_function("glu", "axis"),
+    "normalize": _keras_function("normalize", "axis", "order", "epsilon"),
+    "var": _keras_function("var", "axis", "keepdims"),
+    "std": _keras_function("std", "axis", "keepdims"),
+    "get_item": _get_item,
     "identity": lambda operands, settings: operands[0],
     "local_response_normalization": _response_norm,
-    "max": _named("max", "axis", "keepdims"),
-    "mean": _named("mean", "axis", "keepdims"),
-    "moveaxis": _named("moveaxis", "source", "destination"),
-    "norm": _named("norm", "axis", "keepdims", "ord"),
+    "max": _keras_function("max", "axis", "keepdims"),
+    "mean": _keras_function("mean", "axis", "keepdims"),
+    "moveaxis": _keras_function("moveaxis", "source", "destination"),
+    "norm": _keras_function("norm", "axis", "keepdims", "ord"),
     "pad": _pad,
-    "matmul": _named("matmul"),
-    "ones_like": _named("ones_like"),
-    "repeat": _named("repeat", "repeats", "axis"),
-    "reshape": _named("reshape", "newshape", shape="newshape"),
-    "rms_normalization": _named("rms_normalization", "axis", "epsilon"),
-    "roll": _named("roll", "shift", "axis"),
-    "split": _named("split", "indices_or_sections", "axis"),
-    "square": _named("square"),
+    "matmul": _keras_function("matmul"),
+    "ones_like": _keras_function("ones_like"),
+    "repeat": _keras_function("repeat", "repeats", "axis"),
+    "reshape": _keras_function("reshape", "newshape", shape="newshape"),
+    "rms_normalization": _keras_function("rms_normalization", "axis", "epsilon"),
+    "roll": _keras_function("roll", "shift", "axis"),
+    "split": _keras_function("split", "indices_or_sections", "axis"),
+    "square": _keras_function("square"),
     "stack": lambda operands, settings: import_keras().ops.stack(
-        operands, axis=plain(settings.get("axis", 0))
+        operands, axis=expect_plain(settings.get("axis", 0))
     ),
-    "sum": _named("sum", "axis", "keepdims"),
-    "unstack": _named("unstack", "num", "axis"),
-    "squeeze": _named("squeeze", "axis"),
-    "swapaxes": _named("swapaxes", "axis1", "axis2"),
+    "sum": _keras_function("sum", "axis", "keepdims"),
+    "unstack": _keras_function("unstack", "num", "axis"),
+    "squeeze": _keras_function("squeeze", "axis"),
+    "swapaxes": _keras_function("swapaxes", "axis1", "axis2"),
     "take": lambda operands, settings: import_keras().ops.take(
-        operands[0], np.asarray(plain(operands[1]), np.int64), axis=plain(settings.get("axis"))
+        operands[0], np.asarray(expect_plain(operands[1]), np.int64), axis=expect_plain(settings.get("axis"))
     ),
-    "transpose": _named("transpose", "axes", perm="axes"),
+    "transpose": _keras_function("transpose", "axes", perm="axes"),
 }
 """What is run: none of it comes from the file."""

@@ -19,15 +19,17 @@ from porter.padding import Size
 _INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def is_rounded(call: LayerCall) -> bool:
-    """Say whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
+def rounds_to_float32(call: LayerCall) -> bool:
+    """Say whether Keras's own resize computes in float32, whatever it is given, by a rule of TensorFlow's
+    that porter knows.
+    """
     usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
     known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS
     return known and not call.arguments.get("antialias")
 
 
-def as_tensorflow(call: LayerCall) -> Resize:
-    """Return a resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a
+def tensorflow_resize(call: LayerCall) -> Resize:
+    """Return the resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a
     of -0.5, of the cells inside the map), whatever porter's reader makes of it.
     """
     mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
@@ -40,13 +42,14 @@ def as_tensorflow(call: LayerCall) -> Resize:
 
 
 def keeps_size(kind: str, arguments: JsonObject, size: Size) -> bool:
+    """Say whether a resizing layer leaves a map of this size as large as it is."""
     if kind == "UpSampling2D":
         return pair(arguments["size"]) == (1, 1)
     return (arguments["height"], arguments["width"]) == size
 
 
-def resizes(kind: str, arguments: JsonObject, size: Size) -> bool:
-    """Say whether Keras resizes where it crops otherwise: a CenterCrop of more than the map has, and every
+def resizes_instead(kind: str, arguments: JsonObject, size: Size) -> bool:
+    """Say whether Keras resizes in place of cropping: a CenterCrop to more than the map has does, and every
     RandomCrop in inference, unless the map has its size.
     """
     if kind == "RandomCrop":
@@ -55,21 +58,21 @@ def resizes(kind: str, arguments: JsonObject, size: Size) -> bool:
     return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
 
 
-def with_aspect(arguments: JsonObject, value: Any) -> Any:
-    """Return what a Resizing resizes, by Keras's own arithmetic (`resize` in its
-    keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
-    input with pads.
+def fit_aspect_ratio(arguments: JsonObject, value: Any) -> Any:
+    """Crop or pad the input of a Resizing to the target's aspect ratio where the layer says so, by Keras's
+    own arithmetic (`resize` in its keras/src/backend/tensorflow/image.py), whatever porter's reader makes of
+    it.
     """
     crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
     if not crops and not pads:
         return value
     size = np.array(value.shape[1:3])
     target = np.array([arguments["height"], arguments["width"]])
-    even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
+    same_ratio = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
     if crops:
-        side = np.maximum(np.minimum(size, even), 1)
+        side = np.maximum(np.minimum(size, same_ratio), 1)
         (top, left), (rows, columns) = ((size - side).astype(np.float32) / 2).astype(int), side
         return value[:, top : top + rows, left : left + columns]
-    around = ((np.maximum(size, even) - size).astype(np.float32) / 2).astype(int)
-    beside = [[0, 0], *([cells, cells] for cells in around.tolist()), [0, 0]]
-    return keras_do("pad", value, beside, constant_values=arguments.get("fill_value", 0.0))
+    margin = ((np.maximum(size, same_ratio) - size).astype(np.float32) / 2).astype(int)
+    widths = [[0, 0], *([cells, cells] for cells in margin.tolist()), [0, 0]]
+    return keras_do("pad", value, widths, constant_values=arguments.get("fill_value", 0.0))

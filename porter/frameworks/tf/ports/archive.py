@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], None]) -> dict[str, str]:
-    """Write `model.keras` into `folder`. Return its sha256 by its name.
+    """Write `model.keras` into `folder` and return its sha256 by its name.
 
     Args:
         write_weights: writes the weights to a path.
@@ -32,11 +32,11 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
         write_weights(weights)
         with ZipFile(folder / MODEL_FILE, "w") as archive:
             archive.writestr(
-                _undated(_METADATA), json.dumps({"keras_version": _KERAS_VERSION, "date_saved": _DATE})
+                _zip_member(_METADATA), json.dumps({"keras_version": _KERAS_VERSION, "date_saved": _DATE})
             )
-            archive.writestr(_undated(_CONFIG), json.dumps(config))
+            archive.writestr(_zip_member(_CONFIG), json.dumps(config))
             with weights.open("rb") as content:
-                _copy(content, archive, _WEIGHTS, weights.stat().st_size)
+                _copy_member(content, archive, _WEIGHTS, weights.stat().st_size)
     finally:
         weights.unlink(missing_ok=True)
     return {MODEL_FILE: digest(folder / MODEL_FILE)}
@@ -44,7 +44,7 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
 
 def save(model: Any, folder: Path) -> dict[str, str]:
     """Write a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in its
-    metadata. Return as `write_archive`.
+    metadata. Return the sha256 of `model.keras` by its name.
     """
     dated = folder / f"dated-{MODEL_FILE}"
     try:
@@ -53,23 +53,25 @@ def save(model: Any, folder: Path) -> dict[str, str]:
             for member in source.infolist():
                 if member.filename == _METADATA:
                     metadata = {**json.loads(source.read(member)), "date_saved": _DATE}
-                    archive.writestr(_undated(_METADATA), json.dumps(metadata))
+                    archive.writestr(_zip_member(_METADATA), json.dumps(metadata))
                     continue
                 with source.open(member) as content:
-                    _copy(content, archive, member.filename, member.file_size)
+                    _copy_member(content, archive, member.filename, member.file_size)
     finally:
         dated.unlink(missing_ok=True)
     return {MODEL_FILE: digest(folder / MODEL_FILE)}
 
 
-def _copy(content: IO[bytes], archive: ZipFile, name: str, size: int) -> None:
-    member = _undated(name)
+def _copy_member(content: IO[bytes], archive: ZipFile, name: str, size: int) -> None:
+    """Copy a file of `size` bytes into the archive in pieces, without its time."""
+    member = _zip_member(name)
     member.file_size = size  # for the form of the archive, which is another for 2 GiB
     with archive.open(member, "w") as target:
         copyfileobj(content, target, _PIECE_BYTES)
 
 
-def _undated(name: str) -> ZipInfo:
+def _zip_member(name: str) -> ZipInfo:
+    """Return a member's entry with the earliest time, so that the same content gives the same bytes."""
     member = ZipInfo(name, _EPOCH)
     member.external_attr = 0o644 << 16
     return member

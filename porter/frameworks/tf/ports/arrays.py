@@ -16,21 +16,25 @@ from porter.graph.ops import CHANNELS_LAST
 
 
 def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
-    """Return Keras's Reshape, which finds one open size, and Permute."""
+    """State a rearrangement as Keras's Reshape, which finds one open size, and Permute."""
     value = node.value
     shape = tuple(
         value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis] for axis in range(value.ndim - 1)
     )
     steps = node.op.steps(shape, node.of_map, channels_last=True)
-    for number, (reshapes, numbers) in enumerate(steps, 1):
-        if reshapes and numbers.count(-1) > 1:
+    for number, (reshapes, sizes_or_axes) in enumerate(steps, 1):
+        if reshapes and sizes_or_axes.count(-1) > 1:
             raise GraphError(
                 "Keras reshapes two open sizes for one input size only",
                 where=node.name,
                 next=f"give an {INPUT_SIZE}",
             )
         kind = "Reshape" if reshapes else "Permute"
-        config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
+        config = (
+            {"target_shape": sizes_or_axes}
+            if reshapes
+            else {"dims": tuple(1 + axis for axis in sizes_or_axes)}
+        )
         last = node if number == len(steps) else node.under(kind.lower())
         value = last.layer(kind, value, **config)
     return value if steps else node.layer("Identity", value)
@@ -44,18 +48,20 @@ def _matmul(node: KerasNode[ops.MatMul]) -> CallValue:
 
 
 def _attention(node: KerasNode[ops.Attention]) -> CallValue:
-    """Return a Keras MultiHeadAttention would hold the dense layers around it too."""
+    """State an attention with an axis for its heads. It is made in parts, because Keras's MultiHeadAttention
+    would hold the dense layers around it too.
+    """
     parts = list(node.inputs)
     if len(node.inputs) == 1:
-        width = node.value.size(-1) // 3
+        channels = node.value.size(-1) // 3
         parts = [
-            node.step(part, "getitem", node.value, (..., slice(width * index, width * (index + 1))))
+            node.step(part, "getitem", node.value, (..., slice(channels * index, channels * (index + 1))))
             for index, part in enumerate(("query", "key", "value"))
         ]
     if any(value.shape[1:-1].count(None) > 1 for value in parts):  # a Reshape of Keras leaves one size open
         return _head_by_head(node, parts)
     axes = node.value.ndim - 1
-    turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
+    swap_heads = (*range(1, axes - 1), axes, axes - 1, axes + 1)
     heads = []
     for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
         target = (
@@ -64,34 +70,38 @@ def _attention(node: KerasNode[ops.Attention]) -> CallValue:
             value.size(-1) // node.op.heads,
         )
         split = node.under(f"{part}_of_heads").layer("Reshape", value, target_shape=target)
-        heads.append(node.under(part).layer("Permute", split, dims=turn))
-    mixed = _attended(node, node.under("mixed"), heads)
-    turned = node.under("turned").layer("Permute", mixed, dims=turn)
+        heads.append(node.under(part).layer("Permute", split, dims=swap_heads))
+    mixed = _attention_of_heads(node, node.under("mixed"), heads)
+    heads_last = node.under("turned").layer("Permute", mixed, dims=swap_heads)
     target = (
-        *(-1 if size is None else size for size in turned.shape[1:-2]),
-        turned.size(-2) * turned.size(-1),
+        *(-1 if size is None else size for size in heads_last.shape[1:-2]),
+        heads_last.size(-2) * heads_last.size(-1),
     )
-    return node.layer("Reshape", turned, target_shape=target)
+    return node.layer("Reshape", heads_last, target_shape=target)
 
 
 def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> CallValue:
-    """Return each head's channels are cut out, because no reshape can give the heads an axis."""
+    """State an attention whose heads' channels are cut out, because no reshape can give the heads an axis
+    here.
+    """
     if node.op.heads == 1:
-        return _attended(node, node, parts)
+        return _attention_of_heads(node, node, parts)
     mixed = []
     for head in range(node.op.heads):
-        cut = []
+        parts_of_head = []
         for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
             width = value.size(-1) // node.op.heads
             channels = (..., slice(width * head, width * (head + 1)))
-            cut.append(node.step(f"{part}_{head}", "getitem", value, channels))
-        own = replace(node, name=f"{node.name}_{head}")
-        mixed.append(_attended(own, node.under(f"mixed_{head}"), cut))
+            parts_of_head.append(node.step(f"{part}_{head}", "getitem", value, channels))
+        node_of_head = replace(node, name=f"{node.name}_{head}")
+        mixed.append(_attention_of_heads(node_of_head, node.under(f"mixed_{head}"), parts_of_head))
     return node.layer("Concatenate", mixed, axis=-1)
 
 
-def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]) -> CallValue:
-    """Return the attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
+def _attention_of_heads(
+    node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]
+) -> CallValue:
+    """State the attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
     query, key, value = parts
     products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
     scaled = LAYERS[ops.Affine](node.of(ops.Affine((node.op.scale,), (0.0,)), "scaled", products))
@@ -100,21 +110,23 @@ def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[C
 
 
 def _multiply_array(node: KerasNode[ops.OfArray]) -> CallValue:
-    """Return a product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
-    return _product(node, node.op.sizes, node.value)
+    """State a product with a trained array as an EinsumDense: Keras has no layer that is only a trained
+    array.
+    """
+    return _times_array(node, node.op.sizes, node.value)
 
 
 def _add_array(node: KerasNode[ops.OfArray]) -> CallValue:
-    """Return the array is its product with ones."""
-    array = _product(node, node.op.sizes, node.step("ones", "ones_like", node.value))
+    """State a sum with a trained array, which is the array's product with ones."""
+    array = _times_array(node, node.op.sizes, node.step("ones", "ones_like", node.value))
     return LAYERS[ops.Add](node.of(ops.Add(), "sum", node.value, array))
 
 
-def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
-    """Return a value times an array of ones and trained numbers, stretched to these sizes."""
+def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
+    """State the product of a value and a trained array of these sizes, to which the value is stretched."""
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
-    for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
-        if size not in (1, own):
+    for axis, (size, own_size) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
+        if size not in (1, own_size):
             value = node.step("wide", "repeat", value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
     letters_of_weight = (
@@ -127,10 +139,10 @@ def _product(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> Cal
 
 
 def _tokens(node: KerasNode[ops.Tokens]) -> CallValue:
-    """Return trained tokens before those of a value, as ones that a layer multiplies."""
+    """State trained tokens before those of a value, as ones that a layer multiplies."""
     value = node.value
     cell = node.step("cell", "max", value, axis=1, keepdims=True)
-    tokens = _product(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
+    tokens = _times_array(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
     return node.under("joined").layer("Concatenate", [tokens, value], axis=1)
 
 

@@ -21,9 +21,7 @@ from porter.graph.plan import Plan
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Return a `keras.Model` of what `state_model` states; several outputs are a list.
-
-    Weights are cast to `dtype`; the caller checks whether they fit its range.
+    """Build a `keras.Model` of what `state_model` states; several outputs are a list.
 
     Raises:
         MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of
@@ -40,7 +38,8 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
-    """Return the model with its weights, and the symbolic value of every path.
+    """Call the stated layers and operations in Keras. Return the model with its weights, and the symbolic
+    value of every path.
 
     Raises:
         GraphError, NotInstalled: as `build`.
@@ -58,7 +57,7 @@ def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
             name=MODEL_NAME,
         )
     except RecursionError:  # keras/src/ops/function.py, _build_map_helper
-        raise statement.too_deep() from None
+        raise statement.too_deep_error() from None
     caller.restore_initializers()
     return model, values
 
@@ -76,24 +75,24 @@ class _Caller:
         self._initializers: list[tuple[Any, str, Any]] = []
 
     def call(self, call: KerasCall) -> None:
-        """Call the layer or the operation, made at its first call, and give the layer its weights."""
+        """Call a layer or an operation, which is made at its first call, and give the layer its weights."""
         is_first = call.name not in self._layers
-        made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
+        layer = self._layers[call.name] = self._make(call) if is_first else self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
-        late = {
+        to_assign = {
             variable: array
             for variable, array in weights.items()
-            if not self._begins_with(made, call, variable, array)
+            if not self._set_initializer(layer, call, variable, array)
         }
-        arguments = self._filled(call.arguments)
-        options = {key: self._filled(value) for key, value in call.options.items()}
-        self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))
-        for variable, array in late.items():
-            variable_of_layer = getattr(made, variable)
-            variable_of_layer.assign(self._numbers(array, variable_of_layer.shape, variable_of_layer.dtype))
+        arguments = self._fill_arguments(call.arguments)
+        options = {key: self._fill_arguments(value) for key, value in call.options.items()}
+        self.results.append(layer.output if call.kind == "InputLayer" else layer(*arguments, **options))
+        for variable, array in to_assign.items():
+            variable_of_layer = getattr(layer, variable)
+            variable_of_layer.assign(self._tensor_of(array, variable_of_layer.shape, variable_of_layer.dtype))
 
-    def _made(self, call: KerasCall) -> Any:
-        """Return the layer, or the operation, that a call is of."""
+    def _make(self, call: KerasCall) -> Any:
+        """Make the layer or the operation that a call is of."""
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"
@@ -102,34 +101,35 @@ class _Caller:
             )
         if call.is_layer:
             return kind(**{"dtype": self._statement.dtype, **call.config}, name=call.name)
-        made = kind(**call.config)
-        made.name = call.name  # the classes of operations take one since Keras 3.11
-        return made
+        operation = kind(**call.config)
+        operation.name = call.name  # the classes of operations take one since Keras 3.11
+        return operation
 
-    def _filled(self, value: Any) -> Any:
-        """Return an argument with Keras's own values for symbols."""
+    def _fill_arguments(self, value: Any) -> Any:
+        """Replace the symbols in an argument by Keras's own values."""
         if isinstance(value, CallValue):
             return self.results[value.call]
-        return type(value)(map(self._filled, value)) if isinstance(value, list | tuple) else value
+        return type(value)(map(self._fill_arguments, value)) if isinstance(value, list | tuple) else value
 
-    def _begins_with(self, layer: Any, call: KerasCall, variable: str, array: Array) -> bool:
-        """Has a variable begin with its numbers instead of random ones; False if its class makes it of ones
-        in any case.
+    def _set_initializer(self, layer: Any, call: KerasCall, variable: str, array: Array) -> bool:
+        """Let a variable begin with its numbers instead of random ones. Return False if its class begins it
+        with ones in any case.
         """
         of_channels = call.kind == "DepthwiseConv2D" and variable == "kernel"
         attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
         if not hasattr(layer, attribute):
             return False
         self._initializers.append((layer, attribute, getattr(layer, attribute)))
-        setattr(layer, attribute, partial(self._numbers, array))
+        setattr(layer, attribute, partial(self._tensor_of, array))
         return True
 
-    def _numbers(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
+    def _tensor_of(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
+        """Return the array as a tensor; the arguments are those with which Keras calls an initializer."""
         if dtype != "float64":  # TensorFlow widens in its own memory
             array = cast(array, dtype, self._statement.dtype, allow_overflow=True)
         return import_tensorflow().cast(array, dtype)
 
     def restore_initializers(self) -> None:
-        """Give the layers Keras's own initializers again, for their configs."""
+        """Give the layers their own initializers back, for their configs."""
         for layer, attribute, initializer in self._initializers:
             setattr(layer, attribute, initializer)

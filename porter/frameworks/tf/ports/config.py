@@ -20,15 +20,15 @@ MODEL_NAME = "port"
 
 
 def model_config(statement: Statement) -> dict[str, Any]:
-    """Return the whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
+    """Return the config of the whole model, as JSON has it (keras/src/models/functional.py, get_config)."""
     inputs, outputs = (
-        [_place(statement, statement.values[path]) for path in paths]
+        [_history(statement, statement.values[path]) for path in paths]
         for paths in (statement.inputs, statement.outputs)
     )
     config = {
         "name": MODEL_NAME,
         "trainable": True,
-        "layers": [_layer(statement, calls) for calls in statement.ordered],
+        "layers": [_layer_config(statement, calls) for calls in statement.calls_in_order],
         "input_layers": inputs if len(inputs) > 1 else inputs[0],
         "output_layers": outputs if statement.several else outputs[0],
     }
@@ -36,44 +36,58 @@ def model_config(statement: Statement) -> dict[str, Any]:
     return {"module": module, "class_name": kind, "config": config, "registered_name": kind}
 
 
-def _place(statement: Statement, symbol: CallValue) -> list[Any]:
-    """Where a value comes from: the name of its layer, which call of it, and which of its values."""
-    return [*statement.place(symbol), 0]
+def _history(statement: Statement, symbol: CallValue) -> list[Any]:
+    """Return where a value comes from: the name of its layer, which call of it, and which of its values."""
+    return [*statement.call_of(symbol), 0]
 
 
-def _layer(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
-    """Return a layer or an operation, with all of its calls."""
+def _layer_config(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
+    """Return the config of a layer or an operation, with all of its calls."""
     call = calls[0]
-    config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
+    config = {"name": call.name, **{key: _serialize(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
-        named = call.kind == "SpatialDropout2D"  # whose own get_config says the type by its name
+        states_type_by_name = (
+            call.kind == "SpatialDropout2D"
+        )  # whose own get_config says the type by its name
         config["dtype"] = (
-            statement.dtype if named else _named("keras", "DTypePolicy", {"name": statement.dtype})
+            statement.dtype
+            if states_type_by_name
+            else _serialized_object("keras", "DTypePolicy", {"name": statement.dtype})
         )
     nodes = [
         {
-            "args": _said(statement, each.arguments),
-            "kwargs": {key: _said(statement, value) for key, value in each.options.items()},
+            "args": _serialize(statement, each.arguments),
+            "kwargs": {key: _serialize(statement, value) for key, value in each.options.items()},
         }
         for each in calls
         if each.inputs
     ]
     registered = None if call.is_layer else call.kind
-    return {**_named(call.module, call.kind, config, registered), "name": call.name, "inbound_nodes": nodes}
+    return {
+        **_serialized_object(call.module, call.kind, config, registered),
+        "name": call.name,
+        "inbound_nodes": nodes,
+    }
 
 
-def _named(
+def _serialized_object(
     module: str, kind: str, config: Mapping[str, Any], registered: str | None = None
 ) -> dict[str, Any]:
-    """Return an object of a class. Those that have no public name are registered by their own."""
+    """Return an object of a class as Keras serializes it. A class without a public name is registered by its
+    own.
+    """
     return {"module": module, "class_name": kind, "config": config, "registered_name": registered}
 
 
-def _said(statement: Statement, value: Any) -> Any:
-    """Return an argument (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+def _serialize(statement: Statement, value: Any) -> Any:
+    """Serialize an argument as Keras does (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
     match value:
         case CallValue():
-            history = {"shape": value.shape, "dtype": value.dtype, "keras_history": _place(statement, value)}
+            history = {
+                "shape": value.shape,
+                "dtype": value.dtype,
+                "keras_history": _history(statement, value),
+            }
             return {"class_name": "__keras_tensor__", "config": history}
         case np.ndarray():
             return {"class_name": "__numpy__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
@@ -83,5 +97,5 @@ def _said(statement: Statement, value: Any) -> Any:
                 "config": {"start": value.start, "stop": value.stop, "step": value.step},
             }
         case list() | tuple():
-            return [_said(statement, each) for each in value]
+            return [_serialize(statement, each) for each in value]
     return {"class_name": "__ellipsis__", "config": {}} if value is ... else value

@@ -19,7 +19,7 @@ from porter.formats.keras.operations import ELEMENTWISE
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import CallValue
-from porter.frameworks.tf.resizing import resized
+from porter.frameworks.tf.resizing import resize_map
 from porter.graph import Op, ops
 from porter.graph.ops import row_of
 
@@ -27,31 +27,35 @@ _Spelling = Callable[[KerasNode[Any]], CallValue]
 _Config = Callable[[Any], Mapping[str, Any]]
 
 
-def _layer(kind: str, config: _Config = lambda op: {}) -> _Spelling:
-    """Return a layer of one value, with the arguments that an op gives it."""
+def _layer_spelling(kind: str, config: _Config = lambda op: {}) -> _Spelling:
+    """Return a spelling of an op as a layer of one value, with the arguments that `config` takes from
+    the op.
+    """
     return lambda node: node.layer(kind, **config(node.op))
 
 
-def _spatial(kind: str, config: _Config) -> _Spelling:
-    """Return the spelling that `_layer` gives, for a layer over maps."""
+def _map_layer_spelling(kind: str, config: _Config) -> _Spelling:
+    """Return a spelling as `_layer_spelling` does, for a layer over maps."""
     return lambda node: node.spatial(kind, **config(node.op))
 
 
-def _operation(function: str, arguments: Callable[[Any], tuple[float, ...]] = lambda op: ()) -> _Spelling:
-    """Return a function of `keras.ops` of the inputs."""
+def _operation_spelling(
+    function: str, arguments: Callable[[Any], tuple[float, ...]] = lambda op: ()
+) -> _Spelling:
+    """Return a spelling of an op as a function of `keras.ops` of the node's inputs."""
     return lambda node: node.operation(function, *node.inputs, *arguments(node.op))
 
 
-def _kept(op: Any) -> Mapping[str, Any]:
+def _keep_axes(op: Any) -> Mapping[str, Any]:
     return {"keepdims": True} if op.keep else {}
 
 
-def _norm(op: Any) -> Mapping[str, Any]:
+def _norm_config(op: Any) -> Mapping[str, Any]:
     return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
 def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
-    """Return an RMS norm; the layer of Keras always has a scale."""
+    """State an RMS norm; the layer of Keras always has a scale."""
     if not node.op.scale:
         return node.operation("rms_normalization", node.value, axis=-1, epsilon=node.op.epsilon)
     return node.layer("RMSNormalization", axis=[-1], epsilon=node.op.epsilon)
@@ -61,30 +65,32 @@ def _activation(function: str, node: KerasNode[Op]) -> CallValue:
     return node.layer("Activation", activation=function)
 
 
-def _merge(kind: str, node: KerasNode[Op]) -> CallValue:
+def _merge_layer(kind: str, node: KerasNode[Op]) -> CallValue:
     return node.layer(kind, node.inputs)
 
 
 def _add(node: KerasNode[ops.Add]) -> CallValue:
-    """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels,
-    and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched
-    is subtracted with its sign turned.
+    """State a sum. Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have
+    N channels, and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); so a value that
+    is stretched is subtracted with its sign turned.
     """
     if len({value.shape for value in node.inputs}) == 1:
-        return _merge("Add", node)
+        return _merge_layer("Add", node)
     total = node.value if len(node.inputs) == 2 else _add(node.under("sum", *node.inputs[:-1]))
     return node.operation("subtract", total, node.step("negative", "negative", node.inputs[-1]))
 
 
 def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
-    """Return Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative
-    cut adds are those of an input with zeros around it.
+    """State a transposed convolution and its cut. Keras's layer gives at least a stride of cells for each
+    cell of its input; cells that a negative cut adds are those of an input with zeros around it.
     """
     op = node.op
     window, value = op.window, node.value
-    more = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
-    if any(more):
-        value = node.maker.pad(value, (more[0], more[1], more[2], more[3]), 0.0, node.part("pad"))
+    added_pads = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
+    if any(added_pads):
+        value = node.maker.pad(
+            value, (added_pads[0], added_pads[1], added_pads[2], added_pads[3]), 0.0, node.part("pad")
+        )
     extent = (window.extent(0), window.extent(1))
     config = {
         "filters": op.filters,
@@ -95,7 +101,8 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     }
     result = node.spatial("Conv2DTranspose", value, **config)
     cuts = [
-        cut + n * window.stride[side // 2] for side, (cut, n) in enumerate(zip(op.cut, more, strict=True))
+        cut + n * window.stride[side // 2]
+        for side, (cut, n) in enumerate(zip(op.cut, added_pads, strict=True))
     ]
     for axis in (0, 1):
         cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
@@ -105,20 +112,21 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     return node.under("crop").spatial("Cropping2D", result, cropping=((top, bottom), (left, right)))
 
 
-def _axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
-    """Return the number that an axis has in Keras: the channels of maps are its last one."""
+def _keras_axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
+    """Return the index of an axis in Keras, where the channels of maps are the last axis."""
     return 1 + axis if op.of_arrays else axis or value.ndim - 1
 
 
 def _reduce(node: KerasNode[ops.Reduce]) -> CallValue:
     keepdims = {} if node.op.of_arrays else {"keepdims": True}
     return node.operation(
-        node.op.function, node.value, axis=_axis(node.op, node.op.over, node.value), **keepdims
+        node.op.function, node.value, axis=_keras_axis(node.op, node.op.over, node.value), **keepdims
     )
 
 
 def _pad(node: KerasNode[ops.Pad]) -> CallValue:
-    ends = {_axis(node.op, axis, node.value): amounts for axis, amounts in node.op.ends.items()}
+    """State a pad along axes that are not only the rows and columns of a map."""
+    ends = {_keras_axis(node.op, axis, node.value): amounts for axis, amounts in node.op.ends.items()}
     fill = {"constant_values": node.op.fill} if node.op.of_arrays else {}
     return node.operation(
         "pad", node.value, tuple(ends.get(axis, (0, 0)) for axis in range(node.value.ndim)), **fill
@@ -126,6 +134,7 @@ def _pad(node: KerasNode[ops.Pad]) -> CallValue:
 
 
 def _channel_scale(node: KerasNode[ops.ChannelScale]) -> CallValue:
+    """State a scale of each channel as a depthwise convolution of one cell."""
     config = {
         "kernel_size": (1, 1),
         "strides": (1, 1),
@@ -137,7 +146,7 @@ def _channel_scale(node: KerasNode[ops.ChannelScale]) -> CallValue:
 
 
 def _affine(node: KerasNode[ops.Affine]) -> CallValue:
-    """Return a `Rescaling` casts a Python number through float32, but an array directly
+    """State an affine as a Rescaling. It casts a Python number through float32, but an array directly
     (keras/src/layers/preprocessing/rescaling.py and tf.cast). If ~/.keras/keras.json says channels_first, it
     moves a vector of scales away from the last axis, but not an array of rank 3.
     """
@@ -148,7 +157,7 @@ def _affine(node: KerasNode[ops.Affine]) -> CallValue:
 
 
 def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
-    """Return the value of a layer that takes maps and arrays; features become maps of one cell."""
+    """State a layer that takes only maps and arrays; features become maps of one cell for it."""
     if node.value.ndim != 2:
         return node.layer(kind, **config)
     features = node.value.shape[-1]
@@ -158,14 +167,14 @@ def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
 
 
 def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
-    """Return Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a
-    difference keeps its sign.
+    """State a thresholded ReLU. Keras's layer refuses thresholds below 0 and rounds others to float32, as
+    comparisons do; a difference keeps its sign.
     """
     op = node.op
-    if op.threshold >= 0 and (not node.maker.double or float(np.float32(op.threshold)) == op.threshold):
+    if op.threshold >= 0 and (not node.maker.is_double or float(np.float32(op.threshold)) == op.threshold):
         return node.layer("ReLU", threshold=op.threshold)
-    over = node.step("over", "subtract", node.value, op.threshold)
-    passed = node.step("passed", "greater", over, 0)
+    difference = node.step("over", "subtract", node.value, op.threshold)
+    passed = node.step("passed", "greater", difference, 0)
     return node.operation(
         "where",
         passed,
@@ -175,9 +184,9 @@ def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
 
 
 def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
-    """Return a leaky ReLU; the layer of Keras refuses slopes below 0."""
+    """State a leaky ReLU. Keras's layer refuses slopes below 0, and rounds others to float32."""
     op = node.op
-    if op.slope >= 0 and (not node.maker.double or float(np.float32(op.slope)) == op.slope):
+    if op.slope >= 0 and (not node.maker.is_double or float(np.float32(op.slope)) == op.slope):
         return node.layer("LeakyReLU", negative_slope=op.slope)
     below = node.step("below", "multiply", node.value, op.slope)
     return node.operation("maximum" if op.slope <= 1 else "minimum", node.value, below)
@@ -189,6 +198,7 @@ def _p_relu(node: KerasNode[ops.PRelu]) -> CallValue:
 
 
 def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
+    """State a softplus, which torch cuts off above 20: there it is its input."""
     if not node.op.cut:
         return _activation("softplus", node)
     smooth = _activation("softplus", node.under("smooth"))
@@ -208,8 +218,9 @@ def _hard_sigmoid(node: KerasNode[ops.HardSigmoid]) -> CallValue:
 
 
 def _gelu(node: KerasNode[ops.Gelu]) -> CallValue:
+    """State a GELU; in float64 by its parts, because Keras rounds its constants to float32."""
     value = node.value
-    if not node.maker.double:
+    if not node.maker.is_double:
         if node.op.approximate:
             return node.operation("gelu", value, approximate=True)
         return _activation("gelu", node)
@@ -226,13 +237,14 @@ def _gelu(node: KerasNode[ops.Gelu]) -> CallValue:
 
 
 def _softmax(node: KerasNode[ops.Softmax]) -> CallValue:
-    """Keras warns at every call of a softmax over one channel, which is 1."""
+    """State a softmax. Of one channel it is 1: Keras would warn at every call."""
     if node.value.shape[-1] == 1:
         return node.operation("ones_like", node.value)
     return node.layer("Softmax", axis=-1)
 
 
 def _step(node: KerasNode[ops.Step]) -> CallValue:
+    """State a step as a comparison with 0, cast to numbers."""
     above = node.step("above", "greater_equal" if node.op.inclusive else "greater", node.value, 0.0)
     return node.operation("cast", above, dtype=node.maker.dtype)
 
@@ -245,26 +257,26 @@ def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
 
 
 def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
-    """Return cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and
+    """State cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and
     joined.
     """
     value, (top, bottom, left, right) = node.value, node.op.pads
     if node.op.mode in ("reflect", "symmetric"):
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
-    edge = node.op.mode == "edge"
+    is_edge = node.op.mode == "edge"
     for axis, before, after in ((1, top, bottom), (2, left, right)):
-        ends = (
-            (before, slice(0, 1) if edge else slice(-before, None)),
-            (after, slice(-1, None) if edge else slice(0, after)),
+        cells_at_ends = (
+            (before, slice(0, 1) if is_edge else slice(-before, None)),
+            (after, slice(-1, None) if is_edge else slice(0, after)),
         )
         first, last = (
-            [node.step("end", "getitem", value, (*[slice(None)] * axis, cells))] * (count if edge else 1)
+            [node.step("end", "getitem", value, (*[slice(None)] * axis, cells))] * (count if is_edge else 1)
             if count
             else []
-            for count, cells in ends
+            for count, cells in cells_at_ends
         )
-        joined = node if axis == 2 else node.under("rows")
-        value = joined.layer("Concatenate", [*first, value, *last], axis=axis)
+        output = node if axis == 2 else node.under("rows")
+        value = output.layer("Concatenate", [*first, value, *last], axis=axis)
     return value
 
 
@@ -275,7 +287,9 @@ def _dropout(node: KerasNode[ops.Dropout]) -> CallValue:
 
 
 def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> CallValue:
-    """Reshaped as usual, a map would need a size that is known."""
+    """State a channel shuffle as a choice of channels; with reshapes the sizes of the map would have to be
+    known.
+    """
     order = np.arange(node.value.size(-1)).reshape(node.op.groups, -1).T
     return node.operation("take", node.value, order.ravel().tolist(), axis=-1)
 
@@ -287,11 +301,13 @@ def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> CallValue:
 
 
 def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
-    """Return every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
+    """State each cell of the blocks as a part of the map, and join the parts; with reshapes the map's size
+    would have to be known.
+    """
     block = node.op.block
     if block == 1:
         return node.layer("Identity")
-    places = [(row, column) for row in range(block) for column in range(block)]
+    cells = [(row, column) for row in range(block) for column in range(block)]
     parts = [
         node.step(
             f"{row}_{column}",
@@ -299,17 +315,17 @@ def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
             node.value,
             (slice(None), slice(row, None, block), slice(column, None, block)),
         )
-        for row, column in places
+        for row, column in cells
     ]
     return node.layer("Concatenate", parts, axis=-1)
 
 
 def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """Return Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of
-    powers of two.
+    """State a resize as a layer where Keras's layer computes the same. Keras's layers compute in float32, a
+    cubic one by a table of 1024 shares that has those of powers of two.
     """
     op = node.op
-    if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not node.maker.double:
+    if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not node.maker.is_double:
         rows, columns = (int(scale) if scale == int(scale) else 0 for scale in op.scale or (0, 0))
         if op.mode == "linear" and op.size:
             return node.spatial("Resizing", height=op.size[0], width=op.size[1], interpolation="bilinear")
@@ -321,15 +337,15 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallVa
 
 
 def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """Return a resize whose cells and shares are computed from the size of the map."""
+    """State a resize whose cells and shares are computed from the size of the map."""
 
     def do(function: str, *arguments: Any, **options: Any) -> CallValue:
         return node.step(function, function, *arguments, **options)
 
-    kind = "float64" if node.maker.double else "float32"
-    output = resized(node.value, node.op, do, kind, *node.inputs[1:])
+    kind = "float64" if node.maker.is_double else "float32"
+    output = resize_map(node.value, node.op, do, kind, *node.inputs[1:])
     return (
-        node.maker.named(output, node.name)
+        node.maker.rename_call(output, node.name)
         if node.maker.dtype == kind
         else node.operation("cast", output, node.maker.dtype)
     )
@@ -338,29 +354,33 @@ def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLar
 LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
     **{
-        row.op: _operation(name, row.write)
+        row.op: _operation_spelling(name, row.write)
         for name, row in ACTIVATIONS.items()
         if isinstance(row, ActivationRow)
     },
-    **{type(op): _operation(name) for name, op in ELEMENTWISE.items()},
+    **{type(op): _operation_spelling(name) for name, op in ELEMENTWISE.items()},
     ops.ConvTranspose: _conv_transpose,
-    ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
-    ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),
-    ops.Dense: _layer("Dense", lambda op: {"units": op.units, "use_bias": op.bias}),
+    ops.GlobalAvgPool: _map_layer_spelling("GlobalAveragePooling2D", _keep_axes),
+    ops.GlobalMaxPool: _map_layer_spelling("GlobalMaxPooling2D", _keep_axes),
+    ops.Dense: _layer_spelling("Dense", lambda op: {"units": op.units, "use_bias": op.bias}),
     # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
-    ops.BatchNorm: _layer("BatchNormalization", lambda op: {**_norm(op), "momentum": 1 - op.momentum}),
-    ops.LayerNorm: _layer("LayerNormalization", lambda op: {**_norm(op), "axis": [-1]}),
+    ops.BatchNorm: _layer_spelling(
+        "BatchNormalization", lambda op: {**_norm_config(op), "momentum": 1 - op.momentum}
+    ),
+    ops.LayerNorm: _layer_spelling("LayerNormalization", lambda op: {**_norm_config(op), "axis": [-1]}),
     ops.RmsNorm: _rms_norm,
-    ops.GroupNorm: _layer("GroupNormalization", lambda op: {**_norm(op), "groups": op.groups}),
+    ops.GroupNorm: _layer_spelling(
+        "GroupNormalization", lambda op: {**_norm_config(op), "groups": op.groups}
+    ),
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
-    ops.Relu: _layer("ReLU"),
-    ops.Relu6: _layer("ReLU", lambda op: {"max_value": 6.0}),
+    ops.Relu: _layer_spelling("ReLU"),
+    ops.Relu6: _layer_spelling("ReLU", lambda op: {"max_value": 6.0}),
     ops.ThresholdedRelu: _thresholded_relu,
-    ops.Clip: _operation("clip", lambda op: (op.low, op.high)),
+    ops.Clip: _operation_spelling("clip", lambda op: (op.low, op.high)),
     ops.LeakyRelu: _leaky_relu,
     ops.PRelu: _p_relu,
-    ops.Elu: _layer("ELU", lambda op: {"alpha": op.alpha}),
+    ops.Elu: _layer_spelling("ELU", lambda op: {"alpha": op.alpha}),
     ops.Softplus: _softplus,
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: _gelu,
@@ -368,24 +388,24 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.LogSoftmax: partial(_activation, "log_softmax"),
     ops.Step: _step,
     ops.Add: _add,
-    ops.Multiply: partial(_merge, "Multiply"),
-    ops.Divide: _operation("divide"),
+    ops.Multiply: partial(_merge_layer, "Multiply"),
+    ops.Divide: _operation_spelling("divide"),
     # Keras 3.15 says float32 of its `reciprocal` whatever it takes (keras/src/ops/numpy.py).
     ops.Reciprocal: lambda node: node.operation("divide", 1.0, node.value),
-    ops.Power: _operation("power", lambda op: (op.exponent,)),
-    ops.Maximum: partial(_merge, "Maximum"),
-    ops.Minimum: partial(_merge, "Minimum"),
+    ops.Power: _operation_spelling("power", lambda op: (op.exponent,)),
+    ops.Maximum: partial(_merge_layer, "Maximum"),
+    ops.Minimum: partial(_merge_layer, "Minimum"),
     ops.Concat: lambda node: node.layer(
         "Concatenate", node.inputs, axis=1 + node.op.axis if node.op.of_arrays else -1
     ),
     ops.Reduce: _reduce,
-    ops.Identity: _layer("Identity"),
+    ops.Identity: _layer_spelling("Identity"),
     ops.Dropout: _dropout,
     ops.Flatten: _flatten,
     ops.AsMap: lambda node: node.layer("Reshape", target_shape=(1, 1, node.value.shape[-1])),
     ops.PadMap: lambda node: node.maker.pad(node.value, node.op.pads, node.op.fill, node.name),
     ops.ExtendMap: _extend_map,
-    ops.CropMap: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
+    ops.CropMap: _map_layer_spelling("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
     ops.Pad: _pad,
     ops.SliceChannels: lambda node: node.operation("getitem", node.value, (..., node.op.cuts[0])),
     ops.CropAxis: lambda node: node.operation(
@@ -394,7 +414,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
     ops.SpaceToDepth: _space_to_depth,
-    ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
+    ops.Upsample: _map_layer_spelling("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
     ops.Resize: resize,
     ops.ResizeLike: resize,
     ops.AsLarge: resize_by_operations,
@@ -404,9 +424,9 @@ arrays are in porter.frameworks.tf.ports.arrays.
 """
 
 
-def lacks(op: Op) -> bool:
-    """Say whether Keras has none of an op that others can make, or not of this kind: its blocks have the cell
-    first.
+def lacks_op(op: Op) -> bool:
+    """Say whether Keras lacks an op that porter makes of others, or this kind of it, such as blocks whose
+    cells come before their channels.
     """
     if isinstance(op, ops.DepthToSpace | ops.SpaceToDepth):
         return op.order == "CRD"

@@ -37,68 +37,71 @@ class CallMaker:
     calls: list[KerasCall] = field(default_factory=list)
 
     @property
-    def double(self) -> bool:
+    def is_double(self) -> bool:
         """Whether values are float64. TensorFlow rounds the constants of some activations to float32 then
         too, such as a GELU's.
         """
         return self.dtype == "float64"
 
     def input(self, name: str, shape: Shape) -> CallValue:
-        """Return the model's input."""
+        """State an input of the model and return its value."""
         config = {"batch_shape": list(shape), "dtype": self.dtype}
-        return self._stated(
-            KerasCall(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype))
+        return self._record(
+            KerasCall(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next_value(shape, self.dtype))
         )
 
     def layer(self, kind: str, name: str, value: CallValue | list[CallValue], **config: Any) -> CallValue:
-        """Return the value of a layer of the Keras class `kind`."""
+        """State a call of a layer of the Keras class `kind` and return its value."""
         shape = layer_shape(
             kind, config, [each.shape for each in (value if isinstance(value, list) else [value])]
         )
-        return self._stated(
-            KerasCall(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype))
+        return self._record(
+            KerasCall(LAYERS_MODULE, kind, name, config, (value,), {}, self._next_value(shape, self.dtype))
         )
 
     def spatial(self, kind: str, name: str, value: CallValue, **config: Any) -> CallValue:
-        """Return the value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may
-        have another.
+        """State a call of a layer over maps and return its value. Its axis order is stated, because
+        ~/.keras/keras.json may have another.
         """
         return self.layer(kind, name, value, data_format="channels_last", **config)
 
     def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> CallValue:
-        """Return the value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
+        """State a call of a function of `keras.ops`, or of `getitem`, which takes a part of a value, and
+        return its value.
+        """
         operation = OPERATIONS[function]
-        operands = [_plain(each) for each in arguments[: operation.operands]]
-        rest = arguments[operation.operands :]
-        by_name = {**dict(zip(operation.parameters, rest, strict=False)), **options}
+        operands = [_python_number(each) for each in arguments[: operation.operands]]
+        parameters = arguments[operation.operands :]
+        by_name = {**dict(zip(operation.parameters, parameters, strict=False)), **options}
         config = {key: value for key, value in by_name.items() if key in operation.parameters}
-        called = {**operation.options, **{key: value for key, value in by_name.items() if key not in config}}
-        given = self._next(
-            operation_shape(operation.kind, config, operands), _dtype(operation, operands, config)
+        further = {key: value for key, value in by_name.items() if key not in config}
+        call_options = {**operation.options, **further}
+        given = self._next_value(
+            operation_shape(operation.kind, config, operands), _dtype_of_value(operation, operands, config)
         )
-        return self._stated(
-            KerasCall(operation.module, operation.kind, name, config, tuple(operands), called, given)
+        return self._record(
+            KerasCall(operation.module, operation.kind, name, config, tuple(operands), call_options, given)
         )
 
-    def _stated(self, call: KerasCall) -> CallValue:
+    def _record(self, call: KerasCall) -> CallValue:
         self.calls.append(call)
         return call.value
 
-    def _next(self, shape: Shape, dtype: str) -> CallValue:
-        """Return the value of the call that is stated next."""
+    def _next_value(self, shape: Shape, dtype: str) -> CallValue:
+        """Return the value that the call stated next will have."""
         return CallValue(len(self.calls), shape, dtype)
 
-    def named(self, value: CallValue, name: str) -> CallValue:
-        """`value`, of a call that now has another name."""
+    def rename_call(self, value: CallValue, name: str) -> CallValue:
+        """Give the call of a value another name, and return the value."""
         self.calls[value.call] = replace(self.calls[value.call], name=name)
         return value
 
     def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that no layer has."""
+        """Return `wanted`, or the first variation of it that no layer has, and reserve it."""
         return self.names.take(wanted)
 
     def pad(self, value: CallValue, pads: Pads, fill: float, name: str) -> CallValue:
-        """Return a map N×H×W×C with cells of `fill` around it."""
+        """State a pad of a map N×H×W×C with cells of `fill` around it."""
         top, bottom, left, right = pads
         if fill == 0:
             return self.spatial("ZeroPadding2D", name, value, padding=((top, bottom), (left, right)))
@@ -135,36 +138,44 @@ class KerasNode(Generic[OpT]):
         return self.maker.name(f"{self.name}_{ending}")
 
     def of(self, op: Op, ending: str, *inputs: CallValue) -> KerasNode[Any]:
-        """Return another op before the last one, of its own inputs where none are given."""
+        """Return a node for another op that is stated before this one's last call, of its own inputs where
+        none are given.
+        """
         return KerasNode(self.maker, op, self.part(ending), [*inputs] or self.inputs, self.of_map)
 
     def under(self, ending: str, *inputs: CallValue) -> KerasNode[Any]:
+        """Return a node for a call of the same op that is stated before the last one, under a name with this
+        ending.
+        """
         return self.of(self.op, ending, *inputs)
 
     def layer(self, kind: str, value: CallValue | list[CallValue] | None = None, **config: Any) -> CallValue:
-        """Return a layer of its first input, if of no other value."""
+        """State a layer of the node's name, of its first input if no other value is given."""
         return self.maker.layer(kind, self.name, self.value if value is None else value, **config)
 
     def spatial(self, kind: str, value: CallValue | None = None, **config: Any) -> CallValue:
+        """State a layer over maps of the node's name, of its first input if no other value is given."""
         return self.maker.spatial(kind, self.name, self.value if value is None else value, **config)
 
     def operation(self, function: str, *arguments: Any, **options: Any) -> CallValue:
         return self.maker.operation(function, self.name, *arguments, **options)
 
     def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> CallValue:
-        """Return an operation before the last call."""
+        """State an operation before the last call, under a name with this ending."""
         return self.under(ending).operation(function, *arguments, **options)
 
 
-def _plain(value: Any) -> Any:
+def _python_number(value: Any) -> Any:
     """Return a single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py,
-    serialize_keras_object).
+    serialize_keras_object); other values unchanged.
     """
     return value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
 
 
-def _dtype(operation: OperationClass, operands: list[Any], config: Mapping[str, Any]) -> str:
-    """Return the type of an operation's value: the widest of its floats. Numbers of Python have none."""
+def _dtype_of_value(operation: OperationClass, operands: list[Any], config: Mapping[str, Any]) -> str:
+    """Return the type of an operation's value: the widest of its operands' floats. Numbers of Python have
+    none.
+    """
     if operation.kind in ("Equal", "Greater", "GreaterEqual"):
         return "bool"
     if operation.kind == "Cast":

@@ -13,7 +13,7 @@ from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_clas
 from porter.frameworks.tf.ports.arrays import ARRAYS
 from porter.frameworks.tf.ports.layers import LAYERS
 from porter.frameworks.tf.ports.maker import CallMaker, KerasNode
-from porter.frameworks.tf.ports.sites import windowed
+from porter.frameworks.tf.ports.sites import state_windowed
 from porter.frameworks.tf.ports.statement import CallValue, Statement
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
@@ -34,8 +34,8 @@ def state_model(
     dtype: Dtype,
     spellings: Mapping[type[Op], Spelling] = {},
 ) -> Statement:
-    """Return a model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and
-    operations.
+    """State a model from N×H×W×C to the graph's outputs, maps N×H×W×C too, of built-in layers and operations
+    only.
 
     With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns
     are free. `batches` is left out, because Keras keeps no such count.
@@ -48,49 +48,50 @@ def state_model(
         GraphError: a node with weights does not lead to the output.
     """
     graph, shapes = plan.lowered, tensor_shapes(plan.lowered)
-    _expect_cover(shapes, tensors)
+    _expect_tensors(shapes, tensors)
     names = layer_names(graph, layers)
     maker = CallMaker(dtype, Names(names.values()))
-    taken = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
+    input_shapes = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
     values = {
-        path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()
+        path: maker.input(maker.name(path), (None, *_channels_last_shape(shape)))
+        for path, shape in input_shapes.items()
     }
     weights: dict[str, NamedArrays] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
         of_map = is_map(graph.open_shapes[node.source])
-        said = KerasNode(maker, node.op, names[node.path], inputs, of_map)
+        keras_node = KerasNode(maker, node.op, names[node.path], inputs, of_map)
         if type(node.op) in spellings:
-            arrays = _arrays(graph, node, tensors.get(node.path, {}), dtype)
-            values[node.path] = spellings[type(node.op)](said, *arrays)
+            arrays = _constant_arrays(graph, node, tensors.get(node.path, {}), dtype)
+            values[node.path] = spellings[type(node.op)](keras_node, *arrays)
             continue
-        values[node.path] = _apply(said, plan, node)
+        values[node.path] = _state_node(keras_node, plan, node)
         if node.path in shapes and node.shares is None:
-            weights[names[node.path]] = _variables(
+            weights[names[node.path]] = _layer_variables(
                 graph, node, tensors[node.path], shapes[node.path], inputs[0]
             )
     statement = Statement(
         dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights
     )
-    led = {calls[0].name for calls in statement.ordered}
+    reaching = {calls[0].name for calls in statement.calls_in_order}
     for path in shapes:
-        if names[path] not in led and type(graph.by_path[path].op) not in spellings:
+        if names[path] not in reaching and type(graph.by_path[path].op) not in spellings:
             raise GraphError("its weights do not lead to the output", where=path)
     return statement
 
 
-def _arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
-    """Return the arrays that a node holds, with the channels of a map last."""
+def _constant_arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
+    """Return the arrays that a node holds, in `dtype` and with the channels of a map last."""
     arrays = [array.astype(dtype) for array in tensors.values()]
     return [each.transpose(1, 2, 0) for each in arrays] if is_map(graph.open_shapes[node.path]) else arrays
 
 
-def _channels_last(shape: Shape) -> Shape:
+def _channels_last_shape(shape: Shape) -> Shape:
     return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
-def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
-    """Expect a tensor for each weight of the model, and no others."""
+def _expect_tensors(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
+    """Expect a tensor of the right shape for each weight of the model, and no others."""
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
     given = {
         f"{path}:{role}": array.shape
@@ -104,11 +105,11 @@ def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: 
             raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
 
 
-def _variables(
+def _layer_variables(
     graph: Graph, node: Node, tensors: NamedArrays, roles: Collection[str], value: CallValue
 ) -> dict[str, Array]:
     """Return the tensors of a node that reads `value`, by the names of its layer's variables and in their
-    shapes, views where possible.
+    shapes, as views where possible.
     """
     variables = {
         variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles
@@ -125,11 +126,13 @@ def _variables(
     return variables
 
 
-def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> CallValue:
-    """Return the value of a node. If it has tensors, the layer of its name holds them."""
+def _state_node(keras_node: KerasNode[Any], plan: Plan, node: Node) -> CallValue:
+    """State a node's layers and operations and return its value. If it has tensors, the layer of its name
+    holds them.
+    """
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.lowered, node) or POOLS[type(node.op)]
-        return windowed(said, kind, plan.realisations[node.path])
+        return state_windowed(keras_node, kind, plan.realisations[node.path])
     spelling = ARRAYS.get(type(node.op)) or row_of(LAYERS, type(node.op))
     assert spelling is not None  # a test holds the tables to all ops
-    return spelling(said)
+    return spelling(keras_node)

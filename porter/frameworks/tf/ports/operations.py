@@ -36,7 +36,7 @@ class OperationClass:
         return f"keras.src.ops.{self.package}"
 
 
-_REDUCED = ("axis", "keepdims")
+_REDUCTION_PARAMETERS = ("axis", "keepdims")
 OPERATIONS: Mapping[str, OperationClass] = {
     **{
         name: OperationClass("numpy", name.capitalize())
@@ -57,7 +57,10 @@ OPERATIONS: Mapping[str, OperationClass] = {
             "subtract",
         )
     },
-    **{name: OperationClass("numpy", name.capitalize(), 1, _REDUCED) for name in ("max", "mean", "sum")},
+    **{
+        name: OperationClass("numpy", name.capitalize(), 1, _REDUCTION_PARAMETERS)
+        for name in ("max", "mean", "sum")
+    },
     **{
         name: OperationClass("nn", name.capitalize(), 1, tuple(own for own, _ in row.attributes.values()))
         for name, row in ACTIVATIONS.items()
@@ -71,12 +74,12 @@ OPERATIONS: Mapping[str, OperationClass] = {
     "gelu": OperationClass("nn", "Gelu", 1, ("approximate",)),
     "greater_equal": OperationClass("numpy", "GreaterEqual", 2),
     "getitem": OperationClass("numpy", "GetItem", 2),
-    "norm": OperationClass("linalg", "Norm", 1, _REDUCED),
+    "norm": OperationClass("linalg", "Norm", 1, _REDUCTION_PARAMETERS),
     "ones_like": OperationClass("numpy", "OnesLike"),
     "pad": OperationClass("numpy", "Pad", 1, ("pad_width", "mode")),
     "repeat": OperationClass("numpy", "Repeat", 1, ("repeats", "axis")),
     "reshape": OperationClass("numpy", "Reshape", 1, ("newshape",)),
-    # Its call wants one.
+    # Its call has to be given a scale.
     "rms_normalization": OperationClass("nn", "RMSNorm", 1, ("axis", "epsilon"), {"scale": None}),
     "swapaxes": OperationClass("numpy", "Swapaxes", 1, ("axis1", "axis2")),
     "take": OperationClass("numpy", "Take", 2, ("axis",)),

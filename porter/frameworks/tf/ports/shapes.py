@@ -20,7 +20,7 @@ def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
     if kind in _SAME_LAYERS:
         return shapes[0]
     if kind in _MERGES:
-        return (shapes[0][0], *reduce(_merged, [shape[1:] for shape in shapes]))
+        return (shapes[0][0], *reduce(_merged_shape, [shape[1:] for shape in shapes]))
     if kind == "Concatenate":
         axis = range(len(shapes[0]))[config["axis"]]
         sizes = [shape[axis] for shape in shapes]
@@ -39,17 +39,17 @@ def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shap
     first: Shape = tuple(getattr(operands[0], "shape", ()))
     if kind in _OPERATIONS:
         return _OPERATIONS[kind](config, first, operands)
-    return reduce(_stretched, [tuple(getattr(each, "shape", ())) for each in operands])
+    return reduce(_broadcast_shape, [tuple(getattr(each, "shape", ())) for each in operands])
 
 
-def _merged(first: Shape, second: Shape) -> Shape:
+def _merged_shape(first: Shape, second: Shape) -> Shape:
     """Return the shape of a sum, as in keras/src/layers/merging/base_merge.py,
     `_compute_elemwise_op_output_shape`: open beside any other size is open.
     """
     return tuple(None if a is None or b is None else max(a, b) for a, b in zip(first, second, strict=True))
 
 
-def _stretched(first: Shape, second: Shape) -> Shape:
+def _broadcast_shape(first: Shape, second: Shape) -> Shape:
     """Return the shape of a broadcast, as in keras/src/ops/operation_utils.py, `broadcast_shapes`: open
     beside another size than 1 is that size.
     """
@@ -58,8 +58,8 @@ def _stretched(first: Shape, second: Shape) -> Shape:
     return tuple(b if a == 1 or (a is None and b != 1) else a for a, b in zip(first, second, strict=True))
 
 
-def _windows(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
-    """Return the shape that a convolution or a pool gives."""
+def _windowed_shape(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
+    """Return the shape of a convolution's or a pool's value."""
     sizes: list[_Size] = []
     dilations = config.get("dilation_rate", (1, 1))
     for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
@@ -68,11 +68,11 @@ def _windows(config: _Config, shape: Shape, kernel: Sequence[int], channels: int
     return (shape[0], *sizes, channels)
 
 
-def _pool(config: _Config, shape: Shape) -> Shape:
-    return _windows(config, shape, config["pool_size"], _last(shape))
+def _pool_shape(config: _Config, shape: Shape) -> Shape:
+    return _windowed_shape(config, shape, config["pool_size"], _last_size(shape))
 
 
-def _conv_transpose(config: _Config, shape: Shape) -> Shape:
+def _conv_transpose_shape(config: _Config, shape: Shape) -> Shape:
     """Return the shape of a transposed convolution, as in keras/src/backend/common/backend_utils.py,
     `compute_conv_transpose_output_shape`, of valid pads.
     """
@@ -83,14 +83,14 @@ def _conv_transpose(config: _Config, shape: Shape) -> Shape:
     return (shape[0], *sizes, config["filters"])
 
 
-def _last(shape: Shape) -> int:
+def _last_size(shape: Shape) -> int:
     size = shape[-1]
     assert size is not None, "the last axis of a value is never open"
     return size
 
 
-def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
-    """Return the shape with more or fewer rows and columns."""
+def _padded_shape(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
+    """Return the shape of a map with more (sign 1) or fewer (sign -1) rows and columns at its sides."""
     sizes = [
         None if size is None else size + sign * sum(pair)
         for size, pair in zip(shape[1:3], sides, strict=True)
@@ -98,19 +98,22 @@ def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
     return (shape[0], *sizes, shape[3])
 
 
-def _global(config: _Config, shape: Shape) -> Shape:
+def _global_pool_shape(config: _Config, shape: Shape) -> Shape:
+    """Return the shape of a global pool's value, with or without its axes of one cell."""
     return (shape[0], 1, 1, shape[3]) if config.get("keepdims") else (shape[0], shape[3])
 
 
-def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
-    """Return the shape of a Reshape, which states none of the batch; a -1 is the rest of the cells."""
+def _reshaped_shape(shape: Shape, target: Sequence[int]) -> Shape:
+    """Return the shape of a Reshape's value without the batch; a -1 in the target is the rest of the
+    cells.
+    """
     known = prod(size for size in target if size != -1)
     rest = None if None in shape else prod(size or 0 for size in shape) // known
     return tuple(rest if size == -1 else size for size in target)
 
 
-def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
-    """Return the shape with rows and columns times these factors."""
+def _scaled_shape(shape: Shape, factors: Sequence[int]) -> Shape:
+    """Return the shape of a map whose rows and columns are multiplied by these factors."""
     return (
         shape[0],
         *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)),
@@ -138,30 +141,30 @@ _SAME_LAYERS = frozenset(
 )
 _MERGES = frozenset({"Add", "Maximum", "Minimum", "Multiply"})
 _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
-    "AveragePooling2D": _pool,
-    "Conv2D": lambda config, shape: _windows(config, shape, config["kernel_size"], config["filters"]),
-    "Conv2DTranspose": _conv_transpose,
-    "Cropping2D": lambda config, shape: _moved(shape, config["cropping"], -1),
+    "AveragePooling2D": _pool_shape,
+    "Conv2D": lambda config, shape: _windowed_shape(config, shape, config["kernel_size"], config["filters"]),
+    "Conv2DTranspose": _conv_transpose_shape,
+    "Cropping2D": lambda config, shape: _padded_shape(shape, config["cropping"], -1),
     "Dense": lambda config, shape: (*shape[:-1], config["units"]),
-    "DepthwiseConv2D": lambda config, shape: _windows(
-        config, shape, config["kernel_size"], _last(shape) * config["depth_multiplier"]
+    "DepthwiseConv2D": lambda config, shape: _windowed_shape(
+        config, shape, config["kernel_size"], _last_size(shape) * config["depth_multiplier"]
     ),
     "EinsumDense": lambda config, shape: (shape[0], *config["output_shape"]),
-    "Flatten": lambda config, shape: (shape[0], *_reshaped(shape[1:], [-1])),
-    "GlobalAveragePooling2D": _global,
-    "GlobalMaxPooling2D": _global,
-    "MaxPooling2D": _pool,
+    "Flatten": lambda config, shape: (shape[0], *_reshaped_shape(shape[1:], [-1])),
+    "GlobalAveragePooling2D": _global_pool_shape,
+    "GlobalMaxPooling2D": _global_pool_shape,
+    "MaxPooling2D": _pool_shape,
     "Permute": lambda config, shape: (shape[0], *(shape[axis] for axis in config["dims"])),
-    "Reshape": lambda config, shape: (shape[0], *_reshaped(shape[1:], config["target_shape"])),
+    "Reshape": lambda config, shape: (shape[0], *_reshaped_shape(shape[1:], config["target_shape"])),
     "Resizing": lambda config, shape: (shape[0], config["height"], config["width"], shape[3]),
-    "UpSampling2D": lambda config, shape: _scaled(shape, config["size"]),
-    "ZeroPadding2D": lambda config, shape: _moved(shape, config["padding"], 1),
+    "UpSampling2D": lambda config, shape: _scaled_shape(shape, config["size"]),
+    "ZeroPadding2D": lambda config, shape: _padded_shape(shape, config["padding"], 1),
 }
 
 
-def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
-    """Return the shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is
-    open.
+def _slice_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open,
+    and an index takes its axis away.
     """
     key = list(operands[1])
     index = key.index(...) if ... in key else len(key)
@@ -174,53 +177,57 @@ def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     )
 
 
-def _reduced(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _reduction_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape of a reduction's value, without its axis or with one cell along it; () where it is
+    over all axes.
+    """
     if "axis" not in config:
         return ()
     axis = range(len(shape))[config["axis"]]
     return (*shape[:axis], *[1] * bool(config.get("keepdims")), *shape[axis + 1 :])
 
 
-def _repeated(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _repeat_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     axis, size = config["axis"], shape[config["axis"]]
     return (*shape[:axis], None if size is None else size * config["repeats"], *shape[axis + 1 :])
 
 
-def _swapped(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _swapaxes_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     order = [*range(len(shape))]
     first, second = config["axis1"], config["axis2"]
     order[first], order[second] = order[second], order[first]
     return tuple(shape[axis] for axis in order)
 
 
-def _taken(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _take_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape of chosen cells along an axis; the axes of the indices replace it."""
     indices, axis = operands[1], range(len(shape))[config["axis"]]
     count: Shape = (len(indices),) if isinstance(indices, list) else indices.shape
     return (*shape[:axis], *count, *shape[axis + 1 :])
 
 
-def _product(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _matmul_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     second: Shape = operands[1].shape
-    return (*_stretched(shape[:-2], second[:-2]), shape[-2], second[-1])
+    return (*_broadcast_shape(shape[:-2], second[:-2]), shape[-2], second[-1])
 
 
-def _widened(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+def _depth_to_space_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     block = config["block_size"]
-    return (*_scaled(shape, (block, block))[:3], _last(shape) // block**2)
+    return (*_scaled_shape(shape, (block, block))[:3], _last_size(shape) // block**2)
 
 
 _OPERATIONS: Mapping[str, Callable[[_Config, Shape, Sequence[Any]], Shape]] = {
-    "DepthToSpace": _widened,
-    "GetItem": _part,
-    "Matmul": _product,
-    **dict.fromkeys(("Max", "Mean", "Norm", "Sum"), _reduced),
+    "DepthToSpace": _depth_to_space_shape,
+    "GetItem": _slice_shape,
+    "Matmul": _matmul_shape,
+    **dict.fromkeys(("Max", "Mean", "Norm", "Sum"), _reduction_shape),
     "Pad": lambda config, shape, operands: tuple(
         None if size is None else size + sum(pair)
         for size, pair in zip(shape, config["pad_width"], strict=True)
     ),
-    "Repeat": _repeated,
-    "Reshape": lambda config, shape, operands: _reshaped(shape, config["newshape"]),
-    "Swapaxes": _swapped,
-    "Take": _taken,
+    "Repeat": _repeat_shape,
+    "Reshape": lambda config, shape, operands: _reshaped_shape(shape, config["newshape"]),
+    "Swapaxes": _swapaxes_shape,
+    "Take": _take_shape,
 }
 """The shapes of operations whose value has another shape than their operands stretched to each other."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
-from porter.frameworks.tf.ports.layers import lacks
+from porter.frameworks.tf.ports.layers import lacks_op
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import AvgPool, Conv, MaxPool, Op
@@ -26,15 +26,18 @@ CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=False,
     open_reshapes=False,
-    lacks=lacks,
+    lacks=lacks_op,
 )
 """Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
 finds one size.
 """
 
 
-def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation) -> CallValue:
-    """Return the value of a windowed node (N×H×W×C), of which a layer of the class `kind` holds the weights.
+def state_windowed(
+    node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation
+) -> CallValue:
+    """State the layers of a windowed node and return its value (N×H×W×C); a layer of the class `kind` holds
+    its weights.
 
     Raises:
         PaddingError: Keras has no layers for the realisation.
@@ -59,13 +62,13 @@ def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: 
     else:
         config["pool_size"] = window.kernel
     pads = (0, 0, 0, 0) if front is None else front.pads
-    padded = _padded(node, node.value, pads, 0.0 if front is None else front.fill, pad_name(node.name))
+    padded = _pad_if_any(node, node.value, pads, 0.0 if front is None else front.fill, pad_name(node.name))
     if realisation.by_cell:
-        return _largest(node, window, padded)
+        return _dilated_max_pool(node, window, padded)
     result = node.spatial(kind, padded, **config)
     if realisation.counted is not None:
         share = node.under("share")
-        counts = share.spatial(kind, _mask(node, pads, realisation.counted), **config)
+        counts = share.spatial(kind, _counted_cells(node, pads, realisation.counted), **config)
         result = node.step("average", "divide", result, counts)
     if realisation.subsample:
         config = {"pool_size": (1, 1), "strides": window.stride, "padding": "valid"}
@@ -73,28 +76,32 @@ def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: 
     return result
 
 
-def _largest(node: KerasNode[Op], window: Window, value: CallValue) -> CallValue:
-    """Return a max pool of dilated windows, first down the columns, then along the rows."""
+def _dilated_max_pool(node: KerasNode[Op], window: Window, value: CallValue) -> CallValue:
+    """State a max pool of dilated windows as the maximum of shifted maps, first down the columns, then along
+    the rows.
+    """
     for axis, last in ((0, node.under("columns")), (1, node)):
-        reach, stride = window.extent(axis) - 1, window.stride[axis]
-        firsts = range(0, reach + 1, window.dilation[axis])
+        span, stride = window.extent(axis) - 1, window.stride[axis]
+        offsets = range(0, span + 1, window.dilation[axis])
         cells = [
-            (*[slice(None)] * (axis + 1), slice(first, first - reach or None, stride)) for first in firsts
+            (*[slice(None)] * (axis + 1), slice(offset, offset - span or None, stride)) for offset in offsets
         ]
         parts = [node.step("cells", "getitem", value, part) for part in cells]
         value = last.layer("Maximum", parts) if len(parts) > 1 else last.layer("Identity", parts[0])
     return value
 
 
-def _mask(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
-    """Return one over the node's input and the counted pads, zero over the rest of `pads`."""
+def _counted_cells(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
+    """State a map of ones over the node's input and the pads that an average counts, and of zeros over the
+    rest of `pads`.
+    """
     ones = node.step("cells", "ones_like", node.value)
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
     inner = (top, bottom, left, right)
     rest = (pads[0] - top, pads[1] - bottom, pads[2] - left, pads[3] - right)
-    ones = _padded(node, ones, inner, 1.0, f"{node.name}_counted")
-    return _padded(node, ones, rest, 0.0, f"{node.name}_uncounted")
+    ones = _pad_if_any(node, ones, inner, 1.0, f"{node.name}_counted")
+    return _pad_if_any(node, ones, rest, 0.0, f"{node.name}_uncounted")
 
 
-def _padded(node: KerasNode[Op], value: CallValue, pads: Pads, fill: float, wanted: str) -> CallValue:
+def _pad_if_any(node: KerasNode[Op], value: CallValue, pads: Pads, fill: float, wanted: str) -> CallValue:
     return node.maker.pad(value, pads, fill, node.maker.name(wanted)) if any(pads) else value

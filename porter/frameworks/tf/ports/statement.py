@@ -21,7 +21,7 @@ from porter.graph.walks import in_order
 Shape: TypeAlias = tuple[int | None, ...]
 """Sizes, batch first; None where they are open."""
 LAYERS_MODULE = "keras.layers"
-_FRAMES = 40
+_FRAMES_AT_START = 40
 """Calls that a program and Keras are in when Keras begins to follow a model: a script that loads one is in
 20, others in more.
 """
@@ -77,7 +77,7 @@ class KerasCall:
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """The places of the calls whose values it reads, in its order."""
+        """The indices of the calls whose values it reads, in its order."""
         return tuple(symbol.call for symbol in _symbols((*self.arguments, *self.options.values())))
 
 
@@ -112,15 +112,15 @@ class Statement:
     weights: Tensors
 
     @cached_property
-    def ordered(self) -> tuple[tuple[KerasCall, ...], ...]:
+    def calls_in_order(self) -> tuple[tuple[KerasCall, ...], ...]:
         """The calls that lead to an output, those of one layer together, in the order of `model.operations`.
 
         The order is by falling depth, which is the longest way to an output, and within a depth by the first
         visit of a search from the outputs, inputs from first to last. A call is as deep as the deepest call
         of its layer that the search left after it (keras/src/ops/function.py, `map_graph`).
         """
-        visits = list(self._visits)
-        depths = dict.fromkeys(self._visits, 0)
+        visits = list(self._depth_by_visit)
+        depths = dict.fromkeys(self._depth_by_visit, 0)
         deepest = dict[str, int]()
         ended = in_order(
             (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
@@ -131,48 +131,54 @@ class Statement:
             for source in self.calls[index].inputs:
                 depths[source] = max(depths[source], depths[index] + 1)
         names = dict.fromkeys(self.calls[index].name for index in visits)
-        return tuple(self._calls[name] for name in sorted(names, key=lambda name: -deepest[name]))
+        return tuple(self._calls_by_name[name] for name in sorted(names, key=lambda name: -deepest[name]))
 
     @cached_property
-    def _calls(self) -> Mapping[str, tuple[KerasCall, ...]]:
-        """The calls by name that lead to an output, in order."""
+    def _calls_by_name(self) -> Mapping[str, tuple[KerasCall, ...]]:
+        """The calls that lead to an output, in order, by the name of their layer or operation."""
         by_name: dict[str, tuple[KerasCall, ...]] = {}
-        for index in sorted(self._visits):
+        for index in sorted(self._depth_by_visit):
             call = self.calls[index]
             by_name[call.name] = (*by_name.get(call.name, ()), call)
         return by_name
 
-    def place(self, symbol: CallValue) -> tuple[str, int]:
-        """Where a value comes from: the name of its layer, and which of the layer's calls gives it."""
+    def call_of(self, symbol: CallValue) -> tuple[str, int]:
+        """Return where a value comes from: the name of its layer, and the index of the call among that
+        layer's calls.
+        """
         name = self.calls[symbol.call].name
-        return name, next(number for number, call in enumerate(self._calls[name]) if call.value == symbol)
+        return name, next(
+            number for number, call in enumerate(self._calls_by_name[name]) if call.value == symbol
+        )
 
     @cached_property
-    def _visits(self) -> Mapping[int, int]:
-        """The places of calls by first visit, with how many calls of itself Keras's search is in then (its
-        `_build_map_helper`).
+    def _depth_by_visit(self) -> Mapping[int, int]:
+        """The indices of calls in the order of their first visit, each with how many calls of itself Keras's
+        search is in then (its `_build_map_helper`).
         """
         visited: dict[int, int] = {}
         waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
         while waiting:
-            index, deep = waiting.pop()
+            index, depth = waiting.pop()
             if index not in visited:
-                visited[index] = deep
-                waiting += [(source, deep + 1) for source in reversed(self.calls[index].inputs)]
+                visited[index] = depth
+                waiting += [(source, depth + 1) for source in reversed(self.calls[index].inputs)]
         return visited
 
     def expect_loadable(self) -> None:
         """Refuse a model that Keras cannot load.
 
         Raises:
-            GraphError: see `too_deep`.
+            GraphError: see `too_deep_error`.
         """
-        if max(self._visits.values()) + _FRAMES > sys.getrecursionlimit():
-            raise self.too_deep()
+        if max(self._depth_by_visit.values()) + _FRAMES_AT_START > sys.getrecursionlimit():
+            raise self.too_deep_error()
 
-    def too_deep(self) -> GraphError:
-        """Keras follows a model, as it makes or loads one, by a function that calls itself for each layer."""
-        layers = max(self._visits.values()) - 1
+    def too_deep_error(self) -> GraphError:
+        """Return the error for a chain of layers that is too long: Keras follows a model, as it makes or
+        loads one, by a function that calls itself for each layer.
+        """
+        layers = max(self._depth_by_visit.values()) - 1
         return GraphError(
             f"Keras follows a model by a call for each layer, and a chain of {layers} "
             "layers is too deep for Python",

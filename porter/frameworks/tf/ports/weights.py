@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write_weights(path: Path, statement: Statement) -> None:
-    """Write the weights, in the model's dtype, a tensor after the other.
+    """Write the weights, in the model's dtype, one tensor after the other.
 
     Layers are counted by class in the order of `model.layers`, and their variables in the order in which the
     class makes them; both kinds of groups have the layer's name, also of layers without variables
@@ -28,9 +28,9 @@ def write_weights(path: Path, statement: Statement) -> None:
     import h5py
 
     counts: Counter[str] = Counter()
-    with _Unfailing(path) as target, h5py.File(target, "w") as file:
+    with _DeferringErrors(path) as target, h5py.File(target, "w") as file:
         file.create_group("vars").attrs["name"] = MODEL_NAME
-        for call, *_ in statement.ordered:
+        for call, *_ in statement.calls_in_order:
             if not call.is_layer:
                 continue
             kind = snake_case(call.kind)
@@ -39,13 +39,13 @@ def write_weights(path: Path, statement: Statement) -> None:
             )
             counts[kind] += 1
             group.attrs["name"] = call.name
-            for number, array in enumerate(_variables(statement, call)):
+            for number, array in enumerate(_arrays_in_order(statement, call)):
                 stored = group.create_dataset(str(number), data=array)
                 if statement.dtype == "bfloat16":  # which HDF5 has no type for (H5IOStore.__setitem__)
                     stored.attrs["dtype"] = statement.dtype
 
 
-class _Unfailing(FileIO):
+class _DeferringErrors(FileIO):
     """A file for HDF5's library, which ends the process where a write fails, as on a full disk: it is told of
     no error, and the first one is raised when the file is closed.
 
@@ -58,7 +58,9 @@ class _Unfailing(FileIO):
         self._error: OSError | None = None
 
     def write(self, data: Buffer, /) -> int:
-        """Write all of the data; an error is kept for the end, because h5py would lose it."""
+        """Write all of the data and return its length; an error is kept for the end, because h5py would lose
+        it.
+        """
         wanted = memoryview(data).cast("B")
         written = 0
         try:
@@ -75,7 +77,7 @@ class _Unfailing(FileIO):
             raise error
 
 
-def _variables(statement: Statement, call: KerasCall) -> Iterator[Array]:
+def _arrays_in_order(statement: Statement, call: KerasCall) -> Iterator[Array]:
     """Yield the arrays of a layer in Keras's order of its variables."""
     arrays = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):

@@ -25,8 +25,8 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects.
-    Return the sha256 of the file by its name.
+    """Write `model.keras` into `folder` and return the file's sha256 by its name; plain
+    `keras.models.load_model` opens it, without custom objects.
 
     The same plan and tensors give the same bytes, under one version of HDF5.
 
@@ -41,7 +41,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` or a stock library (porter.zoos) wrote.
+    """Read the tensors of a port that `write` or a stock library (porter.zoos) wrote, in porter's axis order.
 
     Raises:
         FileError: `model.keras` is missing or cannot be read.
