@@ -155,9 +155,9 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     about = about if isinstance(about, dict) else {}
     usual = {key: config[key] for key in ("num_classes", "global_pool") if config.get(key) is not None}
     build = partial(library.create_model, name, pretrained=False, **{**usual, **given})
-    from porter.frameworks.torch.construction import filled
+    from porter.frameworks.torch.construction import build_filled
 
-    model: Any = filled(_without_wrapper(checkpoint.tensors), build, where)
+    model: Any = build_filled(_without_wrapper(checkpoint.tensors), build, where)
     size = about.get("input_size") or list(model.pretrained_cfg["input_size"])
     return BuiltModel(
         model,

@@ -177,14 +177,14 @@ def test_a_wrong_reading_is_told_by_the_module(
     """
     from porter.frameworks.torch import in_memory
 
-    own = in_memory._exported
+    own = in_memory._export_with_open_axes
 
     def damaged(module: nn.Module, *how: Any) -> Any:
         with torch.no_grad():
             module.block.two.bias += 0.01  # type: ignore[union-attr,operator]
         return own(module, *how)
 
-    monkeypatch.setattr(in_memory, "_exported", damaged)
+    monkeypatch.setattr(in_memory, "_export_with_open_axes", damaged)
     with pytest.raises(
         PorterError, match="not the function of the model Net itself: block_two is the first node"
     ):

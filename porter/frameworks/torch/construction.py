@@ -14,35 +14,35 @@ from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError, some
 from porter.frameworks.torch.graph_module import to_tensor
 
-_PARTS_OF_A_TENSOR, _USUAL_PARTS = 16, 4096
+_PARTS_PER_TENSOR, _USUAL_PARTS = 16, 4096
 """Parameters, buffers and modules of a network for each tensor of its file, and beside them: several times as
 many as any has.
 """
-_TIMES_THE_FILE = 2
+_MAX_RATIO_TO_FILE = 2
 """How many times the file's numbers a network may have before its tensors are compared with the file's by
 name.
 """
 
 
 def build_for_file(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """Return the module on no device, if it is no larger than the file of its tensors, for a look at it
-    before memory is taken.
+    """Build the module on no device, to look at it before memory is taken. One that is larger than the file
+    of its tensors allows is refused.
 
     Raises:
         UsageError: it is larger, or cannot be built.
     """
-    with _bounded(len(tensors), where), torch.device("meta"):
+    with _limit_parts(len(tensors), where), torch.device("meta"):
         module = build()
     needed = sum(each.numel() for each in module.parameters())
     numbers = sum(array.size for array in tensors.values())
-    if needed > _TIMES_THE_FILE * numbers:
+    if needed > _MAX_RATIO_TO_FILE * numbers:
         message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
         raise UsageError(message, where=where, next="fetch the folder again")
     return module
 
 
-def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """Return the module in eval mode with a file's tensors: all of them, by its own names.
+def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
+    """Build the module in eval mode and load a file's tensors into it: all of them, by its own names.
 
     Raises:
         UsageError: the two do not cover each other, with the names.
@@ -51,11 +51,11 @@ def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> 
         name: tuple(value.shape) for name, value in build_for_file(tensors, build, where).state_dict().items()
     }
     shapes = {name: array.shape for name, array in tensors.items()}
-    unlike = sorted(
+    different = sorted(
         name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)
     )
-    if unlike := [name for name in unlike if not name.endswith("num_batches_tracked")]:
-        message = f"the network that config.json describes has other tensors: {some(unlike)}"
+    if different := [name for name in different if not name.endswith("num_batches_tracked")]:
+        message = f"the network that config.json describes has other tensors: {some(different)}"
         raise UsageError(
             message,
             where=where,
@@ -67,9 +67,9 @@ def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> 
 
 
 @contextmanager
-def _bounded(tensors: int, where: str) -> Iterator[None]:
-    """End a construction of more parts than a file of so many tensors can have."""
-    left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
+def _limit_parts(tensors: int, where: str) -> Iterator[None]:
+    """Refuse, within the context, to build more parts than a file of so many tensors can have."""
+    left = _PARTS_PER_TENSOR * tensors + _USUAL_PARTS
 
     def count(*_: Any) -> None:
         nonlocal left

@@ -17,12 +17,12 @@ from torch.nn.utils import parametrize
 from porter.base.errors import CheckFailed, PorterError, UsageError, first_line, some
 from porter.frameworks.torch.running import leaves_in, tensors_in, tf32
 
-_HALF = (torch.float16, torch.bfloat16)
+_HALVES = (torch.float16, torch.bfloat16)
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 """Modules that compute what the one in them does, and where it is."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
-_ROUNDING, _HALF_ROUNDING = 1e-6, 1e-2
+_MAX_DISTANCE, _MAX_HALF_DISTANCE = 1e-6, 1e-2
 """The most by which a copy may be away from the module, in relative L2 distance, where it runs the same code
 on the same device, and in half precision.
 """
@@ -57,20 +57,20 @@ class Copies:
     notes: tuple[str, ...]
 
     @property
-    def in_half(self) -> bool:
+    def has_halves(self) -> bool:
         """Whether a part of the module is in half precision."""
-        return any(each.dtype in _HALF for _, each in tensors_of(self.module))
+        return any(each.dtype in _HALVES for _, each in tensors_of(self.module))
 
     def make(self) -> nn.Module:
-        """Return a copy on the CPU, in eval mode, with its weights as it computes them. Half precision
-        becomes float32.
+        """Make a copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
+        float32.
         """
-        copy = _bare(_copied(self.module, self.name), self.kept)
-        return copy.float() if self.in_half else copy
+        copy = _without_hooks(_copy_on_cpu(self.module, self.name), self.kept)
+        return copy.float() if self.has_halves else copy
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
-    """Return the module in those that only run it on several devices, or compiled."""
+def unwrap(module: nn.Module) -> nn.Module:
+    """Take a module out of modules that only compile it or run it on several devices."""
     while (inner := _WRAPPERS.get(type(module).__name__)) is not None:
         module = getattr(module, inner)
     return module
@@ -81,8 +81,8 @@ def tensors_of(module: nn.Module) -> tuple[tuple[str, torch.Tensor], ...]:
     return (*module.named_parameters(), *module.named_buffers())
 
 
-def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -> Copies:
-    """Return how a model is copied, so that a copy gives what the model does: as many tensors, of the same
+def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -> Copies:
+    """Find out how a model is copied, so that a copy gives what the model does: as many tensors, of the same
     shapes, with the same values.
 
     A copy lacks hooks of the user's own that neither give nor change a value, unless the model gives
@@ -95,52 +95,60 @@ def copies_of(model: nn.Module, name: str, candidates: Sequence[ImageTensors]) -
         UsageError: it takes none of them, gives something else than tensors, or cannot be copied.
         CheckFailed: no copy gives what it does.
     """
-    module = unwrapped(model)
-    watched = _copied(module, name)
-    watches = {hook: _watch(watched, hook) for hook in _hooks_of(watched)}
-    images = _taken(watched, candidates, name)
+    module = unwrap(model)
+    watched_copy = _copy_on_cpu(module, name)
+    watches = {hook: _watch(watched_copy, hook) for hook in _user_hooks(watched_copy)}
+    images = _first_accepted(watched_copy, candidates, name)
     device = next((each.device for _, each in tensors_of(module)), torch.device("cpu"))
-    wanted = _given_by_itself(model, images, device)
-    hooks = frozenset(_hooks_of(_copied(module, name)))  # a module may add some when it is first called
+    wanted = _run_users_model(model, images, device)
+    hooks = frozenset(
+        _user_hooks(_copy_on_cpu(module, name))
+    )  # a module may add some when it is first called
     changing = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
     difference = None
     for kept_hooks in dict.fromkeys((changing, hooks)):
-        copy = _bare(_copied(module, name), kept_hooks).to(device)
+        copy = _without_hooks(_copy_on_cpu(module, name), kept_hooks).to(device)
         try:
-            difference = _apart(wanted, _tensors_given(copy, images, device))
+            difference = _describe_difference(wanted, _output_tensors(copy, images, device))
         except Exception as error:  # its code may need what a hook collects
             difference = f"the copy raises {type(error).__name__}: {first_line(error)}"
         if difference is None:
-            return Copies(module, name, images, kept_hooks, _left_out(hooks - kept_hooks))
-    raise _unlike(module, name, hooks, str(difference))
+            return Copies(module, name, images, kept_hooks, _notes_on_hooks(hooks - kept_hooks))
+    raise _difference_error(module, name, hooks, str(difference))
 
 
-def _unlike(module: nn.Module, name: str, hooks: Collection[Hook], apart: str) -> PorterError:
-    """Return the error of a module of which no copy gives the same."""
+def _difference_error(module: nn.Module, name: str, hooks: Collection[Hook], difference: str) -> PorterError:
+    """Return the error for a module of which no copy gives the same."""
     if any(each.training for each in module.modules()):
         return UsageError(
-            f"it is in training mode, and gives something else in eval mode: {apart}",
+            f"it is in training mode, and gives something else in eval mode: {difference}",
             where=name,
             next="call model.eval() first",
         )
     next_step = "make it so that copy.deepcopy(model) gives what the model gives"
     if hooks:
-        next_step = f"say in forward what the hooks of your own at {_places(hooks)} do"
-    return CheckFailed(f"a copy of it gives something else than it does: {apart}", where=name, next=next_step)
+        next_step = f"say in forward what the hooks of your own at {_list_modules(hooks)} do"
+    return CheckFailed(
+        f"a copy of it gives something else than it does: {difference}", where=name, next=next_step
+    )
 
 
-def _left_out(hooks: Collection[Hook]) -> tuple[str, ...]:
+def _notes_on_hooks(hooks: Collection[Hook]) -> tuple[str, ...]:
+    """Return a note on the hooks that copies lack, if there are any."""
     if not hooks:
         return ()
-    return (f"hooks of your own at {_places(hooks)} are left out: they change nothing of what it gives",)
+    return (
+        f"hooks of your own at {_list_modules(hooks)} are left out: they change nothing of what it gives",
+    )
 
 
-def _places(hooks: Collection[Hook]) -> str:
+def _list_modules(hooks: Collection[Hook]) -> str:
+    """Return, in words, at which modules the hooks stand."""
     return some([f"'{path}'" if path else "its top" for path in sorted({hook.path for hook in hooks})])
 
 
-def _copied(module: nn.Module, name: str) -> nn.Module:
-    """Return a copy of a module on the CPU as it is, but in eval mode, out of what wraps its parts, and
+def _copy_on_cpu(module: nn.Module, name: str) -> nn.Module:
+    """Copy a module to the CPU as it is, but in eval mode, with its parts taken out of what wraps them, and
     without what acts in training only.
     """
     try:
@@ -155,15 +163,15 @@ def _copied(module: nn.Module, name: str) -> nn.Module:
     for each in copy.modules():
         each.training = False  # a GraphModule of torch.export refuses eval()
         for path, part in each.named_children():
-            each._modules[path] = unwrapped(part)
+            each._modules[path] = unwrap(part)
         for kind in _BACKWARD:
             getattr(each, kind).clear()
     return copy.requires_grad_(False)
 
 
 def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield a copy by id of each plain tensor of a module, as deepcopy takes them: it refuses those that were
-    computed from others, and it would copy those of a GPU on the GPU.
+    """Yield the id of each plain tensor of a module and a copy of it, for deepcopy's memo: deepcopy refuses
+    tensors that were computed from others, and would copy those of a GPU on the GPU.
     """
     for each in module.modules():
         for members in (each._parameters, each._buffers, vars(each)):
@@ -174,28 +182,30 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
                     yield id(value), value.detach().cpu().clone()
 
 
-def _bare(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
-    """Return a copy with the weights that it computes, without hooks of the user's own but those that are
-    kept.
+def _without_hooks(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
+    """Remove the hooks from a copy, but for those of the user's own that are kept, and give it the weights
+    that it computes.
 
-    Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the
-    weights that they give.
+    Parametrisations and the norms of weights, which torch computes from other tensors at each call, are
+    replaced by the weights that they give.
     """
     with torch.no_grad():
         for path, each in list(copy.named_modules()):
             if parametrize.is_parametrized(each):
-                _without_parametrizations(each)
+                _remove_parametrizations(each)
             for kind in _HOOKS:
                 for key, hook in list(getattr(each, kind).items()):
-                    if _is_torchs(hook) and hasattr(hook, "remove"):
+                    if _is_hook_of_torch(hook) and hasattr(hook, "remove"):
                         hook.remove(each)
-                    if hasattr(hook, "remove") or (not _is_torchs(hook) and (path, kind, key) not in kept):
+                    if hasattr(hook, "remove") or (
+                        not _is_hook_of_torch(hook) and (path, kind, key) not in kept
+                    ):
                         getattr(each, kind).pop(key, None)
     return copy.requires_grad_(False)
 
 
-def _without_parametrizations(module: nn.Module) -> None:
-    """Give a module the tensors that its parametrisations compute.
+def _remove_parametrizations(module: nn.Module) -> None:
+    """Replace a module's parametrisations by the tensors that they compute.
     torch.nn.utils.parametrize.remove_parametrizations would take them from the class too, which a copy shares
     with the user's module.
     """
@@ -206,19 +216,19 @@ def _without_parametrizations(module: nn.Module) -> None:
         module.register_parameter(name, nn.Parameter(tensor, requires_grad=False))
 
 
-def _is_torchs(hook: object) -> bool:
+def _is_hook_of_torch(hook: object) -> bool:
     """Say whether a hook is torch's own, such as one that computes the norm of a weight."""
     return type(hook).__module__.startswith("torch.")
 
 
-def _hooks_of(module: nn.Module) -> tuple[Hook, ...]:
+def _user_hooks(module: nn.Module) -> tuple[Hook, ...]:
     """Return the hooks that are not torch's own."""
     return tuple(
         Hook(path, kind, key)
         for path, each in module.named_modules()
         for kind in _HOOKS
         for key, hook in getattr(each, kind).items()
-        if not _is_torchs(hook)
+        if not _is_hook_of_torch(hook)
     )
 
 
@@ -229,28 +239,30 @@ class _Watch:
     hook: Callable[..., Any]
     changes: bool = False
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        """Call the hook, and compare the versions of the tensors that it takes before and after."""
-        tensors = list(tensors_in((given, named)))
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the hook, and note whether it returns something or changes the version of a tensor that it
+        takes.
+        """
+        tensors = list(tensors_in((arguments, options)))
         before = [each._version for each in tensors]
-        output = self.hook(*given, **named)
+        output = self.hook(*arguments, **options)
         self.changes |= output is not None or before != [each._version for each in tensors]
         return output
 
 
 def _watch(module: nn.Module, hook: Hook) -> _Watch:
-    """Put a watch into the place of a hook."""
+    """Replace a hook by a watch that calls it."""
     hooks_of_kind = getattr(module.get_submodule(hook.path), hook.kind)
     hooks_of_kind[hook.key] = watch = _Watch(hooks_of_kind[hook.key])
     return watch
 
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 """What may stand beside the tensors that a module returns."""
 
 
-def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> ImageTensors:
-    """Return the first of the candidates that a module takes.
+def _first_accepted(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> ImageTensors:
+    """Return the first of the candidates that the module can be called with.
 
     Raises:
         UsageError: it takes none, or gives something else than tensors.
@@ -258,7 +270,7 @@ def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> 
     refusals = []
     for images in candidates:
         try:
-            returned = _called(module, images, torch.device("cpu"))
+            returned = _call(module, images, torch.device("cpu"))
         except Exception as error:  # whatever the module's own code raises
             refusals.append(f"{type(error).__name__}: {first_line(error)}")
             continue
@@ -277,19 +289,21 @@ def _taken(module: nn.Module, candidates: Sequence[ImageTensors], name: str) -> 
 def _expect_tensors(returned: Any, name: str) -> None:
     """Refuse outputs that hold no tensors, or other things beside tensors."""
     leaves = list(leaves_in(returned))
-    other = next((each for each in leaves if not isinstance(each, (torch.Tensor, *_PLAIN))), None)
-    if other is not None or not any(isinstance(each, torch.Tensor) for each in leaves):
-        kind = type(returned if other is None else other).__name__
-        without = " without tensors" if other is None else ", in which porter finds no tensors"
+    unexpected = next((each for each in leaves if not isinstance(each, (torch.Tensor, *_PLAIN_TYPES))), None)
+    if unexpected is not None or not any(isinstance(each, torch.Tensor) for each in leaves):
+        kind = type(returned if unexpected is None else unexpected).__name__
+        what_is_wrong = " without tensors" if unexpected is None else ", in which porter finds no tensors"
         raise UsageError(
-            f"it returns a {kind}{without}",
+            f"it returns a {kind}{what_is_wrong}",
             where=name,
             next="give a module that returns tensors, or a tuple, a list, a mapping or a dataclass of them",
         )
 
 
-def _called(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
-    """Return what a module gives, not compiled, and without a trace in what torch holds for others."""
+def _call(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
+    """Call a module, not compiled, so that it leaves no trace in torch's state, such as that of random
+    numbers.
+    """
     with ExitStack() as stack:
         for each in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
             stack.enter_context(each)
@@ -300,24 +314,26 @@ def _called(module: nn.Module, images: ImageTensors, device: torch.device) -> An
         return module(*(each.to(device, copy=True) for each in images))
 
 
-def given_as_it_is(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
-    """Return what the user's own model gives for images in its own order, in its own type and on its own
-    device.
+def run_users_model(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
+    """Run the user's own model on images in its own order, in its own type and on its own device. Return its
+    output tensors, on the CPU.
     """
-    like = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
-    given = [each.to(like.dtype) if each.is_floating_point() else each for each in images]
-    return [each.cpu() for each in _given_by_itself(model, given, like.device)]
+    reference = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
+    converted = [each.to(reference.dtype) if each.is_floating_point() else each for each in images]
+    return [each.cpu() for each in _run_users_model(model, converted, reference.device)]
 
 
-def _tensors_given(module: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
-    return [each.clone() for each in tensors_in(_called(module, images, device))]
+def _output_tensors(module: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
+    return [each.clone() for each in tensors_in(_call(module, images, device))]
 
 
-def _given_by_itself(model: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
-    """Return what the user's own model gives. Buffers in which it counts its calls get their numbers back."""
+def _run_users_model(model: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
+    """Run the user's own model and return its output tensors. Buffers in which it counts its calls get their
+    numbers back.
+    """
     before = {name: each.clone() for name, each in model.named_buffers()}
     try:
-        return _tensors_given(model, images, device)
+        return _output_tensors(model, images, device)
     finally:
         with torch.no_grad():
             for name, each in model.named_buffers():
@@ -325,34 +341,38 @@ def _given_by_itself(model: nn.Module, images: ImageTensors, device: torch.devic
                     each.copy_(before[name])
 
 
-def _apart(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str | None:
-    """Return how what a module gives and what a copy of it gives differ, in words; None where they do not."""
+def _describe_difference(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str | None:
+    """Say in words how the outputs of a module and of its copy differ; None where they do not."""
     if len(wanted) != len(got):
         return f"{len(wanted)} tensors, and the copy {len(got)}"
-    for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            kinds = ("x".join(map(str, each.shape)) for each in (one, other))
+    for index, (expected, copied) in enumerate(zip(wanted, got, strict=True)):
+        if (expected.shape, expected.dtype) != (copied.shape, copied.dtype):
+            shapes = ("x".join(map(str, each.shape)) for each in (expected, copied))
             return f"output {index} is {'{} {}, and in the copy {} {}'}".format(
-                *(part for kind, each in zip(kinds, (one, other), strict=True) for part in (kind, each.dtype))
+                *(
+                    part
+                    for kind, each in zip(shapes, (expected, copied), strict=True)
+                    for part in (kind, each.dtype)
+                )
             )
-        if torch.equal(one, other):
+        if torch.equal(expected, copied):
             continue
-        limit = _HALF_ROUNDING if one.dtype in _HALF else _ROUNDING
-        distance = _distance(one.double(), other.double())
+        limit = _MAX_HALF_DISTANCE if expected.dtype in _HALVES else _MAX_DISTANCE
+        distance = _relative_distance(expected.double(), copied.double())
         if not distance <= limit:
             return f"output {index} is {distance:.1e} away from the copy's (relative L2)"
     return None
 
 
-def _distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
-    """Return the relative L2 distance; infinite where one is finite and the other is not, or another
-    number.
+def _relative_distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
+    """Return the relative L2 distance; infinite where a number is not finite in one of them and differs in
+    the other.
     """
     finite = wanted.isfinite()
     if not torch.equal(wanted[~finite].nan_to_num(), got[~finite].nan_to_num()):
         return float("inf")
-    apart = (wanted[finite] - got[finite]).norm()
+    difference = (wanted[finite] - got[finite]).norm()
     size = wanted[finite].norm()
     if size:
-        return float(apart / size)
-    return float("inf" if apart else 0)
+        return float(difference / size)
+    return float("inf" if difference else 0)

@@ -36,7 +36,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """`model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
+    """Return `model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch import port_files
 
     return port_files.code_files(plan, layers)
@@ -57,7 +57,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` or `write_stock` wrote."""
+    """Read the tensors of a port that `write` or `write_stock` wrote, in porter's axis order."""
     from porter.frameworks.torch.port_files import read_weights
 
     return read_weights(folder, plan.lowered, layers)

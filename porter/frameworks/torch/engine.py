@@ -28,8 +28,8 @@ def build(
     dtype: Dtype,
     device: str = "cpu",
 ) -> Any:
-    """Return the plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module. Its
-    modules are called by their paths, so it needs no names of `layers`.
+    """Build the plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module. Its modules
+    are called by their paths, so it needs no names of `layers`.
     """
     _expect_torch()
     from porter.frameworks.torch.graph_module import build_model
@@ -38,7 +38,7 @@ def build(
 
 
 def with_other_pads(model: Any, plan: Plan) -> Any:
-    """Return a module of another plan of the same graph, with the parameters of `model`; see
+    """Make a module of another plan of the same graph, with the parameters of `model`; see
     porter.frameworks.torch.graph_module.
     """
     from porter.frameworks.torch.graph_module import module_with_other_pads
@@ -47,14 +47,16 @@ def with_other_pads(model: Any, plan: Plan) -> Any:
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
+    """Run the module on a batch N×C×H×W and return its values at `taps`; see
+    porter.frameworks.torch.running.
+    """
     from porter.frameworks.torch.running import run_model
 
     return run_model(model, batch, taps, cut)
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Return the program of a .pt2 as a module; see porter.frameworks.torch.exported.
+    """Build the program of a .pt2 as a module; see porter.frameworks.torch.exported.
 
     Raises:
         CannotRun: the file has no such program, because what other torch files compute is Python code;
@@ -78,17 +80,17 @@ def run_reference(
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a module as evaluations run it; see porter.frameworks.torch.evaluate."""
+    """Return a classifier of photos that runs a module; see porter.frameworks.torch.evaluate."""
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, how, tap)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """None: torch is the only one that runs these files."""
+    """Return None: torch is the only one that runs these files."""
 
 
 def _expect_torch() -> None:
-    """Refuse if torch is not installed, and load triton before TensorFlow can (porter.formats.triton)."""
+    """Expect that torch is installed, and load triton before TensorFlow can (porter.formats.triton)."""
     expect_installed("torch", install("torch"))
     load_triton()

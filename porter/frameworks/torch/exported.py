@@ -27,7 +27,7 @@ from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
-_RUN = frozenset(
+_RUNNABLE_OPS = frozenset(
     {*READERS, *INNER, "type_as", "one_hot", "copy", "fill", "zero", "slice_scatter"}
     | {"select_scatter", "empty", "empty_like", "empty_permuted", "new_empty"}
     | {"new_zeros", "new_ones", "new_full"}
@@ -35,15 +35,17 @@ _RUN = frozenset(
 """The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.casts,
 one_hots and writes).
 """
-_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
+_MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
-_WHERE = ("device", "layout", "pin_memory")
-_FLOAT = 7
-"""ScalarType, of which an image is fed that the program states to have whole numbers."""
+_PLACING_ARGUMENTS = ("device", "layout", "pin_memory")
+_FLOAT32_TYPE = 7
+"""The ScalarType (torch/_export/serde/schema.py) in which an image is fed that the program states to have
+whole numbers.
+"""
 
 
 def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
-    """Return the program of a .pt2, with the tensors of `checkpoint`, in eval mode.
+    """Build the program of a .pt2, with the tensors of `checkpoint`, as a module in eval mode.
 
     Raises:
         CannotRun: it needs an op that is not on the closed list, or that this torch lacks.
@@ -72,22 +74,31 @@ class ExportedModule(nn.Module):
         self.can_cut = not find_changed_uses(program, READERS)
         for tap in taps:
             self.add_module(tap, nn.Identity())
-        self._shown: dict[str, list[tuple[str, int]]] = {}
+        self._taps_of_node: dict[str, list[tuple[str, int]]] = {}
         for value, (name, index) in program.sources.items():
             if tap_of(value) in self._modules:
-                self._shown.setdefault(name, []).append((tap_of(value), index))
+                self._taps_of_node.setdefault(name, []).append((tap_of(value), index))
         # An op in place may change a value that no tap depends on through it, so it runs too.
         wanted = upstream(
-            [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
+            [
+                name
+                for name, node in program.nodes.items()
+                if name in self._taps_of_node or _is_in_place(node)
+            ],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
         self._images = inputs_among(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
-        self._batch = batch if isinstance(batch, int) else None
+        self._fixed_batch = batch if isinstance(batch, int) else None
         # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
-        self._fewest = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
+        self._min_images = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
         self._nodes = [
-            (node, _function(node) if dtype is not None or node.autocast_type is None else _lowered(node))
+            (
+                node,
+                _op_function(node)
+                if dtype is not None or node.autocast_type is None
+                else _with_autocast(node),
+            )
             for node in program.nodes.values()
             if node.name in wanted and node.target
         ]
@@ -100,62 +111,69 @@ class ExportedModule(nn.Module):
         # What is given may be changed in place after the op that makes it.
         changes = any(_is_in_place(node) for node, _ in self._nodes)
         given = {value: program.sources[value] for value in program.outputs} if changes else {}
-        self._given = {tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules}
-        names = {name for name, _ in self._given.values()}
+        self._output_values = {
+            tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules
+        }
+        names = {name for name, _ in self._output_values.values()}
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
-        self._last: dict[str, list[str]] = {}
+        self._unread_after: dict[str, list[str]] = {}
         for source, user in uses.items():
             if source not in names:
-                self._last.setdefault(user, []).append(source)
+                self._unread_after.setdefault(user, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
-        size = self._batch or max(len(images), self._fewest)
-        if self._batch and size > len(images) and self._file is not None:
+        size = self._fixed_batch or max(len(images), self._min_images)
+        if self._fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         # An op in place may change them.
-        copied = [
-            each.to(self._kind(self._types[name] if self._types[name] in FLOATS else _FLOAT), copy=True)
+        inputs = [
+            each.to(
+                self._own_dtype(self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE),
+                copy=True,
+            )
             for name, each in zip(self._images, (images, *further), strict=False)
         ]
         parts = zip(
-            *([[_filled(part, size)] for part in torch.split(each, size)] for each in copied), strict=True
+            *([[_fill_part(part, size)] for part in torch.split(each, size)] for each in inputs), strict=True
         )
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
         stored = {name: [value] for name, value in shared.items()}
-        known = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
+        values_of_parts = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
         outputs = images
         for node, function in self._nodes:
             copies: dict[Any, torch.Tensor] = {}
-            for values in known:
+            for values in values_of_parts:
                 arguments = {
                     name: self._argument(name, value, values, copies)
                     for name, value in node.arguments.items()
                 }
-                given = _run(node, function, arguments)
-                values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
-                if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
+                returned = _call_op(node, function, arguments)
+                values[node.name] = list(returned) if isinstance(returned, list | tuple) else [returned]
+                if _is_in_place(node) or _storages(values[node.name]) & _storages(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
-            for tap, index in self._shown.get(node.name, ()):
-                whole = _joined([values[node.name][index] for values in known], len(images))
-                outputs = self.get_submodule(tap)(whole)
-                if outputs is not whole:  # a hook gives another value
-                    for values, part in zip(known, torch.split(outputs, size), strict=True):
-                        values[node.name][index] = _filled(part, size)
-            for source in self._last.get(node.name, ()):
-                for values in known:
+            for tap, index in self._taps_of_node.get(node.name, ()):
+                joined = _join_parts([values[node.name][index] for values in values_of_parts], len(images))
+                outputs = self.get_submodule(tap)(joined)
+                if outputs is not joined:  # a hook gives another value
+                    for values, part in zip(values_of_parts, torch.split(outputs, size), strict=True):
+                        values[node.name][index] = _fill_part(part, size)
+            for source in self._unread_after.get(node.name, ()):
+                for values in values_of_parts:
                     del values[source]
-        for tap, (name, index) in self._given.items():
-            outputs = self.get_submodule(tap)(_joined([values[name][index] for values in known], len(images)))
+        for tap, (name, index) in self._output_values.items():
+            outputs = self.get_submodule(tap)(
+                _join_parts([values[name][index] for values in values_of_parts], len(images))
+            )
         return outputs
 
-    def fed(self, batch: Array) -> list[Array]:
-        """Return what the program is given beside images N×C×H×W, and these."""
+    def inputs_for(self, batch: Array) -> list[Array]:
+        """Return the arrays that the program takes for images N×C×H×W: these, and its further inputs."""
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
-    def _kind(self, stated: int) -> torch.dtype:
-        """Return the dtype of a ScalarType in this module, which may compute in another one."""
-        own = self._dtype if stated in FLOATS else None
-        return getattr(torch, TYPES[stated]) if own is None else own
+    def _own_dtype(self, stated: int) -> torch.dtype:
+        """Return the dtype in which this module computes what the program has in a ScalarType."""
+        dtype = self._dtype if stated in FLOATS else None
+        return getattr(torch, TYPES[stated]) if dtype is None else dtype
 
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
@@ -166,19 +184,21 @@ class ExportedModule(nn.Module):
             # is only for reading.
             if value not in copies:
                 stored = known[value[0]][value[1]]
-                copies[value] = stored.to(self._kind(self._types[value[0]]), copy=True)
+                copies[value] = stored.to(self._own_dtype(self._types[value[0]]), copy=True)
             return copies[value]
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
         if isinstance(value, list):
             return [self._argument(name, each, known, copies) for each in value]
         if name == "dtype" and value is not None:
-            return self._kind(value)
-        return _FORMATS[value] if name == "memory_format" and value is not None else value
+            return self._own_dtype(value)
+        return _MEMORY_FORMATS[value] if name == "memory_format" and value is not None else value
 
 
-def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """Return what a node runs, from its arguments by name."""
+def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the function that a node runs, which takes its arguments by name. An op that is not on the
+    closed list is refused.
+    """
     if node.target.startswith("_operator.") and node.op in SIZE_ARITHMETIC:
         on_sizes = SIZE_ARITHMETIC[node.op]
         return lambda arguments: on_sizes(*arguments.values())
@@ -186,7 +206,7 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     target = "aten.to.dtype" if node.target == "aten.to.device" else node.target
     library, _, rest = target.partition(".")
     name, _, overload = rest.rpartition(".")
-    packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUN else None
+    packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUNNABLE_OPS else None
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
         raise CannotRun(f"porter does not run '{node.target}' with this torch", where=node.name)
     # A view asks for memory in one piece, which a module moved to channels last does not have.
@@ -195,13 +215,17 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     )
     names = {"size": "shape"} if node.target == "aten.view.default" else {}
     return lambda arguments: function(
-        **{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE}
+        **{
+            names.get(name, name): value
+            for name, value in arguments.items()
+            if name not in _PLACING_ARGUMENTS
+        }
     )
 
 
-def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """Return the function of `_function`, with the automatic precision that the node runs with."""
-    function = _function(node)
+def _with_autocast(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the function of `_op_function`, run with the automatic precision of the node."""
+    function = _op_function(node)
     kind = getattr(torch, TYPES[node.autocast_type or 0])
 
     def run(arguments: Mapping[str, Any]) -> Any:
@@ -211,8 +235,10 @@ def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     return run
 
 
-def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
-    """Raise CannotRun where torch refuses the arguments."""
+def _call_op(
+    node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]
+) -> Any:
+    """Call a node's function; CannotRun is raised where torch refuses the arguments."""
     try:
         return function(arguments)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
@@ -222,22 +248,24 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
         ) from None
 
 
-def _memory(values: Iterable[Any]) -> set[int]:
+def _storages(values: Iterable[Any]) -> set[int]:
+    """Return the addresses of the memory that tensors lie in."""
     return {value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor)}
 
 
-def _joined(parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
-    """Return a value of so many images, from those of their parts."""
-    whole = parts[0] if len(parts) == 1 else torch.cat([*parts])
-    return whole if len(whole) == count else whole[:count]
+def _join_parts(parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+    """Join the parts of a value, and cut it to so many images."""
+    joined = parts[0] if len(parts) == 1 else torch.cat([*parts])
+    return joined if len(joined) == count else joined[:count]
 
 
-def _filled(part: torch.Tensor, size: int) -> torch.Tensor:
-    """Return a part of `size` images, the last of which is repeated where it has fewer."""
+def _fill_part(part: torch.Tensor, size: int) -> torch.Tensor:
+    """Fill a part up to `size` images with copies of its last one."""
     return (
         torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
     )
 
 
 def _is_in_place(node: AtenNode) -> bool:
+    """Say whether a node changes a value that it reads."""
     return node.target.startswith("aten.") and bool(changed_inputs(node))

@@ -40,7 +40,7 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
-class Again(nn.Module):
+class RepeatedCall(nn.Module):
     """Another call of a module, so that the value of each call can be read where it is. It has no tensors of
     its own.
     """
@@ -53,17 +53,19 @@ class Again(nn.Module):
         return self._called[0].forward(*inputs)  # whose hooks see the first call only
 
 
-def _joined(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a function of two values applied to many, from left to right."""
+def _from_left_to_right(
+    function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[..., torch.Tensor]:
+    """Return a function that applies a function of two values to many, from left to right."""
     return lambda *inputs: reduce(function, inputs)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
-    "add": _joined(torch.add),
-    "multiply": _joined(torch.mul),
+    "add": _from_left_to_right(torch.add),
+    "multiply": _from_left_to_right(torch.mul),
     "divide": torch.div,
-    "maximum": _joined(torch.maximum),
-    "minimum": _joined(torch.minimum),
+    "maximum": _from_left_to_right(torch.maximum),
+    "minimum": _from_left_to_right(torch.minimum),
     "concat": lambda *inputs: torch.cat(inputs, 1),
     **{kind: getattr(torch, kind) for kind in OF_NUMBERS},
     **{
@@ -88,14 +90,16 @@ class GraphModule(nn.Module):
         self._plan, self._taken = plan, taken_shapes(plan)
         steps = make_steps(plan)
         modules = {step.path: _make_module(step.layer) for step in steps if step.shares is None}
-        modules |= {step.path: Again(modules[step.shares]) for step in steps if step.shares is not None}
+        modules |= {
+            step.path: RepeatedCall(modules[step.shares]) for step in steps if step.shares is not None
+        }
         for path in sorted(modules):  # each node before those below its path
             _add_module(self, path, modules[path])
-        ended = last_uses((step.inputs for step in steps), plan.lowered.outputs)
+        last_read = last_uses((step.inputs for step in steps), plan.lowered.outputs)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self._steps = tuple(
             (module_name(step.path), step.path, step.inputs, tuple(unread))
-            for step, unread in zip(steps, ended, strict=True)
+            for step, unread in zip(steps, last_read, strict=True)
         )
 
     def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -103,16 +107,16 @@ class GraphModule(nn.Module):
             next = f"give it {', '.join(self._taken)}"
             raise UsageError(f"the model takes {len(self._taken)} inputs, got {len(further) + 1}", next=next)
         given = zip(self._taken.items(), (x, *further), strict=True)
-        values = {path: self._checked(value, shape) for (path, shape), value in given}
-        for name, path, inputs, finished in self._steps:
+        values = {path: self._expect_input(value, shape) for (path, shape), value in given}
+        for name, path, inputs, unread in self._steps:
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
-            for source in finished:
+            for source in unread:
                 del values[source]
         outputs = tuple(values[path] for path in self._plan.lowered.outputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
-    def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
-        """Return the input, if it has the shape that the model takes."""
+    def _expect_input(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
+        """Return the input if it has the shape that the model takes; any other is refused."""
         if not isinstance(x, torch.Tensor):
             message = f"the input is a torch.Tensor, got an object of {type(x).__name__}"
             raise UsageError(message, next="give it as torch.from_numpy(x)")
@@ -125,8 +129,8 @@ class GraphModule(nn.Module):
             return x
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             # A trace would drop the `if` below. It keeps these no-ops, which fail at any other size.
-            checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
-            return checked
+            constrained: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
+            return constrained
         if x.dim() != 4:
             message = (
                 f"the input is a batch of images, N x C x {rows} x {columns}, got "
@@ -147,7 +151,7 @@ def graph_of(model: GraphModule) -> Graph:
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
-    """Return the module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+    """Build the module of a plan with `tensors` in porter's axis order, in `dtype` on `device`, in eval mode.
 
     Raises:
         UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the
@@ -161,11 +165,11 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
     try:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:
-        raise no_device(device, error) from None
+        raise no_device_error(device, error) from None
 
 
-def no_device(device: str, error: Exception) -> UsageError:
-    """Return the error of a device that torch cannot use."""
+def no_device_error(device: str, error: Exception) -> UsageError:
+    """Return the error for a device that torch cannot use."""
     next = (
         f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
         "https://pytorch.org/get-started"
@@ -174,7 +178,7 @@ def no_device(device: str, error: Exception) -> UsageError:
 
 
 def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
-    """Return the module of a plan that differs from the plan of `model` only in its pads. It shares the
+    """Make the module of a plan that differs from the plan of `model` only in its pads. It shares the
     parameters of `model`.
     """
     with torch.device("meta"):
@@ -185,17 +189,15 @@ def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
 
 
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
-    """Return a torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in
-    `dtype`.
-    """
+    """Copy `array`, which may be ml_dtypes' bfloat16, into a torch tensor, in its own type or in `dtype`."""
     kind = array.dtype.newbyteorder("=") if dtype is None else storage_type(dtype)
     with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
         return as_tensor(array.astype(kind, order="C", copy=True))
 
 
 def as_tensor(array: Array) -> torch.Tensor:
-    """Return a torch tensor over the memory of `array`, in native byte order. Nothing may write into it if
-    nothing may into the array.
+    """Return a torch tensor over the memory of `array`, in native byte order. Nothing may write into the
+    tensor if nothing may into the array.
     """
     if array.dtype == ml_dtypes.bfloat16:
         return as_tensor(array.view(np.int16)).view(torch.bfloat16)
@@ -204,7 +206,7 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
-    """Add a module at a path, within modules that are made where they lack."""
+    """Add a module at a path, and make the modules on the way that are missing."""
     *parents, name = path.split("/")
     parent = root
     try:
@@ -218,7 +220,7 @@ def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 def _make_module(layer: Layer) -> nn.Module:
-    """Return the module of a layer: of torch, or of porter's own."""
+    """Make the module of a layer: of torch, or of porter's own."""
     if layer.kind in _FUNCTIONS:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:

@@ -22,18 +22,18 @@ from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.calls import calls_in
 from porter.frameworks.images import in_parts
 from porter.frameworks.in_memory import Saved
-from porter.frameworks.torch.copies import copies_of, given_as_it_is, tensors_of, unwrapped
+from porter.frameworks.torch.copies import prove_copies, run_users_model, tensors_of, unwrap
 from porter.frameworks.torch.graph_module import GraphModule, as_tensor, plan_of
 from porter.frameworks.torch.running import tensors_in, to_array
 from porter.graph import input_shapes
 from porter.padding import ANY, Size
 
-_MOST_GUARDS = 64
+_MAX_GUARDS = 64
 """Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a
 MobileViT has hundreds, and an export with them takes many minutes; the deepest convolutional networks stay
 below.
 """
-_OPEN: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
+_OPEN_AXES: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
     ("", ((0, 2, 3), (2, 3))),
     (" of one size", ((0,),)),
     (" of one image", ()),
@@ -41,54 +41,54 @@ _OPEN: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
 """Programs of a module, each with more constants than the one before: what their files are called besides,
 and the axes that torch.export is asked to leave open, one choice after the other.
 """
-_PROBE = (224, 224)
+_USUAL_SIZE = (224, 224)
 """Rows and columns of the example for a module of any size."""
 
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """Return the module as torch.export writes it: `.pt2`, of any number of images, rows and columns where
+    """Save the module as torch.export writes it (`.pt2`), for any number of images, rows and columns where
     the module allows it.
     """
-    module = unwrapped(model)
+    module = unwrap(model)
     name = type(module).__name__
     expect_ready(module, name)
-    copies = copies_of(model, name, _candidates(module, name, example, size))
+    copies = prove_copies(model, name, _candidates(module, name, example, size))
     # Readers give a program's images before its other inputs.
-    order = sorted(range(len(copies.images)), key=lambda place: copies.images[place].dim() != 4)
-    made = copies.make()
-    images, as_tensors = _run(made, copies.images, name)
-    fitted = partial(_fitted, order=order, as_tensors=as_tensors)
-    copy = fitted(made)
+    order = sorted(range(len(copies.images)), key=lambda index: copies.images[index].dim() != 4)
+    first_copy = copies.make()
+    images, as_tensors = _run_once(first_copy, copies.images, name)
+    adapt = partial(_adapt_to_export, order=order, as_tensors=as_tensors)
+    copy = adapt(first_copy)
     images = [images[index] for index in order]
-    own = _at_once(copy, images)
+    images_at_once = _images_at_once(copy, images)
 
-    def saved(level: int) -> Saved:
-        said, choices = _OPEN[level]
-        program = _exported(copy, images, name, choices)
-        is_last = level + 1 == len(_OPEN)
-        path = folder / f"{name}{said}.pt2"
+    def save_program(level: int) -> Saved:
+        file_suffix, choices = _OPEN_AXES[level]
+        program = _export_with_open_axes(copy, images, name, choices)
+        is_last = level + 1 == len(_OPEN_AXES)
+        path = folder / f"{name}{file_suffix}.pt2"
         try:
             torch.export.save(program, path)
         except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
             if is_last:
                 raise
-            return saved(level + 1)
+            return save_program(level + 1)
         batch, *sides = _first_shape(program)
-        at_once = len(images[0]) if isinstance(batch, int) else own
+        at_once = len(images[0]) if isinstance(batch, int) else images_at_once
         return Saved(
             name,
             path,
             "the graph that torch.export draws",
             (images[0].shape[2], images[0].shape[3]) if len(sides) == 3 else None,
-            copied=lambda: fitted(copies.make()),
-            itself=None if copies.in_half else partial(_run_as_it_is, model, order, at_once),
+            copied=lambda: adapt(copies.make()),
+            itself=None if copies.has_halves else partial(_run_as_it_is, model, order, at_once),
             batch=at_once,
-            calls=_calls(path, copy),
+            calls=_calls_of_taps(path, copy),
             notes=copies.notes,
-            fixed=None if is_last else lambda: saved(level + 1),
+            fixed=None if is_last else lambda: save_program(level + 1),
         )
 
-    return saved(0)
+    return save_program(0)
 
 
 def _run_as_it_is(
@@ -102,18 +102,18 @@ def _run_as_it_is(
     """See Saved.itself."""
     count = len(batches[0])
     parts = zip(*(in_parts(batches[order.index(index)], at_once) for index in range(len(order))), strict=True)
-    outputs = [given_as_it_is(model, [as_tensor(each) for each in part]) for part in parts]
+    outputs = [run_users_model(model, [as_tensor(each) for each in part]) for part in parts]
     return tuple(to_array(torch.cat(each)[:count]) for each in zip(*outputs, strict=True))
 
 
-def _calls(program: Path, module: nn.Module) -> dict[str, str]:
+def _calls_of_taps(program: Path, module: nn.Module) -> dict[str, str]:
     """See Saved.calls. A program that was exported twice still names the modules of the first."""
-    first: dict[int, str] = {}
-    same = {
-        path: first.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
+    known: dict[int, str] = {}
+    first_path = {
+        path: known.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
     }
-    calls = calls_in(read_archive(program).program, same)
-    return {tap: call for tap, call in calls.items() if call.rpartition("@")[0] in same}
+    calls = calls_in(read_archive(program).program, first_path)
+    return {tap: call for tap, call in calls.items() if call.rpartition("@")[0] in first_path}
 
 
 def expect_ready(module: nn.Module, name: str) -> None:
@@ -159,86 +159,94 @@ def _acts_in_training(module: nn.Module) -> bool:
 def _candidates(
     module: nn.Module, name: str, example: Sequence[Any], size: Size | None
 ) -> list[list[torch.Tensor]]:
-    """Return what the module may be called with, likeliest first: the example, or what a port's graph takes,
-    or an image of 3 channels, of 1, or of those that a convolution takes.
+    """Return the inputs that the module may be called with, likeliest first: the example; otherwise those of
+    a port's graph; otherwise an image of 3 channels, of 1, or of those that a convolution takes.
     """
-    like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
+    dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
     candidates = (
-        _of_example(name, example) if example else _of_program(module, size) or _of_size(module, name, size)
+        _example_inputs(name, example)
+        if example
+        else _program_inputs(module, size) or _inputs_of_size(module, name, size)
     )
     in_types = [
-        [each.to(like) if each.is_floating_point() else each for each in inputs] for inputs in candidates
+        [each.to(dtype) if each.is_floating_point() else each for each in inputs] for inputs in candidates
     ]
-    telling = [[_telling(each) for each in inputs] for inputs in in_types]
-    return [*telling, *in_types, *candidates]
+    randomised = [[_random_if_constant(each) for each in inputs] for inputs in in_types]
+    return [*randomised, *in_types, *candidates]
 
 
-def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
-    """Return the example as the inputs that the module is exported with."""
-    wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
-    if wrong is not None:
+def _example_inputs(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
+    """Return the example as tensors on the CPU; anything else than tensors and arrays is refused."""
+    not_a_tensor = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
+    if not_a_tensor is not None:
         next_step = "give a batch that the module takes, or a tuple with one for each input"
         raise UsageError(
-            f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step
+            f"the example has a {type(not_a_tensor).__name__}, expected tensors", where=name, next=next_step
         )
     tensors = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
     return [[each.detach().cpu() for each in tensors]]
 
 
-def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
-    """Return what a module takes that torch.export or torch.fx made, where its graph says it."""
+def _program_inputs(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
+    """Return inputs of zeros for a module that torch.export or torch.fx made; none where its graph does not
+    state them.
+    """
     if not isinstance(module, torch.fx.GraphModule):
         return []
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     if not values or not all(isinstance(each, torch.Tensor) for each in values):
         return []
-    given = [None, None, *(size or ANY)]
+    map_sizes = [None, None, *(size or ANY)]
 
     def sizes(value: torch.Tensor) -> list[int]:
-        asked = given if value.dim() == 4 else [None] * value.dim()
-        return [n if isinstance(n, int) else own or 2 for n, own in zip(value.shape, asked, strict=True)]
+        requested = map_sizes if value.dim() == 4 else [None] * value.dim()
+        return [n if isinstance(n, int) else own or 2 for n, own in zip(value.shape, requested, strict=True)]
 
     return [[torch.zeros(sizes(value), dtype=value.dtype) for value in values]]
 
 
-def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
-    """Return inputs of zeros that a module is exported with, likeliest first."""
+def _inputs_of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
+    """Return inputs of zeros of this size for any module, likeliest first."""
     plan = plan_of(module) if isinstance(module, GraphModule) else None
     if size is None and plan is not None:
         size = plan.usual_size
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = _PROBE if size == ANY else (size[0] or _PROBE[0], size[1] or _PROBE[1])
+    rows, columns = _USUAL_SIZE if size == ANY else (size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1])
     if plan is not None:
         return [
             [torch.zeros(1, *shape) for shape in input_shapes(plan.lowered, (rows, columns)).values()]  # type: ignore[arg-type]
         ]
-    taken = (each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d))
-    return [[torch.zeros(1, channels, rows, columns)] for channels in dict.fromkeys((3, 1, *taken))]
+    conv_channels = (each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d))
+    return [[torch.zeros(1, channels, rows, columns)] for channels in dict.fromkeys((3, 1, *conv_channels))]
 
 
-def _telling(given: torch.Tensor) -> torch.Tensor:
-    """Numbers in place of an example of zeros, which would show little of what a module computes."""
-    if not given.is_floating_point() or not given.numel() or bool((given != given.flatten()[0]).any()):
-        return given
-    return torch.rand(given.shape, generator=torch.Generator().manual_seed(0)).to(given.dtype)
+def _random_if_constant(tensor: torch.Tensor) -> torch.Tensor:
+    """Return random numbers in place of an example of equal numbers, which would show little of what a module
+    computes.
+    """
+    if not tensor.is_floating_point() or not tensor.numel() or bool((tensor != tensor.flatten()[0]).any()):
+        return tensor
+    return torch.rand(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor.dtype)
 
 
-def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[list[torch.Tensor], bool]:
-    """Run a copy once, which is in float32 where the module is in half precision; the images in its type, and
-    whether it returns something else than one tensor or a tuple of them.
+def _run_once(
+    module: nn.Module, images: Sequence[torch.Tensor], name: str
+) -> tuple[list[torch.Tensor], bool]:
+    """Run a copy once, which is in float32 where the module is in half precision. Return the images in its
+    type, and whether it returns something else than one tensor or a tuple of different ones.
 
     Raises:
         UsageError: it does not take these images.
     """
-    like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
-    given = [each.to(like) if each.is_floating_point() else each for each in images]
+    dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
+    converted = [each.to(dtype) if each.is_floating_point() else each for each in images]
     try:
         with torch.no_grad():
-            returned = module(*(each.clone() for each in given))
+            returned = module(*(each.clone() for each in converted))
     except Exception as error:
-        reason = f"it does not run in {like}: {type(error).__name__}: {first_line(error)}"
+        reason = f"it does not run in {dtype}: {type(error).__name__}: {first_line(error)}"
         raise UsageError(
             reason, where=name, next="call model.float(), and leave casts to half precision out of its code"
         ) from None
@@ -247,25 +255,27 @@ def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[
         and all(isinstance(each, torch.Tensor) for each in returned)
         and len(set(map(id, returned))) == len(returned)
     )
-    return given, not is_plain
+    return converted, not is_plain
 
 
-def _twice(images: torch.Tensor) -> torch.Tensor:
-    """Return the same images once more; a number is the same for any images."""
+def _repeat_images(images: torch.Tensor) -> torch.Tensor:
+    """Return a batch with its images once more; a number stays one number."""
     return torch.cat([images, images]) if images.dim() else images
 
 
-def _at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
-    """So many images a module has to be given; None for any number. Where it squeezes, one is not enough."""
+def _images_at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
+    """Return how many images the module has to be given at once; None for any number. Where it squeezes, one
+    is not enough.
+    """
     one = [each[:1] if each.dim() else each for each in images]
-    several = list(map(_twice, images))
-    if (ranks := _ranks(module, several)) is None:
+    several = list(map(_repeat_images, images))
+    if (ranks := _output_ranks(module, several)) is None:
         return len(images[0])
-    return None if _ranks(module, one) == ranks else 2
+    return None if _output_ranks(module, one) == ranks else 2
 
 
-def _ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | None:
-    """Return the numbers of axes of what a module gives; None if it does not run."""
+def _output_ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | None:
+    """Return how many axes each output of the module has; None if it does not run."""
     try:
         with torch.no_grad():
             return [each.dim() for each in tensors_in(module(*images))]
@@ -273,50 +283,47 @@ def _ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | Non
         return None
 
 
-def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:
-    """Return the copy of a module, which then takes its images in another order, and gives a tuple of
-    tensors. The hooks that it has take and give what they did.
+def _adapt_to_export(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:
+    """Let a copy of a module take its images in another order and return a tuple of tensors. Hooks that it
+    has still see what they saw.
     """
     if list(order) != sorted(order):
-        own: Callable[..., Any] = module.forward
-        module.forward = lambda *images: own(*images)
+        forward: Callable[..., Any] = module.forward
+        module.forward = lambda *images: forward(*images)
         module.register_forward_pre_hook(
             lambda _, images: tuple(images[order.index(index)] for index in range(len(order))), prepend=True
         )
     if as_tensors:
-        module.register_forward_hook(lambda _, __, returned: _apart(tensors_in(returned)))
+        module.register_forward_hook(lambda _, __, returned: _as_distinct_values(tensors_in(returned)))
     return module
 
 
-def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return the tensors, of which one that is given again is a value of its own: a graph gives each value
-    once.
-    """
-    known = set[int]()
+def _as_distinct_values(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the tensors, with a copy of each that is given again: a graph gives each value once."""
+    seen = set[int]()
     tensors = list[torch.Tensor]()
     for each in returned:
-        tensors.append(each * 1 if id(each) in known else each)
-        known.add(id(each))
+        tensors.append(each * 1 if id(each) in seen else each)
+        seen.add(id(each))
     return tuple(tensors)
 
 
-def _exported(
+def _export_with_open_axes(
     module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
 ) -> torch.export.ExportedProgram:
-    """Return the program of a module, with the first of these choices of open axes that the module allows, or
-    with none.
+    """Export the module with the first of these choices of open axes that it allows, or with none.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
     """
-    free = getattr(torch.export.Dim, "AUTO", None)
-    several = [_twice(each) if each.dim() and len(each) == 1 else each for each in images]
-    with _quiet(), export_config.patch(symbol_guard_limit_before_specialize=_MOST_GUARDS):  # type: ignore[attr-defined]
-        for axes in choices if free is not None else ():
-            given = several if 0 in axes else images
+    auto = getattr(torch.export.Dim, "AUTO", None)
+    several = [_repeat_images(each) if each.dim() and len(each) == 1 else each for each in images]
+    with _silence_torch(), export_config.patch(symbol_guard_limit_before_specialize=_MAX_GUARDS):  # type: ignore[attr-defined]
+        for axes in choices if auto is not None else ():
+            inputs = several if 0 in axes else images
             try:
                 program = _export(
-                    module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given]
+                    module, inputs, [{axis: auto for axis in axes if axis < each.dim()} for each in inputs]
                 )
             except Exception:  # the exporter's own, of many kinds
                 continue
@@ -325,26 +332,26 @@ def _exported(
         try:
             return _export(module, images, None)
         except Exception as error:
-            said = first_line(error)
+            reason = first_line(error)
             change = (
                 "keep what is computed from images a tensor in forward: no `if`, float() or .item() of it"
-                if "data-dependent" in said
+                if "data-dependent" in reason
                 else "change what it names in forward"
             )
             raise UsageError(
-                f"torch.export refuses it: {said}",
+                f"torch.export refuses it: {reason}",
                 where=name,
                 next=f"{change}, or export the model to ONNX by torch.onnx.export, and convert that file",
             ) from None
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
-    """Return the program of a module for inputs with these open axes."""
+    """Export the module for inputs with these open axes."""
     kinds = [each.kind for each in signature(module.forward).parameters.values()]
     if axes is not None and Parameter.VAR_POSITIONAL in kinds:
         # torch.export takes the inputs that `*images` gathers for one, a tuple.
-        own = kinds.index(Parameter.VAR_POSITIONAL)
-        axes = (*axes[:own], *([tuple(axes[own:])] if axes[own:] else ()))
+        variadic = kinds.index(Parameter.VAR_POSITIONAL)
+        axes = (*axes[:variadic], *([tuple(axes[variadic:])] if axes[variadic:] else ()))
     # An export that fails leaves the open axes marked on its tensors.
     unmarked = tuple(each.clone() for each in images)
     with torch.no_grad():
@@ -352,7 +359,7 @@ def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> tor
 
 
 def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
-    """Return the sizes of a program's first input, open ones among them."""
+    """Return the sizes of a program's first input; open sizes are symbols."""
     name = program.graph_signature.user_inputs[0]
     node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
     shape: Sequence[Any] = node.meta["val"].shape
@@ -360,9 +367,9 @@ def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it is
-    asked for open ones first.
+def _silence_torch() -> Iterator[None]:
+    """Silence, within the context, what torch logs of sizes that it fixes, and the programs that it prints
+    where it refuses: it is asked for open sizes first.
     """
     logger = logging.getLogger("torch")
     before = logger.level

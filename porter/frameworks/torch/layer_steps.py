@@ -16,7 +16,7 @@ from porter.graph import Op
 from porter.graph.plan import Plan
 from porter.padding import Front, Realisation, Site
 
-_FORGOTTEN = frozenset(
+_FREE_OUTPUTS = frozenset(
     {
         "Conv2d",
         "ConvTranspose2d",
@@ -39,20 +39,22 @@ def make_steps(plan: Plan) -> tuple[LayerStep, ...]:
     Raises:
         PaddingError: torch's layers lack a realisation, because the plan was made for another framework.
     """
-    return _in_place(_SPELLINGS.steps(plan), plan.lowered.outputs)
+    return _set_in_place(_SPELLINGS.steps(plan), plan.lowered.outputs)
 
 
-def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[LayerStep, ...]:
+def _set_in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[LayerStep, ...]:
     """Let activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet
     v2's time went into new memory. What computes the value does not need it for its gradient, so that the
     model can be trained.
     """
     reads = Counter(path for step in steps for path in step.inputs) + Counter(outputs)
-    own = {step.path for step in steps if step.layer.kind in _FORGOTTEN and reads[step.path] == 1}
+    overwritable = {step.path for step in steps if step.layer.kind in _FREE_OUTPUTS and reads[step.path] == 1}
     return tuple(
         replace(
             step,
-            layer=replace(step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in own}),
+            layer=replace(
+                step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in overwritable}
+            ),
         )
         if step.layer.kind in IN_PLACE
         else step
@@ -60,12 +62,12 @@ def _in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[Layer
     )
 
 
-def _without_foreign_pads(
+def _refusing_foreign_pads(
     make: Callable[[Any, int, Realisation], Layer],
 ) -> Callable[[Any, int, Realisation], Layer]:
-    """Return the maker of a windowed layer, which refuses pads that only other frameworks' layers have."""
+    """Wrap a maker of windowed layers so that it refuses pads that only other frameworks' layers have."""
 
-    def made(op: Any, channels: int, realisation: Realisation) -> Layer:
+    def checked_make(op: Any, channels: int, realisation: Realisation) -> Layer:
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads
         counted_at_run_time = (
@@ -77,11 +79,11 @@ def _without_foreign_pads(
             raise PaddingError(f"torch's layers lack '{realisation}'")
         return make(op, channels, realisation)
 
-    return made
+    return checked_make
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
-    """Return the layer in front of a site that pads as its realisation says."""
+    """Make the layer in front of a site that pads as its realisation says."""
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
         # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are
@@ -104,6 +106,6 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
 
 
 _WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
-    op: _without_foreign_pads(make) for op, make in WINDOWED.items()
+    op: _refusing_foreign_pads(make) for op, make in WINDOWED.items()
 }
 _SPELLINGS = Spellings("torch", PLAIN, _WINDOWED, _pad_layer)

@@ -265,7 +265,7 @@ class PadChannels(nn.Module):
 
 
 def axes_in(side: str) -> list[list[str]]:
-    """Return the parts of each axis on one side of a pattern."""
+    """The parts of each axis on one side of a pattern."""
     return [(group or word).split() for group, word in re.findall(r"\(([^()]*)\)|(\S+)", side)]
 
 

@@ -49,27 +49,27 @@ CAPABILITIES = Capabilities(
     dilated_strides=True,
 )
 
-_LAYER = {"kernel": "weight", "bias": "bias"}
-_ARRAY = {"value": "weight"}
-_TRAINED = {"gamma": "weight", "beta": "bias"}
+_LAYER_NAMES = {"kernel": "weight", "bias": "bias"}
+_ARRAY_NAMES = {"value": "weight"}
+_NORM_NAMES = {"gamma": "weight", "beta": "bias"}
 _NAMES: Mapping[type[Op], Mapping[str, str]] = {
-    Conv: _LAYER,
-    ConvTranspose: _LAYER,
-    Dense: _LAYER,
+    Conv: _LAYER_NAMES,
+    ConvTranspose: _LAYER_NAMES,
+    Dense: _LAYER_NAMES,
     BatchNorm: {
-        **_TRAINED,
+        **_NORM_NAMES,
         "mean": "running_mean",
         "variance": "running_var",
         "batches": "num_batches_tracked",
     },
-    LayerNorm: _TRAINED,
+    LayerNorm: _NORM_NAMES,
     RmsNorm: {"gamma": "weight"},
-    GroupNorm: _TRAINED,
-    ChannelScale: _TRAINED,
+    GroupNorm: _NORM_NAMES,
+    ChannelScale: _NORM_NAMES,
     PRelu: {"alpha": "weight"},
-    AddArray: _ARRAY,
-    MultiplyArray: _ARRAY,
-    Tokens: _ARRAY,
+    AddArray: _ARRAY_NAMES,
+    MultiplyArray: _ARRAY_NAMES,
+    Tokens: _ARRAY_NAMES,
 }
 """Torch's names of an op's tensors, by role; a batch norm's counter of batches is `batches`."""
 
@@ -82,18 +82,18 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     `in_proj_bias`.
     """
     roles = _roles(node.op)
-    between = "_" if layer.endswith(".in_proj") else "."
+    separator = "_" if layer.endswith(".in_proj") else "."
     return {
-        role: (f"{layer}{between}{name}",)
+        role: (f"{layer}{separator}{name}",)
         for role, name in _NAMES.get(type(node.op), {}).items()
         if role in roles
     }
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return the same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution,
-    (O, I, 1, 1), becomes (O, I), and the other way round. A parameter that is added to a batch may have an
-    axis for its images.
+    """Return the array with the same axes, because torch's order is the canonical one. A dense kernel stored
+    as a 1x1 convolution, (O, I, 1, 1), becomes (O, I), and the other way round. A parameter that is added to
+    a batch may have an axis for its images.
 
     Raises:
         MappingError: the array has another rank.
@@ -103,14 +103,14 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if role == "value":
         return without_batch(graph, node, array)
     if role != "kernel":
-        return _of_rank(node, role, array, 0 if role == "batches" else 1)
+        return _expect_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):
         if array.ndim == 4 and array.shape[2:] == (1, 1):
             return array[:, :, 0, 0]
-        return _of_rank(node, role, array, 2)
+        return _expect_rank(node, role, array, 2)
     if array.ndim == 2 and isinstance(node.op, Conv) and node.op.window.kernel == (1, 1):
         return array[:, :, None, None]
-    return _of_rank(node, role, array, 4)
+    return _expect_rank(node, role, array, 4)
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -126,8 +126,8 @@ def state_keys(node: Node, layers: LayerNames | None = None) -> Mapping[str, str
     """
     layer = (layers or {}).get(node.path, module_name(node.holder))
     roles = _roles(node.op)
-    if isinstance(node.op, BatchNorm | LayerNorm | GroupNorm) and not roles.isdisjoint(_TRAINED):
-        roles |= _TRAINED.keys()
+    if isinstance(node.op, BatchNorm | LayerNorm | GroupNorm) and not roles.isdisjoint(_NORM_NAMES):
+        roles |= _NORM_NAMES.keys()
     return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
@@ -149,7 +149,8 @@ def _roles(op: Op) -> set[str]:
     return {*op.tensors(1), "batches"}
 
 
-def _of_rank(node: Node, role: str, array: Array, rank: int) -> Array:
+def _expect_rank(node: Node, role: str, array: Array, rank: int) -> Array:
+    """Return the array, or refuse it if it has another rank."""
     if array.ndim != rank:
         raise MappingError(f"expected a {role} of rank {rank}, got shape {array.shape}", where=node.path)
     return array

@@ -39,7 +39,7 @@ def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: LayerName
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """`model.py`, by its name; `layers` is empty, or names a stock class's modules by path."""
+    """Return `model.py`, by its name; `layers` is empty, or names a stock class's modules by path."""
     names = {layer: module_name(path) for path, layer in layers.items()}
     return {SOURCE_FILE: model_source(plan, names).encode()}
 
@@ -54,8 +54,8 @@ def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) ->
 
 
 def read_weights(folder: Path, graph: Graph, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's
-    modules by path.
+    """Read the tensors of the port in `folder`, in porter's axis order; `layers` is empty, or names a stock
+    class's modules by path.
 
     Raises:
         FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not

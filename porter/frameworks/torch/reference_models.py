@@ -37,14 +37,15 @@ def prepare(
 
 
 def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
-    """Load the tensors strictly. Return what was loaded, in words."""
+    """Load the file's tensors strictly, and say in words which weights the model has."""
     from porter.frameworks.torch.graph_module import to_tensor
 
     if checkpoint is None:
         return "with the weights that the code gives it"
     wanted, given = model.state_dict(), checkpoint.tensors
     missing, unexpected = (
-        _compared(one) - _compared(other) for one, other in ((wanted, given), (given, wanted))
+        _without_counters(first_names) - _without_counters(second_names)
+        for first_names, second_names in ((wanted, given), (given, wanted))
     )
     if missing or unexpected:
         first = min(missing | unexpected)
@@ -58,7 +59,8 @@ def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
     return f"with the tensors of {checkpoint.path.name}"
 
 
-def _compared(names: Mapping[str, object]) -> set[str]:
+def _without_counters(names: Mapping[str, object]) -> set[str]:
+    """Return the names of a state_dict without those of counters."""
     return {name for name in names if name.rpartition(".")[2] != _COUNTER}
 
 
@@ -68,20 +70,25 @@ def show(
     layers: Mapping[str, Sequence[str]],
     arrays: Collection[str | int],
 ) -> Shown:
+    """See porter.frameworks.reference_models.GivenModels.show. A layer `NAME@N` is the Nth call of a module;
+    a module that is called several times is shown only so.
+    """
     from porter.frameworks.torch.running import record, tensors_in, to_array
 
     leaves = {
         name for name, module in model.named_modules() if name and next(module.children(), None) is None
     }
-    asked = {
+    layer_of = {
         path: name
         for path, names in layers.items()
-        if (name := next((one for one in names if one in leaves or "@" in one), None))
+        if (name := next((layer for layer in names if layer in leaves or "@" in layer), None))
     }
-    outputs, values = record(model, batches, {path: name.partition("@")[0] for path, name in asked.items()})
+    outputs, values = record(
+        model, batches, {path: name.partition("@")[0] for path, name in layer_of.items()}
+    )
     shown = {}
     for path, tensors in values.items():
-        call = asked[path].partition("@")[2]
+        call = layer_of[path].partition("@")[2]
         if len(tensors) > int(call or 0) and (call or len(tensors) == 1):
             shown[path] = to_array(tensors[int(call or 0)])
     return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

@@ -97,7 +97,7 @@ class Resize(nn.Module):
         return torch.ceil(places - half) if up else torch.floor(places + half)
 
     def shares(self, t: torch.Tensor) -> list[torch.Tensor]:
-        """Return the shares of the two or the four cells around a position."""
+        """The shares of the two or the four cells around a position."""
         if self.mode == "linear":
             return [1 - t, t]
         a = self.a

@@ -23,7 +23,7 @@ from porter.frameworks.torch.layout import module_name
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Return values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
+    """Run a model from graph_module.py on a batch N×C×H×W and return its values at the nodes `taps`.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -44,15 +44,16 @@ def run_stock(
     """Run any module as `run_model` does a port's: `taps` is path to module name, and those that the module
     lacks are left out. RETURNED is the first tensor that the module returns.
     """
-    fed = [batch]
+    inputs = [batch]
     modules = {path: name for path, name in taps.items() if _has_module(model, name)}
     if isinstance(model, ExportedModule):
-        fed = model.fed(batch)
+        inputs = model.inputs_for(batch)
         modules = {path: name for path, name in modules.items() if path not in cut or model.can_cut}
-    return _capture(model, fed, modules, {path: cut[path] for path in cut if path in modules})
+    return _capture(model, inputs, modules, {path: cut[path] for path in cut if path in modules})
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
+    """Say whether a model has a module of this name."""
     try:
         model.get_submodule(name)
     except AttributeError:
@@ -63,65 +64,69 @@ def _has_module(model: nn.Module, name: str) -> bool:
 def _capture(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays
 ) -> dict[str, Array]:
-    """Return the last value of each of `modules`, which are given by path; see `record`."""
+    """Run the model and return the last value of each of `modules`, which are given by path; see `record`. A
+    value of a module that is called several times is not cut.
+    """
     values = record(model, batches, modules, cut)[1]
-    again = {path for path in cut if len(values.get(path, ())) != 1}
-    if again:  # several values have the name: what reads one of them is not what reads another
-        left = {path: name for path, name in modules.items() if path not in again}
-        return _capture(model, batches, left, {path: cut[path] for path in cut if path not in again})
+    of_several_values = {path for path in cut if len(values.get(path, ())) != 1}
+    if of_several_values:  # several values have the name: what reads one of them is not what reads another
+        others = {path: name for path, name in modules.items() if path not in of_several_values}
+        return _capture(
+            model, batches, others, {path: cut[path] for path in cut if path not in of_several_values}
+        )
     return {path: to_array(tensors[-1]) for path, tensors in values.items()}
 
 
 def record(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> tuple[Any, dict[str, list[torch.Tensor]]]:
-    """Return what `model` returns, run in its own dtype and on its own device, and by path the tensors that
-    each call of a module gave.
+    """Run `model` in its own dtype and on its own device. Return what it returns, and by path the tensors
+    that each call of a module gave.
 
     Args:
-        batches: of each input.
+        batches: a batch for each input.
         modules: path to module name.
-        cut: by path, what a module gives instead.
+        cut: by path, an array that a module gives instead.
     """
     values: dict[str, list[torch.Tensor]] = {}
 
-    def keep(path: str) -> Any:
+    def make_hook(path: str) -> Any:
         def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
-            shown = next(tensors_in(output), None) if module is model else output
-            if isinstance(shown, torch.Tensor):
+            tensor = next(tensors_in(output), None) if module is model else output
+            if isinstance(tensor, torch.Tensor):
                 # The stock ReLUs that follow work in place.
-                values.setdefault(path, []).append(shown.clone())
+                values.setdefault(path, []).append(tensor.clone())
                 if path in cut:
-                    return to_tensor(cut[path]).to(shown).reshape(shown.shape)
+                    return to_tensor(cut[path]).to(tensor).reshape(tensor.shape)
             return None
 
         return hook
 
     with ExitStack() as stack:
         for path, name in modules.items():
-            handle = model.get_submodule(name).register_forward_hook(keep(path))
+            handle = model.get_submodule(name).register_forward_hook(make_hook(path))
             stack.callback(handle.remove)
         stack.enter_context(torch.inference_mode())
         stack.enter_context(tf32(False))
-        like = next(model.parameters(), None)
+        parameter = next(model.parameters(), None)
         inputs = [to_tensor(batch) for batch in batches]
-        if like is not None:
-            inputs = [each.to(like.device, like.dtype) for each in inputs]
+        if parameter is not None:
+            inputs = [each.to(parameter.device, parameter.dtype) for each in inputs]
         if inputs[0].dtype == torch.float64:
-            stack.enter_context(_one_thread())
+            stack.enter_context(_on_one_thread())
         if not isinstance(model, GraphModule):  # a port is judged as it is
-            stack.enter_context(_computing_in(inputs[0].dtype, model))
+            stack.enter_context(_compute_in(inputs[0].dtype, model))
         return model(*inputs), values
 
 
 def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
-    """Return the tensors in what a module returns, in its own order."""
+    """Return the tensors among the values that a module returns, in its own order."""
     return (each for each in leaves_in(returned) if isinstance(each, torch.Tensor))
 
 
 def leaves_in(returned: Any) -> Iterator[Any]:
-    """Yield what a module returns, in its own order; of a tuple, a list, a mapping or a dataclass, what it
-    holds.
+    """Yield the values that a module returns, in its own order; those within a tuple, a list, a mapping or a
+    dataclass one by one.
     """
     if isinstance(returned, Mapping | list | tuple):
         for value in returned.values() if isinstance(returned, Mapping) else returned:
@@ -134,15 +139,15 @@ def leaves_in(returned: Any) -> Iterator[Any]:
 
 
 def to_array(value: torch.Tensor) -> Array:
-    """Return the values in numpy; bfloat16, which it lacks, as float32."""
+    """Return the values as an array of numpy; bfloat16, which numpy lacks, as float32."""
     array: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
     return array
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch's double-precision convolutions wait for all threads once per group: on a busy machine a
-    depthwise one takes a hundred times as long on two threads as on one.
+def _on_one_thread() -> Iterator[None]:
+    """Run torch on one thread within the context. Its double-precision convolutions wait for all threads once
+    per group: on a busy machine a depthwise one takes a hundred times as long on two threads as on one.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -153,29 +158,29 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _computing_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
-    """What a module's own code computes in half precision is computed in single or double precision, and in
-    double what it computes in single, such as a table of positions. A program does this itself, and each of
-    its ops would take longer.
+def _compute_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
+    """Compute, within the context, in `kind` what a module's own code computes in half precision, and in
+    double also what it computes in single, such as a table of positions. A program does this itself, and each
+    of its ops would take longer.
     """
-    if kind not in _REPLACED:
+    if kind not in _REPLACED_DTYPES:
         yield
         return
     before = torch.get_default_dtype()
     torch.set_default_dtype(kind)
     try:
-        with nullcontext() if isinstance(model, ExportedModule) else _InType(kind):
+        with nullcontext() if isinstance(model, ExportedModule) else _ReplaceDtypes(kind):
             yield
     finally:
         torch.set_default_dtype(before)
 
 
 _HALVES = torch.float16, torch.bfloat16
-_REPLACED = {torch.float32: _HALVES, torch.float64: (torch.float32, *_HALVES)}
+_REPLACED_DTYPES = {torch.float32: _HALVES, torch.float64: (torch.float32, *_HALVES)}
 """The types that a module's own type replaces while it computes."""
 
 
-class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _ReplaceDtypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Ops in one type where their arguments state others."""
 
     def __init__(self, kind: torch.dtype) -> None:
@@ -185,7 +190,7 @@ class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        replaced = _REPLACED[self._kind]
+        replaced = _REPLACED_DTYPES[self._kind]
         given = [
             self._kind if isinstance(each, torch.dtype) and each in replaced else each
             for each in (*args, *(kwargs or {}).values())
@@ -195,8 +200,8 @@ class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
-    """Switch TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and
-    makes false ones.
+    """Allow or forbid TF32 within the context. It keeps only 10 bits of the mantissa, so on a GPU it hides
+    differences and makes false ones.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32

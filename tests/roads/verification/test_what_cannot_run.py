@@ -125,10 +125,10 @@ def test_engines_of_other_files(tmp_path: Path) -> None:
 
 def test_a_node_that_this_torch_lacks_or_does_not_take() -> None:
     with pytest.raises(CannotRun, match=r"porter does not run 'aten\.strange\.default' with this torch"):
-        exported._function(AtenNode("node", "strange", target="aten.strange.default"))
+        exported._op_function(AtenNode("node", "strange", target="aten.strange.default"))
     node = AtenNode("node", "relu", target="aten.relu.default")
     with pytest.raises(CannotRun, match=r"torch cannot run 'aten\.relu\.default' as the program has it"):
-        exported._run(node, exported._function(node), {"self": None})
+        exported._call_op(node, exported._op_function(node), {"self": None})
 
 
 def test_a_graph_that_tensorflow_lacks_a_kernel_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from porter.base.errors import CheckFailed, PorterError, UsageError
-from porter.frameworks.torch.copies import copies_of
+from porter.frameworks.torch.copies import prove_copies
 from porter.frameworks.torch.running import tensors_in
 
 Pair = namedtuple("Pair", "logits maps")
@@ -204,7 +204,7 @@ def test_a_copy_gives_what_the_module_gives(kind: str) -> None:
     images = torch.rand(1, 3, 8, 8)
     before = {name: each.clone() for name, each in model.state_dict().items()}
     like = next(model.parameters()).dtype
-    copies = copies_of(model, "Net", [[images.to(like)]])
+    copies = prove_copies(model, "Net", [[images.to(like)]])
     assert {hook.path for hook in copies.kept} == kept
     assert all(f"'{path}'" in copies.notes[0] for path in left_out) and bool(copies.notes) == bool(left_out)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
@@ -261,11 +261,11 @@ def test_no_copy_gives_what_the_module_gives(reason: str) -> None:
     model = make().eval()
     model.training = reason == "more in training"
     with pytest.raises(kind, match=said):
-        copies_of(model, "Net", [[torch.rand(1, 3, 8, 8)]])
+        prove_copies(model, "Net", [[torch.rand(1, 3, 8, 8)]])
 
 
 def test_the_first_images_that_a_module_takes_are_taken() -> None:
     tried = [[torch.rand(1, channels, 8, 8)] for channels in (5, 3, 1)]
-    assert copies_of(Net().eval(), "Net", tried).images is tried[1]
+    assert prove_copies(Net().eval(), "Net", tried).images is tried[1]
     with pytest.raises(UsageError, match="does not take the example of 1x5x8x8 or 1x1x8x8: RuntimeError"):
-        copies_of(Net().eval(), "Net", tried[::2])
+        prove_copies(Net().eval(), "Net", tried[::2])
