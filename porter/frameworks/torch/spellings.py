@@ -50,11 +50,16 @@ _EXTENSIONS: Mapping[Mode, str] = {
     "symmetric": "SymmetricPad2d",
     "wrap": "CircularPad2d",
 }
-_MOST_PARTS, _ROUNDED = 1000, 1e-14
+_MAX_DENOMINATOR, _FLOAT64_ROUNDING = 1000, 1e-14
 """Scales that are a fraction of at most so many parts, but for the rounding of a float64, have no places just
 below a cell.
 """
-_LARGEST_NEAREST = 40
+_NEAREST_MODES = {
+    ("asymmetric", "floor"): "nearest",
+    ("half_pixel", "round_prefer_ceil"): "nearest-exact",
+}
+"""torch's modes of a resize to the nearest cell, by porter's coordinates and rounding."""
+_MAX_NEAREST_FACTOR = 40
 """The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to
 float32 moves a cell.
 """
@@ -88,27 +93,32 @@ def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
-    ends: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": _channels(shape)}
-    return Layer("GroupNorm", {**ends, "eps": op.epsilon, "affine": op.scale or op.center})
+    sizes: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": _channels(shape)}
+    return Layer("GroupNorm", {**sizes, "eps": op.epsilon, "affine": op.scale or op.center})
 
 
-def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the
-    end.
+def _conv_transpose(op: ops.ConvTranspose, shape: Shape) -> Layer:
+    """Return a ConvTranspose2d if its arguments can say the cut: `padding` cuts both sides alike, and
+    `output_padding` gives back fewer cells than a stride at the end.
     """
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
     limits = map(max, window.stride, window.dilation)
-    native = min(padding) >= 0 and all(0 <= cells < limit for cells, limit in zip(added, limits, strict=True))
-    ends: dict[str, PlainValue] = {"in_channels": _channels(shape), "out_channels": op.filters}
-    inner: dict[str, PlainValue] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
-    if native:
+    is_native = min(padding) >= 0 and all(
+        0 <= cells < limit for cells, limit in zip(added, limits, strict=True)
+    )
+    channels: dict[str, PlainValue] = {"in_channels": _channels(shape), "out_channels": op.filters}
+    further: dict[str, PlainValue] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
+    if is_native:
         cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(added)}
-        return Layer("ConvTranspose2d", {**ends, **_window(window), **cut, **inner})
-    return Layer("CroppedConvTranspose2d", {**ends, **_window(window), "crop": torch_pads(op.cut), **inner})
+        return Layer("ConvTranspose2d", {**channels, **_window(window), **cut, **further})
+    return Layer(
+        "CroppedConvTranspose2d", {**channels, **_window(window), "crop": torch_pads(op.cut), **further}
+    )
 
 
-def _global(kind: str) -> Callable[[Any, Shape], Layer]:
+def _global_pool(kind: str) -> Callable[[Any, Shape], Layer]:
+    """Return the spelling of a global pool, which keeps its axes of one cell only if the op does."""
     return lambda op, shape: Layer(GLOBAL_POOLS[kind], {"output_size": 1}) if op.keep else Layer(kind)
 
 
@@ -118,8 +128,8 @@ def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
     return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
 
 
-def _blocks(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
-    """Return torch's own layer has the channel first."""
+def _block_layer(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
+    """Return the spelling of an op on blocks: torch's own layer has the channel first, porter's the cell."""
     return lambda op, shape: (
         Layer(kind, {factor: op.block})
         if op.order == "CRD"
@@ -128,52 +138,54 @@ def _blocks(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
 
 
 def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
-    mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
+    mode = "nearest" if max(op.rows, op.columns) <= _MAX_NEAREST_FACTOR else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
 
 
 def _resize(op: ops.Resize, shape: Shape) -> Layer:
-    """nn.Upsample has one coefficient, and two rules for the nearest cell. It rounds places down as float32,
-    also in float64 (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which those just below a cell
-    become its: a float32's 0.6 has some.
+    """Return an Upsample where torch computes the same, otherwise porter's own Resize.
+
+    nn.Upsample has one coefficient, and two rules for the nearest cell. It rounds places down as float32,
+    also in float64 (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which a place just below a cell
+    becomes the cell: a float32's 0.6 has some.
     """
     target: dict[str, PlainValue] = (
-        {"scale_factor": pair(tuple(map(_whole, op.scale)))} if op.scale else {"size": op.size}
+        {"scale_factor": pair(tuple(map(_as_integer, op.scale)))} if op.scale else {"size": op.size}
     )
-    times = [_fraction(scale) for scale in op.scale]
-    apart = any(parts.denominator > _MOST_PARTS for parts in times)
-    mode = (
-        None
-        if apart
-        else _smooth(op)
-        or {("asymmetric", "floor"): "nearest", ("half_pixel", "round_prefer_ceil"): "nearest-exact"}.get(
-            (op.coordinates, op.rounding)
-        )
-    )
+    fractions = [_nearest_fraction(scale) for scale in op.scale]
+    is_no_fraction = any(parts.denominator > _MAX_DENOMINATOR for parts in fractions)
+    mode = None
+    if not is_no_fraction:
+        mode = _interpolation_mode(op) or _NEAREST_MODES.get((op.coordinates, op.rounding))
     if mode is not None and op.mode == "nearest":
         return Layer("Upsample", {**target, "mode": mode})
     if mode is not None:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
-    cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in times)
-    own: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
+    cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in fractions)
+    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
     return Layer(
         "Resize",
-        {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
+        {**arguments, "rounding": op.rounding}
+        if op.mode == "nearest"
+        else {**arguments, "a": op.a, "inside": op.inside},
     )
 
 
 def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
-    mode = _smooth(op)
+    """Return a resize to another map's size, by torch's own modes where one computes the same."""
+    mode = _interpolation_mode(op)
     if mode is not None:
         return Layer("ResizeLike", {"mode": mode, "align_corners": op.coordinates == "align_corners"})
-    own: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
+    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     return Layer(
         "Resize",
-        {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
+        {**arguments, "rounding": op.rounding}
+        if op.mode == "nearest"
+        else {**arguments, "a": op.a, "inside": op.inside},
     )
 
 
-def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
+def _interpolation_mode(op: ops.Resize | ops.ResizeLike) -> str | None:
     """Return torch's own mode of a linear or a cubic resize; None where it has none."""
     if (
         op.coordinates == "asymmetric"
@@ -184,25 +196,28 @@ def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
     return "bilinear" if op.mode == "linear" else "bicubic"
 
 
-def _fraction(scale: float) -> Fraction:
-    """0.6 is 3/5, of which it lacks a little; a float32's 0.6 is itself."""
-    parts = Fraction(scale).limit_denominator(_MOST_PARTS)
-    return parts if abs(parts - Fraction(scale)) <= _ROUNDED * scale else Fraction(scale)
+def _nearest_fraction(scale: float) -> Fraction:
+    """Return a scale as a fraction of small numbers if it is one but for rounding: 0.6 is 3/5, of which a
+    float64 lacks a little; a float32's 0.6 is itself.
+    """
+    parts = Fraction(scale).limit_denominator(_MAX_DENOMINATOR)
+    return parts if abs(parts - Fraction(scale)) <= _FLOAT64_ROUNDING * scale else Fraction(scale)
 
 
-def _whole(scale: float) -> float:
+def _as_integer(scale: float) -> float:
+    """Return a whole number as an int, for the text of model.py."""
     return int(scale) if scale == int(scale) else scale
 
 
-def _of_row(row: AtenRow) -> Callable[[Any, Shape], Layer]:
+def _spelling_of_row(row: AtenRow) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(row.kind, row.write(op))
 
 
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
-    **{row.op: _of_row(row) for row in ROWS.values()},
-    ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _global("global_avg_pool"),
-    ops.GlobalMaxPool: _global("global_max_pool"),
+    **{row.op: _spelling_of_row(row) for row in ROWS.values()},
+    ops.ConvTranspose: _conv_transpose,
+    ops.GlobalAvgPool: _global_pool("global_avg_pool"),
+    ops.GlobalMaxPool: _global_pool("global_max_pool"),
     ops.AdaptivePool: lambda op, shape: Layer(
         f"{type(op).__name__}2d", {"output_size": pair((op.rows, op.columns))}
     ),
@@ -259,8 +274,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.PadChannels: plain("PadChannels", "before", "after"),
     ops.SliceChannels: plain("SliceChannels", "start", "stop", "step"),
     ops.ChannelShuffle: plain("ChannelShuffle", "groups"),
-    ops.DepthToSpace: _blocks("PixelShuffle", "upscale_factor"),
-    ops.SpaceToDepth: _blocks("PixelUnshuffle", "downscale_factor"),
+    ops.DepthToSpace: _block_layer("PixelShuffle", "upscale_factor"),
+    ops.SpaceToDepth: _block_layer("PixelUnshuffle", "downscale_factor"),
     ops.Upsample: _upsample,
     ops.Rearrange: lambda op, shape: (
         Layer("Rearrange", {"pattern": op.pattern}) if op.moves.joined else Layer("Flatten", {"start_dim": 0})
@@ -289,30 +304,30 @@ WINDOWED.
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
+    channels_in_out: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     dilation = {"dilation": pair(op.window.dilation)}
-    own = {**ends, **_window(op.window), **_padding(realisation), **dilation}
-    return Layer("Conv2d", {**own, "groups": op.groups, "bias": op.bias})
+    arguments = {**channels_in_out, **_window(op.window), **_padding(realisation), **dilation}
+    return Layer("Conv2d", {**arguments, "groups": op.groups, "bias": op.bias})
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
     dilation = {"dilation": pair(op.window.dilation)}
     return Layer(
-        "MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil(realisation)}
+        "MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil_mode(realisation)}
     )
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
-    front, own = realisation.front, _window(op.window)
+    front, window = realisation.front, _window(op.window)
     if realisation.counted is not None and front is not None:
         if front.rule != "explicit":
-            return Layer("SameAvgPool2d", {**own, "lower": front.rule == "same_lower"})
+            return Layer("SameAvgPool2d", {**window, "lower": front.rule == "same_lower"})
         return Layer(
             "PaddedAvgPool2d",
-            {**own, "padding": torch_pads(front.pads), "counted": torch_pads(realisation.counted)},
+            {**window, "padding": torch_pads(front.pads), "counted": torch_pads(realisation.counted)},
         )
     counted = {"count_include_pad": realisation.native.average == "clipped_window"}
-    return Layer("AvgPool2d", {**own, **_padding(realisation), **_ceil(realisation), **counted})
+    return Layer("AvgPool2d", {**window, **_padding(realisation), **_ceil_mode(realisation), **counted})
 
 
 WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
@@ -324,7 +339,7 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
 
 
 def constant_pad(pads: Pads, fill: float) -> Layer:
-    """Return a layer that puts cells of `fill` at the top, bottom, left and right."""
+    """Return the layer that adds cells of `fill` at the top, bottom, left and right."""
     arguments: dict[str, PlainValue] = {"padding": torch_pads(pads)}
     return (
         Layer("ZeroPad2d", arguments)
@@ -334,6 +349,7 @@ def constant_pad(pads: Pads, fill: float) -> Layer:
 
 
 def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
+    """Return pads in the order in which torch states them: left, right, top, bottom."""
     top, bottom, left, right = pads
     return left, right, top, bottom
 
@@ -356,10 +372,10 @@ def _padding(realisation: Realisation) -> dict[str, PlainValue]:
     return {"padding": pair((top, left))}
 
 
-def _ceil(realisation: Realisation) -> dict[str, PlainValue]:
+def _ceil_mode(realisation: Realisation) -> dict[str, PlainValue]:
     return {"ceil_mode": realisation.native.rounding == "ceil"}
 
 
 def _constants(values: tuple[float, ...]) -> PlainValue:
-    """Return a single number if there is one for all channels."""
+    """Return a single number if it is the same for all channels."""
     return values[0] if len(values) == 1 else values

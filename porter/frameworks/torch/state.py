@@ -40,8 +40,8 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """State_dict keys that torch's layers have and the source lacks, each with the number that changes
-    nothing.
+    """Return the state_dict keys that torch's layers have and the source lacks, each with the number that
+    changes nothing.
 
     The gamma of a norm without scale is 1, the beta of one without centre 0, a missing counter of batches 0.
     """
@@ -59,8 +59,8 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | None = None) -> OwnTensors:
-    """Return the inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches
-    that the state has.
+    """Undo `state_arrays`: return the tensors that the graph needs, and the counters of batches that the
+    state has.
 
     Args:
         layers: the modules' names by path, where they differ from the path.

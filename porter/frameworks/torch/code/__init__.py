@@ -13,7 +13,7 @@ from porter.frameworks.code.model_classes import docstring, model_classes, named
 from porter.frameworks.code.own_layers import needed
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
-from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
+from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, loader_code, shape_checks
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.frameworks.torch.layer_steps import make_steps
 from porter.graph import INPUT
@@ -21,7 +21,7 @@ from porter.graph.plan import Plan
 
 
 def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
-    """Return the text of model.py.
+    """Write the text of model.py.
 
     Args:
         names: modules that have another name in the state_dict beside it: that name to the name here.
@@ -31,20 +31,24 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     """
     steps = make_steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
-    body = model_classes(tree, plan.lowered, steps, LANGUAGE, fixed_size(plan, {INPUT: "x", **tree.further}))
+    body = model_classes(
+        tree, plan.lowered, steps, LANGUAGE, shape_checks(plan, {INPUT: "x", **tree.further})
+    )
     own = needed(body, OWN_LAYERS)
     parts = [
-        _head(docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body),
+        _head_with_imports(
+            docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body
+        ),
         *([CHAIN_FUNCTION] if "chain(" in body else []),
         *([own] if own else []),
         body,
-        loader(names or {}),
+        loader_code(names or {}),
     ]
     return "\n\n\n".join(parts) + "\n"
 
 
-def _head(docstring: str, norms: str, body: str) -> str:
-    """Return the imports of model.py that its body needs."""
+def _head_with_imports(docstring: str, norms: str, body: str) -> str:
+    """Write the docstring and the imports of model.py, only those that its body needs."""
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""

@@ -19,7 +19,7 @@ from porter.frameworks.torch.spellings import (
 )
 
 # tests/unit/frameworks/torch/test_code.py compares with torch.
-_OF_MODULES = (
+_MODULE_ATTRIBUTES = (
     "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double "
     "dump_patches eval extra_repr "
     "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict "
@@ -35,8 +35,8 @@ _OF_MODULES = (
 )
 
 
-def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
-    """Return a function of FUNCTIONS applied to values."""
+def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
+    """Write the expression of a function of FUNCTIONS of these values."""
     if function == "concat":
         return Bracketed("torch.cat", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("1")))
     if function in OF_NUMBERS:
@@ -52,17 +52,19 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     return call(f"{texts[0]}.{method}", str(dim), keepdim="True")
 
 
-def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """Return the call that makes a layer, with the arguments that are not at torch's defaults."""
+def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    """Write the call that makes a layer, with the arguments that are not at torch's defaults."""
     if kind in GLOBAL_POOLS:
         return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
     defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}
-    first = POSITIONAL.get(kind, ())
-    if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
-        first = (*first, "stride")
-    named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
+    positional = POSITIONAL.get(kind, ())
+    if texts.get("stride") == "stride" and positional[-1:] == ("kernel_size",):
+        positional = (*positional, "stride")
+    named = {
+        slot: text for slot, text in texts.items() if slot not in positional and defaults.get(slot) != text
+    }
     return call(
-        name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in first), **named
+        name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in positional), **named
     )
 
 
@@ -74,7 +76,7 @@ LANGUAGE = Language(
     row="nn.Sequential()",
     imported=frozenset({"torch", "nn", "F"}),
     taken=frozenset({"Path", "DTYPES", "chain", "load_file", "pair", "partial", *NORMS, *OWN_LAYERS}),
-    of_modules=frozenset(_OF_MODULES.split()),
+    of_modules=frozenset(_MODULE_ATTRIBUTES.split()),
     functions=FUNCTIONS,
     with_tensors=WITH_TENSORS,
     of_map=MAP_OF_FEATURES,
@@ -85,8 +87,8 @@ LANGUAGE = Language(
         kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")})
         for kind in NORMS
     },
-    applied=_applied,
-    made=_made,
+    applied=_function_call,
+    made=_constructor_call,
     chained=lambda items, row: Bracketed("chain", items),
     added=lambda target, name, layer: call(f"{target}.add_module", f'f"{name}"', layer),
     got=lambda name: f'self.get_submodule(f"{name}")',

@@ -14,7 +14,7 @@ def chain(**layers):
     """Layers one after the other, under these names in the state_dict."""
     return nn.Sequential(OrderedDict(layers))'''
 
-_LOADER = '''\
+_LOAD_FUNCTION = '''\
 def load(folder=None):
     """The model with the weights in `folder` (by default this file's own), in eval mode."""
     with torch.device("meta"):  # takes no memory: the file's tensors become the parameters
@@ -23,51 +23,57 @@ def load(folder=None):
     model.load_state_dict(load_file(folder / "model.safetensors"), assign=True)
     return model.eval()'''
 
-_RENAMED = '''\
+_RENAMING_FUNCTION = '''\
 def renamed(tensors):
     """The file's tensors under the names of the modules here."""
     parts = {name: name.rpartition(".") for name in tensors}
     return {f"{NAMES[module]}.{part}": tensors[name] for name, (module, _, part) in parts.items()}'''
 
 
-def loader(names: Mapping[str, str]) -> str:
-    """`load` and the functions that it needs. `names` are modules with another name in the file: that name to
-    the name here.
+def loader_code(names: Mapping[str, str]) -> str:
+    """Write the function `load` and those that it needs. `names` are modules with another name in the file:
+    that name to the name here.
     """
     if not names:
-        return _LOADER
-    table = "".join(f"    {literal(theirs)}: {literal(ours)},\n" for theirs, ours in names.items())
-    text = _LOADER.replace(
+        return _LOAD_FUNCTION
+    table = "".join(
+        f"    {literal(name_in_file)}: {literal(name_here)},\n" for name_in_file, name_here in names.items()
+    )
+    text = _LOAD_FUNCTION.replace(
         'load_file(folder / "model.safetensors")', 'renamed(load_file(folder / "model.safetensors"))'
     )
     return (
         "# The modules' names in the file, and their names here.\nNAMES = "
-        f"{{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
+        f"{{\n{table}}}\n\n\n{_RENAMING_FUNCTION}\n\n\n{text}"
     )
 
 
-def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """Return the first lines of `forward` if the plan is right at one input size only, or an input is no map.
+def shape_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """Return the first lines of `forward`, which refuse inputs of other shapes, if the plan is right at one
+    input size only or an input is no map.
 
     Args:
         names: of the arguments, by path.
     """
-    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
+    reason = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
     return [
-        line for path, shape in taken_shapes(plan).items() for line in _checked(names[path], shape, right)
+        line
+        for path, shape in taken_shapes(plan).items()
+        for line in _shape_check(names[path], shape, reason)
     ]
 
 
-def _checked(x: str, shape: Shape, right: str) -> list[str]:
-    """Return the lines of `forward` that refuse inputs of other shapes."""
+def _shape_check(x: str, shape: Shape, reason: str) -> list[str]:
+    """Return the lines of `forward` that refuse an input of another shape; none where any will do."""
     if not is_map(shape):
-        other = [f"{x}.shape[{number}] != {axis}" for number, axis in enumerate(shape, 1) if axis is not None]
+        conditions = [f"{x}.dim() != {1 + len(shape)}"]
+        conditions += [
+            f"{x}.shape[{number}] != {axis}" for number, axis in enumerate(shape, 1) if axis is not None
+        ]
+        got = f"got {{tuple({x}.shape)}}"
         return [
-            (
-                "        if not torch.jit.is_tracing() and "
-                f"({' or '.join([f'{x}.dim() != {1 + len(shape)}', *other])}):"
-            ),
-            f'            raise ValueError(f"{_called(x)} is {axes_text(shape)}, got {{tuple({x}.shape)}}")',
+            f"        if not torch.jit.is_tracing() and ({' or '.join(conditions)}):",
+            f'            raise ValueError(f"{_words_for_input(x)} is {axes_text(shape)}, {got}")',
         ]
     _, rows, columns = shape
     if rows is None or columns is None:
@@ -76,9 +82,9 @@ def _checked(x: str, shape: Shape, right: str) -> list[str]:
         "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
         f"            {x} = {x}.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
         f"        elif {x}.shape[2:] != ({rows}, {columns}):",
-        f'            raise ValueError(f"{right} {rows}x{columns} only, got {{tuple({x}.shape[2:])}}")',
+        f'            raise ValueError(f"{reason} {rows}x{columns} only, got {{tuple({x}.shape[2:])}}")',
     ]
 
 
-def _called(x: str) -> str:
+def _words_for_input(x: str) -> str:
     return "the input" if x == "x" else x
