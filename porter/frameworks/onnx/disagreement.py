@@ -19,14 +19,14 @@ from porter.graph import ops
 from porter.graph.rounding import absolute_error
 from porter.padding import ANY
 
-_ROUNDING = 1e-4
+_MAX_DISTANCE = 1e-4
 """How far two programs may differ in one operator whose inputs are the same: 300 times what any node of an
 EfficientNet or a MobileNetV3 loses in float32 (3.4e-7). An operator of another meaning differs by 1e-2 and
 more.
 """
-_ABSOLUTE = 4.0
+_TIMES_ROUNDING = 4.0
 """So many times the error of porter.graph.rounding a value may be off."""
-_OPS: Mapping[str, type[Any]] = {
+_OP_OF_OPERATOR: Mapping[str, type[Any]] = {
     **{name: row.op for name, row in PLAIN.items()},
     "Gelu": ops.Gelu,
     "LogSoftmax": ops.LogSoftmax,
@@ -44,7 +44,7 @@ class Disagreement:
         node: the name that the file gives the node, otherwise that of its value.
         op: the operator, such as `Softmax`.
         distance: the relative L2 distance of its value, over what makes the error that float32 may have in
-            absolute terms a distance of `_ROUNDING`, if that is larger; infinite where shapes differ.
+            absolute terms a distance of `_MAX_DISTANCE`, if that is larger; infinite where shapes differ.
     """
 
     node: str
@@ -52,17 +52,16 @@ class Disagreement:
     distance: float
 
     @property
-    def words(self) -> str:
-        apart = "another shape" if np.isinf(self.distance) else f"relative L2 {self.distance:.1e}"
-        return (
-            f"onnxruntime and ONNX's reference implementation disagree on '{self.node}' ({self.op}; {apart})"
-        )
+    def description(self) -> str:
+        difference = "another shape" if np.isinf(self.distance) else f"relative L2 {self.distance:.1e}"
+        place = f"'{self.node}' ({self.op}; {difference})"
+        return f"onnxruntime and ONNX's reference implementation disagree on {place}"
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
     """See porter.frameworks.Engine.disagreement."""
     first = first_disagreement(checkpoint, batch)
-    return None if first is None else first.words
+    return None if first is None else first.description
 
 
 def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:
@@ -77,27 +76,31 @@ def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | N
     Raises:
         CannotRun: one of the two does not run this model.
     """
-    return next((each for each in distances(checkpoint, batch) if not each.distance <= _ROUNDING), None)
+    return next((each for each in distances(checkpoint, batch) if not each.distance <= _MAX_DISTANCE), None)
 
 
 def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
-    """Yield the distance at every node that gives real numbers, in the file's order. See
+    """Yield the distance between the two at every node that gives real numbers, in the file's order. See
     `first_disagreement`.
     """
-    for node, name, run, value, given in build_file(checkpoint, "float32", ANY).compare(batch):
-        if is_floating(run):
+    for node, name, runtime_value, value, input_value in build_file(checkpoint, "float32", ANY).compare(
+        batch
+    ):
+        if is_floating(runtime_value):
             error = None
-            if given is not None and node.op_type in _OPS:
-                error = absolute_error(_OPS[node.op_type], given.astype(np.float64))
-            yield Disagreement(node.name or name, node.op_type, _distance(run, value, error))
+            if input_value is not None and node.op_type in _OP_OF_OPERATOR:
+                error = absolute_error(_OP_OF_OPERATOR[node.op_type], input_value.astype(np.float64))
+            yield Disagreement(
+                node.name or name, node.op_type, _relative_distance(runtime_value, value, error)
+            )
 
 
-def _distance(run: Array, value: Array, error: Array | None) -> float:
-    """Return how far two values are apart, in relation to the exact one, or to the rounding that an op
-    allows.
+def _relative_distance(run: Array, value: Array, error: Array | None) -> float:
+    """Return how far two values are apart, relative to the exact one, or to the rounding that an op allows if
+    that is larger; infinite where shapes differ.
     """
     if run.shape != value.shape:
         return np.inf
-    wide, exact = run.astype(np.float64), value.astype(np.float64)
-    least = 0.0 if error is None else _ABSOLUTE / _ROUNDING * np.linalg.norm(error)
-    return float(np.linalg.norm(wide - exact) / (max(np.linalg.norm(exact), least) or 1.0))
+    computed, exact = run.astype(np.float64), value.astype(np.float64)
+    allowed_norm = 0.0 if error is None else _TIMES_ROUNDING / _MAX_DISTANCE * np.linalg.norm(error)
+    return float(np.linalg.norm(computed - exact) / (max(np.linalg.norm(exact), allowed_norm) or 1.0))

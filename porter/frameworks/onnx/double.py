@@ -26,7 +26,7 @@ def make_float64_session(
     tensors: NamedArrays = MappingProxyType({}),
     exact: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
 ) -> Session:
-    """Return what runs a ModelProto in double precision.
+    """Make a session that runs a ModelProto in double precision by ONNX's reference implementation.
 
     Args:
         tensors: the content of its last inputs, as stored. Each node takes them in double precision for
@@ -38,98 +38,108 @@ def make_float64_session(
         CannotRun: the reference implementation lacks an op of the model, or, when called, refuses what
             an op takes.
     """
-    evaluator = _evaluator(model, exact)
+    evaluator = _make_evaluator(model, exact)
     names = [value.name for value in model.graph.input]
-    return _session(evaluator, names, tensors)
+    return _make_session(evaluator, names, tensors)
 
 
-def make_rounding(model: Any) -> Session:
-    """Return what runs a ModelProto in the number types that it states: what an operator gives is rounded to
-    the narrowest type of the real numbers that it takes. onnxruntime computes halves in single precision.
+def make_rounding_session(model: Any) -> Session:
+    """Make a session that runs a ModelProto in the number types that it states: the values of an operator are
+    rounded to the narrowest type of the real numbers that it takes. onnxruntime computes halves in single
+    precision.
 
     Raises:
         CannotRun: as `make_float64_session`.
     """
-    evaluator = _evaluator(model, {}, _rounded)
-    return _session(evaluator, [value.name for value in model.graph.input])
+    evaluator = _make_evaluator(model, {}, _run_rounding)
+    return _make_session(evaluator, [value.name for value in model.graph.input])
 
 
-def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})) -> Session:
-    """Return what runs the model; values are dropped after their last use unless branches may read them."""
-    nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
+def _make_session(
+    evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})
+) -> Session:
+    """Make a session of an evaluator, which drops a value after its last use unless branches may read it."""
+    has_branches = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array, cut: NamedArrays = UNCUT) -> list[Array]:
-        given = {**dict(zip(names, batches, strict=False)), **tensors}
+        inputs = {**dict(zip(names, batches, strict=False)), **tensors}
         try:
             with np.errstate(all="ignore"):  # a logarithm of what is below 0 is compared as it is
-                values: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given, cut)
+                values: list[Array] = (
+                    evaluator.run(None, inputs)
+                    if has_branches
+                    else _run_freeing_values(evaluator, inputs, cut)
+                )
         except Exception as error:  # whatever its ops raise for inputs that do not fit
-            raise _refusal(error) from None
+            raise _cannot_run(error) from None
         return values
 
     return run
 
 
-def _run(evaluator: Any, given: NamedArrays, cut: NamedArrays) -> list[Array]:
-    """Run as the evaluator's own `run` does, which holds all values until the end: here a value is held until
-    its last use.
+def _run_freeing_values(evaluator: Any, inputs: NamedArrays, cut: NamedArrays) -> list[Array]:
+    """Run as the evaluator's own `run` does, but hold each value only until its last use: its own holds all
+    until the end.
 
     Args:
         cut: by name, what is read in place of a value.
     """
-    known = {"": None, **evaluator.rt_inits_, **given}
+    known = {"": None, **evaluator.rt_inits_, **inputs}
     nodes = evaluator.rt_nodes_
     outputs = evaluator.output_names
-    shown = {name: known[name] for name in outputs if name in known}
-    for node, ended in zip(
+    output_values = {name: known[name] for name in outputs if name in known}
+    for node, unread in zip(
         nodes, last_uses(((*node.input, *node.output) for node in nodes), {""}), strict=True
     ):
         for name, value in zip(node.output, node.run(*(known[name] for name in node.input)), strict=False):
             known[name] = cut[name].reshape(value.shape).astype(value.dtype) if name in cut else value
             if name in outputs:
-                shown[name] = value
-        for name in ended:
+                output_values[name] = value
+        for name in unread:
             known.pop(name, None)
-    return [shown[name] for name in outputs]
+    return [output_values[name] for name in outputs]
 
 
 def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
-    """Yield each node (NodeProto) of a model with what the reference makes of `values`, which another runtime
-    gave by name.
+    """Run each node of a model by ONNX's reference implementation on values that another runtime gave. Yield
+    the node (NodeProto) and its outputs.
 
-    Raises:
-        CannotRun: as `make_float64_session`.
+    Args:
+        tensors: the content of the model's last inputs, as stored.
+        values: the other runtime's values, and the model's inputs, by name.
     """
-    evaluator = _evaluator(model, {})
+    evaluator = _make_evaluator(model, {})
     known = {"": None, **evaluator.rt_inits_, **tensors, **values}
     for node in evaluator.rt_nodes_:
         try:
             with np.errstate(all="ignore"):
                 outputs = node.run(*(known[name] for name in node.input))
-        except Exception as error:  # as above
-            raise _refusal(error) from None
+        except Exception as error:  # whatever its ops raise for inputs that do not fit
+            raise _cannot_run(error) from None
         yield node.onnx_node, outputs
 
 
-def _evaluator(
-    model: Any, exact: Mapping[str, Mapping[str, float]], way: Callable[..., Any] | None = None
+def _make_evaluator(
+    model: Any, exact: Mapping[str, Mapping[str, float]], run_node: Callable[..., Any] | None = None
 ) -> Any:
-    """Return ONNX's evaluator of a model, which runs each node in a `way`."""
+    """Make ONNX's evaluator of a model. Each node is run by `run_node`, by default in float64; a Cast is left
+    as it is where that is given.
+    """
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     try:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=own_operators(opset))
     except Exception as error:  # whatever the reading of its attributes raises
-        raise _refusal(error) from None
+        raise _cannot_run(error) from None
     for node in evaluator.rt_nodes_:
         for attribute, number in exact.get(node.output[0], {}).items():
             setattr(node, attribute, number)
-        if way is None or node.onnx_node.op_type != "Cast":
-            node.run = partial(way or _widened, node.run)
+        if run_node is None or node.onnx_node.op_type != "Cast":
+            node.run = partial(run_node or _run_in_float64, node.run)
     return evaluator
 
 
-def _refusal(error: Exception) -> CannotRun:
-    """Return the error that the reference implementation cannot run the model."""
+def _cannot_run(error: Exception) -> CannotRun:
+    """Return the error that says that the reference implementation cannot run the model."""
     text = (
         f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, LookupError)
@@ -141,19 +151,22 @@ def _refusal(error: Exception) -> CannotRun:
     )
 
 
-def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
-    """Return what an operator gives for inputs that are made float64 first."""
-    real = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
+def _run_in_float64(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    """Run an operator on its inputs, whose real numbers are made float64 first."""
+    are_floats = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
     return run(
-        *(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)),
+        *(
+            each.astype("d", copy=False) if is_float else each
+            for each, is_float in zip(inputs, are_floats, strict=True)
+        ),
         **context,
     )
 
 
-def _rounded(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
-    """Return what `_widened` gives, rounded to the narrowest type of the inputs."""
+def _run_rounding(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    """Run an operator in float64, and round its outputs to the narrowest type of its inputs."""
     kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
-    outputs = _widened(run, *inputs, **context)
+    outputs = _run_in_float64(run, *inputs, **context)
     if not kinds:
         return outputs
     kind = min(kinds, key=lambda each: each.itemsize)

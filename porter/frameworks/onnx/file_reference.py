@@ -24,13 +24,13 @@ from porter.formats.onnx.image_input import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import UNCUT
 from porter.frameworks.images import beside, in_parts
-from porter.frameworks.onnx.double import make_rounding
-from porter.frameworks.onnx.model import ModelParts, replay_model, run_model
+from porter.frameworks.onnx.double import make_rounding_session
+from porter.frameworks.onnx.model import ModelParts, make_model_session, replay_model
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
-_FLOAT, _DOUBLE = 1, 11
-"""TensorProto.DataType."""
+_FLOAT32, _FLOAT64 = 1, 11
+"""FLOAT and DOUBLE of TensorProto.DataType."""
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
@@ -75,21 +75,21 @@ class OnnxRunner:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
     def __call__(self, batch: Array, taps: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Return values by tap for a batch N×C×H×W, as the model gives them.
+        """Run the model on a batch N×C×H×W and return its values by tap, as the model gives them.
 
         A model of a fixed batch gets the images in parts of that many; the last image is repeated where they
         do not suffice.
 
         Args:
-            cut: by tap, what is read in place of a value.
+            cut: by tap, an array that is read in place of a value.
         """
         if taps not in self._sessions:
-            self._sessions[taps] = self._session(taps)
-        parts = self._parts(batch)
+            self._sessions[taps] = self._make_session(taps)
+        parts = self._input_parts(batch)
         run = self._sessions[taps]
         if cut:
-            at_once = -(-len(batch) // len(parts)) if WHOLE in self._stated else len(parts[0][0])
-            cuts = {tap: in_parts(value, at_once) for tap, value in cut.items()}
+            images_at_once = -(-len(batch) // len(parts)) if WHOLE in self._metadata else len(parts[0][0])
+            cuts = {tap: in_parts(value, images_at_once) for tap, value in cut.items()}
             outputs = [
                 run(*part, cut={tap: values[index] for tap, values in cuts.items()})
                 for index, part in enumerate(parts)
@@ -97,26 +97,30 @@ class OnnxRunner:
         else:
             outputs = [run(*part) for part in parts]
         return {
-            tap: self._joined(parts, [values[index] for values in outputs])[: len(batch)]
+            tap: self._join_parts(parts, [values[index] for values in outputs])[: len(batch)]
             for index, tap in enumerate(taps)
         }
 
     @property
     def can_cut(self) -> bool:
-        """Whether what reads a value may be given another: no branch does, which may read any."""
+        """Whether values can be replaced for the nodes that read them: in float64, unless the model has
+        branches, which may read any value.
+        """
         return self.dtype == "float64" and not any(
             attribute.HasField("g") for node in self.definition.graph.node for attribute in node.attribute
         )
 
-    def _session(self, taps: Sequence[str]) -> Session:
-        """Return a session of the file's graph that gives these values."""
+    def _make_session(self, taps: Sequence[str]) -> Session:
+        """Make a session of the file's graph that gives these values."""
         if self.dtype in HALVES:
-            return self._as_stated(taps)
-        outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
-        return run_model(self._model, self.dtype, outputs, optimised=False)
+            return self._make_rounding_session(taps)
+        outputs = [import_onnx().helper.make_tensor_value_info(tap, self._element_type, None) for tap in taps]
+        return make_model_session(self._model_in_dtype, self.dtype, outputs, optimised=False)
 
-    def _as_stated(self, taps: Sequence[str]) -> Session:
-        """Return the model in the types that it states."""
+    def _make_rounding_session(self, taps: Sequence[str]) -> Session:
+        """Make a session of the model in the types that it states, with the file's tensors, that gives these
+        values.
+        """
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
@@ -127,91 +131,101 @@ class OnnxRunner:
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=tap) for tap in taps)
-        return make_rounding(model)
+        return make_rounding_session(model)
 
-    def _joined(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
-        """Return a value of each image, from those of parts of the images. What else is in their first axis
-        gets one of its own.
+    def _join_parts(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
+        """Join the values of parts of the images to a value with an axis of images. Cells that share the
+        first axis with the images get an axis of their own.
         """
-        if WHOLE in self._stated:
+        if WHOLE in self._metadata:
             joined = np.stack(values)
         else:
             joined = np.concatenate(values)
             images = sum(len(part[0]) for part in parts)
-            more, rest = divmod(len(joined), images)
-            joined = joined if more < 2 or rest else joined.reshape(images, more, *joined.shape[1:])
+            cells_per_image, rest = divmod(len(joined), images)
+            joined = (
+                joined
+                if cells_per_image < 2 or rest
+                else joined.reshape(images, cells_per_image, *joined.shape[1:])
+            )
         return joined
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array, Array | None]]:
-        """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it
-        by ONNX's reference implementation, which is given onnxruntime's inputs. Node (NodeProto), name,
-        onnxruntime's value and the reference's, and the first input, if it is no constant.
+        """Run a model of float32 by onnxruntime, and each of its nodes by ONNX's reference implementation on
+        onnxruntime's inputs; see porter.frameworks.onnx.disagreement.
+
+        Yields: the node (NodeProto), a value's name, onnxruntime's value and the reference's, and the node's
+        first input, None if that is a constant.
         """
-        names = [name for node in self._model.proto.graph.node for name in node.output if name]
-        session = run_model(
-            self._model,
+        names = [name for node in self._model_in_dtype.proto.graph.node for name in node.output if name]
+        session = make_model_session(
+            self._model_in_dtype,
             "float32",
             [import_onnx().ValueInfoProto(name=name) for name in names],
             optimised=False,
         )
-        first = self._parts(batch)[0]
-        given = dict(zip(names, session(*first), strict=True))
-        in_float64 = OnnxRunner(self.definition, self.tensors, "float64")._model
-        known = dict(zip((value.name for value in in_float64.proto.graph.input), first, strict=True)) | given
-        for node, values in replay_model(in_float64, known):
+        first = self._input_parts(batch)[0]
+        runtime_values = dict(zip(names, session(*first), strict=True))
+        in_float64 = OnnxRunner(self.definition, self.tensors, "float64")._model_in_dtype
+        inputs_of_nodes = (
+            dict(zip((value.name for value in in_float64.proto.graph.input), first, strict=True))
+            | runtime_values
+        )
+        for node, values in replay_model(in_float64, inputs_of_nodes):
             yield from (
-                (node, name, given[name], value, known.get(next(iter(node.input), "")))
+                (node, name, runtime_values[name], value, inputs_of_nodes.get(next(iter(node.input), "")))
                 for name, value in zip(node.output, values, strict=False)
                 if name
             )
 
-    def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
-        """Return what each input is fed, in its layout and number type, as many images at a time as the model
-        takes.
+    def _input_parts(self, batch: Array) -> list[tuple[Array, ...]]:
+        """Return the arrays to feed to each input, in its layout and number type, in parts of as many images
+        as the model takes.
         """
-        if WHOLE in self._stated:
-            sizes = [*map(int, self._stated[WHOLE].split())]
-            return [(np.ascontiguousarray(image.reshape(sizes), self._taken[0]),) for image in batch]
-        images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
-        if ROWS in self._stated:
-            images = batch.reshape(len(batch), *map(int, self._stated[ROWS].split()))
+        if WHOLE in self._metadata:
+            sizes = [*map(int, self._metadata[WHOLE].split())]
+            return [(np.ascontiguousarray(image.reshape(sizes), self._input_types[0]),) for image in batch]
+        images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._metadata else batch
+        if ROWS in self._metadata:
+            images = batch.reshape(len(batch), *map(int, self._metadata[ROWS].split()))
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
-        given = [images]
+        arrays = [images]
         for value, array in zip(
             self.definition.graph.input[1:], beside(batch, self.file) if self.file else (), strict=True
         ):
-            given.append(
-                array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._stated else array
+            arrays.append(
+                array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._metadata else array
             )
         # Paddle writes -1 for a free batch.
         parts = (
             [np.ascontiguousarray(part, kind) for part in in_parts(each, max(count, 0))]
-            for each, kind in zip(given, self._taken, strict=True)
+            for each, kind in zip(arrays, self._input_types, strict=True)
         )
         return [*zip(*parts, strict=True)]
 
     @cached_property
-    def _stated(self) -> Mapping[str, str]:
+    def _metadata(self) -> Mapping[str, str]:
+        """The notes that porter's reader left in the model's metadata."""
         return {entry.key: entry.value for entry in self.definition.metadata_props}
 
     @property
-    def _kind(self) -> int:
-        return _FLOAT if self.dtype == "float32" else _DOUBLE
+    def _element_type(self) -> int:
+        return _FLOAT32 if self.dtype == "float32" else _FLOAT64
 
     @cached_property
-    def _taken(self) -> list[Any]:
-        """The number type of each input."""
-        named = import_onnx().helper.tensor_dtype_to_np_dtype
+    def _input_types(self) -> list[Any]:
+        """The number type of each input, as numpy has it."""
+        to_numpy = import_onnx().helper.tensor_dtype_to_np_dtype
         types = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
         if self.dtype not in HALVES:
             return [self.dtype] * len(types)
-        return [named(kind if kind in FLOATS else _FLOAT) for kind in types]
+        return [to_numpy(kind if kind in FLOATS else _FLOAT32) for kind in types]
 
     @cached_property
-    def _model(self) -> ModelParts:
-        """The model in this number type."""
+    def _model_in_dtype(self) -> ModelParts:
+        """The model with all its real numbers in `dtype`, and its tensors."""
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
@@ -219,35 +233,45 @@ class OnnxRunner:
             # The same in other words, which ONNX's reference implementation does not know.
             if entry.domain == "ai.onnx":
                 entry.domain = ""
-        kind, tensors = self._kind, dict[str, Array]()
+        element_type, tensors = self._element_type, dict[str, Array]()
         for tensor in model.graph.initializer:
-            array = self.tensors.get(tensor.name)
-            array = onnx.numpy_helper.to_array(tensor) if array is None else array
-            if self.dtype == "float64" and tensor.name in self._stated:
-                array = np.full(array.shape, float(self._stated[tensor.name]))
+            array = self._array_of(tensor)
             # Onnxruntime asks for a Resize's factors in the message.
             if tensor.name not in self.tensors or array.ndim < 2:
                 array = array.astype(self.dtype) if is_floating(array) else array
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
                 continue
-            tensor.data_type = kind if is_floating(array) else tensor.data_type
-            narrow = self.dtype == "float32" and is_floating(array)
-            tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if narrow else None)
+            tensor.data_type = element_type if is_floating(array) else tensor.data_type
+            is_float32 = self.dtype == "float32" and is_floating(array)
+            tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if is_float32 else None)
         for node in model.graph.node:
-            self._retype(node)
+            self._set_element_type(node)
         for value in model.graph.input:
-            value.type.tensor_type.elem_type = kind
+            value.type.tensor_type.elem_type = element_type
         del model.graph.value_info[:]
         return ModelParts(model, tensors)
 
-    def _retype(self, node: Any) -> None:
-        """Give the real numbers that a node states, in branches too, this number type."""
+    def _array_of(self, tensor: Any) -> Array:
+        """Return the numbers of an initialiser: the checkpoint's if it has them, otherwise the model's own.
+        In float64 a number that the metadata states exactly replaces them.
+        """
+        array = self.tensors.get(tensor.name)
+        if array is None:
+            array = import_onnx().numpy_helper.to_array(tensor)
+        if self.dtype == "float64" and tensor.name in self._metadata:
+            return np.full(array.shape, float(self._metadata[tensor.name]))
+        return array
+
+    def _set_element_type(self, node: Any) -> None:
+        """Change the real numbers that a node states to `dtype`: the type of a Cast, and tensors in
+        attributes and in branches.
+        """
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
-                attribute.i = self._kind
+                attribute.i = self._element_type
             for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.g.initializer):
                 if tensor.data_type in FLOATS:
                     array = import_onnx().numpy_helper.to_array(tensor).astype(self.dtype)
                     tensor.CopyFrom(import_onnx().numpy_helper.from_array(array, tensor.name))
             for inner in attribute.g.node:
-                self._retype(inner)
+                self._set_element_type(inner)

@@ -12,7 +12,9 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """Return the message as its file. Protobuf writes at most 2 GB."""
+    """Write the model as its file. Protobuf writes at most 2 GB; a model whose tensors are in other files is
+    refused.
+    """
     path = folder / "model.onnx"
     outside = next((each.name for each in model.graph.initializer if each.external_data), None)
     if outside is not None:

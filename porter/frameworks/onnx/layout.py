@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
 
-_NAMES = {
+_TORCH_NAMES = {
     "kernel": "weight",
     "gamma": "weight",
     "alpha": "weight",
@@ -54,12 +54,12 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
     """
     free = Names({*graph.inputs, *graph.by_path})
     stored = _stored_roles(graph)
-    shapes_of_tensors = {
-        path: {role: free.take(f"{path}.{_NAMES[role]}") for role in stored[path]}
+    names_by_path = {
+        path: {role: free.take(f"{path}.{_TORCH_NAMES[role]}") for role in stored[path]}
         for path in graph.calls
         if path in stored
     }
-    return {path: shapes_of_tensors[graph.by_path[path].holder] for path in stored}
+    return {path: names_by_path[graph.by_path[path].holder] for path in stored}
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
@@ -76,8 +76,8 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the shape that each tensor has in the file, by path and role: the canonical one, but numbers for
-    each channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
+    """Return the shape that each tensor has in the file, by path and role: the canonical one, but C×1×1 for
+    numbers of each channel of a map that an elementwise op takes, because ONNX broadcasts from the last axis.
     """
     known = shapes(graph, ANY)
     known_shapes = tensor_shapes(graph)
@@ -95,15 +95,18 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Return the roles of the tensors that each path stores in the file; paths without any are left out."""
     known_shapes = tensor_shapes(graph)
-    by_path = {node.path: _roles(node, tuple(known_shapes.get(node.path, ()))) for node in graph.nodes}
-    return {path: roles for path, roles in by_path.items() if roles}
+    roles_by_path = {
+        node.path: _ordered_roles(node, tuple(known_shapes.get(node.path, ()))) for node in graph.nodes
+    }
+    return {path: roles for path, roles in roles_by_path.items() if roles}
 
 
-def _roles(node: Node, held: tuple[str, ...]) -> tuple[str, ...]:
+def _ordered_roles(node: Node, roles: tuple[str, ...]) -> tuple[str, ...]:
     """Return the roles of a node's tensors in the order of ONNX's inputs."""
     if isinstance(node.op, BatchNorm):
         return "gamma", "beta", "mean", "variance"
     if isinstance(node.op, LayerNorm):
-        return tuple(dict.fromkeys(("gamma", *held)))
-    return held
+        return tuple(dict.fromkeys(("gamma", *roles)))
+    return roles

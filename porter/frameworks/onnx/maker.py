@@ -35,14 +35,14 @@ class NodeMaker:
     dtype: np.dtype[Any]
     tensors: Mapping[str, Mapping[str, str]]
     shapes: Mapping[str, Shape]
-    taken: Names
+    used_names: Names
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     exact: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, op: str, name: str, /, *inputs: str, **attributes: Any) -> str:
-        """Add a node and return the name of its value, which is the node's own. An input "" is one that it
-        does not take.
+        """Add a node and return the name of its value, which is the node's own. An input "" is one that the
+        node does not take.
         """
         self.nodes.append(import_onnx().helper.make_node(op, inputs, [name], name, **attributes))
         for key, value in attributes.items():
@@ -51,57 +51,58 @@ class NodeMaker:
         return name
 
     def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that nothing has."""
-        return self.taken.take(wanted)
+        """Return `wanted`, or the first variation of it that nothing has, and reserve it."""
+        return self.used_names.take(wanted)
 
     def integers(self, name: str, *numbers: int) -> str:
-        """Return a constant vector of whole numbers."""
-        return self._constant(name, np.array(numbers, np.int64))
+        """Add a constant vector of whole numbers and return its name."""
+        return self._add_constant(name, np.array(numbers, np.int64))
 
     def scalar(self, name: str, number: float) -> str:
-        return self._constant(name, np.array(number, self.dtype))
+        """Add a constant real number and return its name."""
+        return self._add_constant(name, np.array(number, self.dtype))
 
     def numbers(self, name: str, numbers: Sequence[float] | NDArray[Any]) -> str:
-        """Return a constant of real numbers."""
-        return self._constant(name, np.asarray(numbers, np.float64).astype(self.dtype))
+        """Add a constant of real numbers and return its name."""
+        return self._add_constant(name, np.asarray(numbers, np.float64).astype(self.dtype))
 
-    def _constant(self, name: str, array: Array) -> str:
+    def _add_constant(self, name: str, array: Array) -> str:
         unique = self.name(name)
         self.constants[unique] = array
         return unique
 
-    def filled(self, name: str, shape: str, number: float) -> str:
-        """Return a value of a shape that is a value, with `number` everywhere."""
+    def add_filled(self, name: str, shape: str, number: float) -> str:
+        """Add a value with `number` everywhere, whose shape is the value of `shape`, and return its name."""
         value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
         return self.add("ConstantOfShape", name, shape, value=value)
 
     def state_all_axes(self) -> None:
-        """Make Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool
-        reads them.
+        """Replace Pads and Resizes of some axes by those of all axes where a Transpose stands in the model
+        and no pool reads them.
 
         onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather:
         indices element out of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad).
-        For a pool, see `pad_by`.
+        For a pool, see `add_pad_by_value`.
         """
-        pooled = {node.input[0] for node in self.nodes if node.op_type in ("MaxPool", "AveragePool")}
-        turned = any(node.op_type == "Transpose" for node in self.nodes)
-        for node in self.nodes if turned else ():
-            if node.op_type == "Pad" and node.name not in pooled and node.input[1] in self.constants:
+        read_by_pools = {node.input[0] for node in self.nodes if node.op_type in ("MaxPool", "AveragePool")}
+        has_transpose = any(node.op_type == "Transpose" for node in self.nodes)
+        for node in self.nodes if has_transpose else ():
+            if node.op_type == "Pad" and node.name not in read_by_pools and node.input[1] in self.constants:
                 amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
                 rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4
-                whole = np.zeros((2, rank), np.int64)
-                whole[:, axes] = amounts.reshape(2, -1)
-                self.constants[node.input[1]] = whole.reshape(-1)
+                all_amounts = np.zeros((2, rank), np.int64)
+                all_amounts[:, axes] = amounts.reshape(2, -1)
+                self.constants[node.input[1]] = all_amounts.reshape(-1)
                 del node.input[3 if node.input[2] else 2 :]
-        for node in [node for node in self.nodes if turned and node.op_type == "Resize"]:
-            self._resize_all_axes(node)
+        for node in [node for node in self.nodes if has_transpose and node.op_type == "Resize"]:
+            self._state_axes_of_resize(node)
 
-    def _resize_all_axes(self, node: Any) -> None:
-        """Make a Resize of rows and columns one of all axes, for the same fault (HandleResize)."""
-        places = [index for index, attribute in enumerate(node.attribute) if attribute.name == "axes"]
-        if not places:
+    def _state_axes_of_resize(self, node: Any) -> None:
+        """Let a Resize of rows and columns state all axes, because of the same fault (HandleResize)."""
+        indices = [index for index, attribute in enumerate(node.attribute) if attribute.name == "axes"]
+        if not indices:
             return
-        del node.attribute[places[0]]
+        del node.attribute[indices[0]]
         if node.input[2]:
             self.constants[node.input[2]] = np.concatenate(
                 [np.ones(2, np.float32), self.constants[node.input[2]]]
@@ -113,11 +114,11 @@ class NodeMaker:
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Return the names of the tensors of a path of these roles, without those that its op lacks."""
+        """Return the names of a path's tensors of these roles, without those that its op lacks."""
         names = self.tensors.get(path, {})
         return [names[role] for role in roles if role in names]
 
-    def cut(
+    def add_slice(
         self,
         name: str,
         source: str,
@@ -126,19 +127,19 @@ class NodeMaker:
         axes: Sequence[int],
         steps: Sequence[int] = (),
     ) -> str:
-        """Return a Slice: along each of `axes` from a start to an end."""
+        """Add a Slice, along each of `axes` from a start to an end, and return its value."""
         numbers = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
-        given = [self.integers(f"{name}.{key}", *values) for key, values in numbers.items() if values]
-        return self.add("Slice", name, source, *given)
+        bounds = [self.integers(f"{name}.{key}", *values) for key, values in numbers.items() if values]
+        return self.add("Slice", name, source, *bounds)
 
-    def pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
-        """Return a map with cells of `fill` around it, or as `mode` says."""
+    def add_pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
+        """Add a Pad of a map with cells of `fill`, or as `mode` says, and return its value."""
         top, bottom, left, right = pads
-        return self.pad_by(
+        return self.add_pad_by_value(
             name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes
         )
 
-    def pad_by(
+    def add_pad_by_value(
         self,
         name: str,
         source: str,
@@ -147,8 +148,7 @@ class NodeMaker:
         axes: Sequence[int] = (2, 3),
         **attributes: Any,
     ) -> str:
-        """Pads, as `pad` does, by amounts that are a value: those before the cells of each axis, then those
-        after.
+        """Add a Pad by amounts that are a value: those before the cells of each axis, then those after.
 
         The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose
         own pads are -inf, which is another function. It does so by default, and not to a Pad with axes

@@ -17,7 +17,7 @@ from porter.frameworks.onnx.double import make_float64_session, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.frameworks.onnx.session import Session, make_session
-from porter.frameworks.onnx.sites import windowed
+from porter.frameworks.onnx.sites import add_windowed
 from porter.frameworks.onnx.spellings import PLAIN
 from porter.graph import INPUT, AvgPool, Conv, MaxPool, Op, Shape, shapes, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
@@ -48,13 +48,13 @@ class ModelParts:
     exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
-    def stored(self) -> list[Any]:
-        """The initialisers that hold the port's tensors: TensorProto."""
+    def port_tensors(self) -> list[Any]:
+        """The initialisers (TensorProto) that hold the port's tensors."""
         return [tensor for tensor in self.proto.graph.initializer if tensor.name in self.tensors]
 
 
 def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
-    """Return the model of a plan: a batch of any size, rows and columns as the plan says, and the shape of
+    """Make the model of a plan: a batch of any size, rows and columns as the plan says, and the shape of
     every value.
 
     Raises:
@@ -63,81 +63,89 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
     """
     onnx = import_onnx()
     graph = plan.lowered
-    kind = storage_type(dtype)
+    dtype_in_file = storage_type(dtype)
     names = tensor_names(graph)
-    known = shapes(graph, plan.only_size or ANY)
-    maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
-    number = onnx.helper.np_dtype_to_tensor_dtype(kind)
-    drawn = onnx.helper.make_graph(
+    value_shapes = shapes(graph, plan.only_size or ANY)
+    maker, stored = (
+        _make_nodes(plan, names, value_shapes, dtype_in_file),
+        _arrays_by_name(plan, tensors, names, dtype_in_file),
+    )
+    element_type = onnx.helper.np_dtype_to_tensor_dtype(dtype_in_file)
+    graph_proto = onnx.helper.make_graph(
         maker.nodes,
         "port",
         [
-            onnx.helper.make_tensor_value_info(path, number, ("N", *taken))
-            for path, taken in _taken(plan, known).items()
+            onnx.helper.make_tensor_value_info(path, element_type, ("N", *axes))
+            for path, axes in _input_axes(plan, value_shapes).items()
         ],
-        [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
+        [
+            onnx.helper.make_tensor_value_info(path, element_type, ("N", *value_shapes[path]))
+            for path in graph.outputs
+        ],
         [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
     )
     for name, array in stored.items():
-        drawn.initializer.add(name=name, dims=array.shape, data_type=number)
-    proto = onnx.helper.make_model(drawn, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR)
-    shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
-    return ModelParts(shaped, stored, maker.exact)
+        graph_proto.initializer.add(name=name, dims=array.shape, data_type=element_type)
+    proto = onnx.helper.make_model(
+        graph_proto, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR
+    )
+    with_shapes = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+    return ModelParts(with_shapes, stored, maker.exact)
 
 
-def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
+def _input_axes(plan: Plan, value_shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
     """Return the axes of each input behind its batch, with a letter for each open one."""
-    taken = {path: known[path] for path in plan.lowered.inputs} | (
+    shapes_of_inputs = {path: value_shapes[path] for path in plan.lowered.inputs} | (
         {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
     )
     return {
-        path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
-        for path, shape in taken.items()
+        path: [*map(_size_or_letter, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
+        for path, shape in shapes_of_inputs.items()
     }
 
 
-def _axis(size: int | None, letter: str) -> int | str:
+def _size_or_letter(size: int | None, letter: str) -> int | str:
     return letter if size is None else size
 
 
-def _made(
-    plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]
+def _make_nodes(
+    plan: Plan, names: Mapping[str, Mapping[str, str]], value_shapes: Mapping[str, Shape], kind: np.dtype[Any]
 ) -> NodeMaker:
-    """Return the nodes of a plan and their constants."""
-    taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
-    maker = NodeMaker(kind, names, known, taken)
+    """Make the nodes of a plan and their constants."""
+    used_names = Names({*value_shapes, *(name for roles in names.values() for name in roles.values())})
+    maker = NodeMaker(kind, names, value_shapes, used_names)
     for node in plan.lowered.nodes:
-        said = OnnxSpelled[Op](maker, node, node.op, node.path)
+        spelled = OnnxSpelled[Op](maker, node, node.op, node.path)
         if isinstance(node.op, Conv | MaxPool | AvgPool):
-            windowed(said, plan.realisations[node.path])
+            add_windowed(spelled, plan.realisations[node.path])
         else:
             spelling = row_of(PLAIN, type(node.op))
             assert spelling is not None  # a test holds the table to all ops
-            spelling(said)
+            spelling(spelled)
     maker.state_all_axes()
     return maker
 
 
-def _stored(
+def _arrays_by_name(
     plan: Plan,
     tensors: Tensors,
     names: Mapping[str, Mapping[str, str]],
     kind: np.dtype[Any],
 ) -> dict[str, Array]:
-    """Return the tensors by their names in the file, in its number type; in double precision as they are
-    (`run_model`).
+    """Return the tensors by their names in the file, in its number type; in double precision in their own
+    (`make_model_session`).
     """
-    wanted = tensor_shapes(plan.lowered)
-    filled = fillings(plan.lowered, tensors)
-    formed = stored_shapes(plan.lowered)
+    shapes = tensor_shapes(plan.lowered)
+    fill_values = fillings(plan.lowered, tensors)
+    shapes_in_file = stored_shapes(plan.lowered)
     arrays: dict[str, Array] = {}
     for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
         for role, name in roles.items():
-            shape = formed[path][role]
-            if name in filled:
-                arrays[name] = np.full(shape, filled[name], kind)
+            shape = shapes_in_file[path][role]
+            if name in fill_values:
+                arrays[name] = np.full(shape, fill_values[name], kind)
                 continue
-            array, expected = tensors.get(path, {}).get(role), wanted[path][role]
+            array, expected = tensors.get(path, {}).get(role), shapes[path][role]
             if array is None or array.shape != expected:
                 got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
@@ -148,16 +156,18 @@ def _stored(
     return arrays
 
 
-def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
+def state_location(tensor: Any, file: str, offset: int, size: int) -> None:
     """State in a TensorProto that its content is in another file: so many bytes from `offset` on."""
     tensor.data_location = EXTERNAL
     for key, value in (("location", file), ("offset", offset), ("length", size)):
         tensor.external_data.add(key=key, value=str(value))
 
 
-def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
-    """Return what runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the
-    model's tensors.
+def make_model_session(
+    model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool
+) -> Session:
+    """Make a session that runs a model in its number type and gives `outputs` (ValueInfoProto). It does not
+    copy the model's tensors.
 
     Raises:
         CannotRun: as `make_session` and `make_float64_session`.
@@ -168,10 +178,10 @@ def run_model(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimi
     del proto.graph.output[:]
     proto.graph.output.extend(outputs)
     if dtype == "float64":
-        return make_float64_session(_taking_tensors(proto, model.tensors), model.tensors, model.exact)
+        return make_float64_session(_with_tensors_as_inputs(proto, model.tensors), model.tensors, model.exact)
     for tensor in proto.graph.initializer:
         if tensor.name in model.tensors:
-            state_place(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
+            state_location(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
     return make_session(proto, model.tensors, optimised=optimised)
 
 
@@ -179,15 +189,15 @@ def replay_model(model: ModelParts, values: NamedArrays) -> Iterator[tuple[Any, 
     """See porter.frameworks.onnx.double.replay."""
     proto = import_onnx().ModelProto()
     proto.CopyFrom(model.proto)
-    return replay(_taking_tensors(proto, model.tensors), model.tensors, values)
+    return replay(_with_tensors_as_inputs(proto, model.tensors), model.tensors, values)
 
 
-def _taking_tensors(proto: Any, tensors: NamedArrays) -> Any:
-    """`proto`, in which the initialisers without content are its last inputs."""
-    stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
+def _with_tensors_as_inputs(proto: Any, tensors: NamedArrays) -> Any:
+    """Make the initialisers without content the last inputs of `proto`, and return it."""
+    as_inputs = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
     remaining = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(remaining)
-    typed = import_onnx().helper.make_tensor_value_info
-    proto.graph.input.extend(typed(tensor.name, tensor.data_type, tensor.dims) for tensor in stored)
+    make_info = import_onnx().helper.make_tensor_value_info
+    proto.graph.input.extend(make_info(tensor.name, tensor.data_type, tensor.dims) for tensor in as_inputs)
     return proto

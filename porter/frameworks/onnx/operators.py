@@ -54,12 +54,14 @@ attributes by name. Those that a node lacks are the opset's defaults, or None.
 
 
 def own_operators(opset: int) -> list[type[Any]]:
-    """Return classes as ONNX's ReferenceEvaluator takes them, for models of an opset."""
+    """Return the classes of porter's own operators for models of an opset, as ONNX's ReferenceEvaluator takes
+    them.
+    """
     op_run: Any = import_module("onnx.reference.op_run").OpRun
     schema, error = import_onnx().defs.get_schema, import_onnx().defs.SchemaError
     operators = []
-    for name, (before, right) in _OWN.items():
-        operator = before if opset < right else _LATER.get(name)
+    for name, (operator_before, first_right_opset) in _OPERATORS.items():
+        operator = operator_before if opset < first_right_opset else _FROM_LATER_OPSETS.get(name)
         if operator is not None:
             try:
                 own_schema = schema(name, opset)
@@ -67,27 +69,31 @@ def own_operators(opset: int) -> list[type[Any]]:
                 continue
             operators.append(
                 type(
-                    name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": own_schema}
+                    name,
+                    (op_run,),
+                    {"_run": staticmethod(partial(_run_operator, operator)), "op_schema": own_schema},
                 )
             )
-    return [*operators, _attention(opset)] if opset >= _ATTENTION else operators
+    return [*operators, _attention_class(opset)] if opset >= _FIRST_ATTENTION else operators
 
 
-def _attention(opset: int) -> type[Any]:
-    """Return ONNX's reference implementation of Attention, but with its scale in double precision."""
-    own: Any = import_module("onnx.reference.ops._op_list").load_op("", "Attention", opset)
+def _attention_class(opset: int) -> type[Any]:
+    """Make a class of ONNX's reference implementation of Attention that has its scale in double precision."""
+    onnx_class: Any = import_module("onnx.reference.ops._op_list").load_op("", "Attention", opset)
 
     def run(self: Any, *inputs: Any, scale: Any = None, **stated: Any) -> Any:
-        return own._run(self, *inputs, scale=None if scale is None else float(scale), **stated)
+        return onnx_class._run(self, *inputs, scale=None if scale is None else float(scale), **stated)
 
     return type(
-        "Attention", (own,), {"_run": run, "op_schema": import_onnx().defs.get_schema("Attention", opset)}
+        "Attention",
+        (onnx_class,),
+        {"_run": run, "op_schema": import_onnx().defs.get_schema("Attention", opset)},
     )
 
 
-def _run(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[Array]:
-    """Run an operator; its attributes are numbers of float32, from which it computes in the type of its
-    inputs.
+def _run_operator(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[Array]:
+    """Run an operator with its attributes, numbers of float32, as Python's floats, so that it computes in the
+    type of its inputs.
     """
     return (
         operator(
@@ -103,30 +109,32 @@ def _run(operator: OperatorFunction, *inputs: Any, **attributes: Any) -> tuple[A
 # Over axes.
 
 
-def _over_norm(x: Numbers, axis: int, p: int) -> Any:
+def _divide_by_norm(x: Numbers, axis: int, p: int) -> Any:
+    """Divide by the norm along an axis (LpNormalization); zeros stay zeros."""
     size = np.linalg.norm(x, p, axis, keepdims=True)
     return np.divide(x, size, out=np.zeros_like(x), where=size != 0)
 
 
-def _over_deviation(x: Numbers, axes: Sequence[int]) -> Any:
-    apart = x - x.mean(tuple(axes), keepdims=True)
-    return apart / (apart.std(tuple(axes), keepdims=True) + 1e-9)
+def _normalise_variance(x: Numbers, axes: Sequence[int]) -> Any:
+    """Centre the numbers over these axes and divide them by their deviation (MeanVarianceNormalization)."""
+    centred = x - x.mean(tuple(axes), keepdims=True)
+    return centred / (centred.std(tuple(axes), keepdims=True) + 1e-9)
 
 
-def _dequantized(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
-    """DequantizeLinear, along an axis where it has several scales."""
-    over = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
+def _dequantize(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
+    """Compute DequantizeLinear, along an axis where it has several scales."""
+    along_axis = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
     return (
-        x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(over))
-    ) * scale.reshape(over)
+        x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(along_axis))
+    ) * scale.reshape(along_axis)
 
 
 def _global_norm(x: Numbers, p: int) -> Any:
     return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
 
 
-def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
-    """Return a function of each row of a matrix whose columns are all the axes from one on."""
+def _over_rows(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
+    """Apply a function to each row of the matrix whose columns are all the axes from `axis` on."""
     rows = math.prod(x.shape[: axis % x.ndim])
     return function(x.reshape(rows, -1), 1).reshape(x.shape)
 
@@ -152,13 +160,14 @@ _SELU = (1.6732632423543772, 1.0507009873554805)
 
 
 def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
+    """Compute a Selu, whose usual numbers are taken in double precision."""
     if np.allclose((alpha, gamma), _SELU, rtol=1e-6):
         alpha, gamma = _SELU
     return gamma * values.elu(x, alpha)
 
 
 def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
-    """Return a HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
+    """Compute a HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
     sixth = np.float32(alpha) == np.float32(1 / 6)
     return values.hard_sigmoid(x, 1 / 6 if sixth else alpha, beta)
 
@@ -167,27 +176,32 @@ def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
 
 
 def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "constant") -> Any:
-    """Before opset 11 amounts and number are attributes, later inputs."""
-    places = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
+    """Compute a Pad. Before opset 11 the amounts and the number are attributes, later inputs, under the same
+    names here.
+    """
+    axes_padded = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
     widths = {
-        place: (first, last) for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False)
+        axis: (first, last)
+        for axis, first, last in zip(axes_padded, pads, pads[len(pads) // 2 :], strict=False)
     }
     fill = np.asarray(0 if value is None else value).item()
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
 
 
-def _or_rows(operator: OperatorFunction) -> OperatorFunction:
-    """Return an operator of maps, for rows of cells too: they are maps of one row."""
+def _also_for_rows(operator: OperatorFunction) -> OperatorFunction:
+    """Let an operator of maps also take rows of cells N×C×W, which are maps of one row."""
 
     def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
         if x.ndim != 3:
             return operator(x, *others, **stated)
-        first = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-        wide = {name: [number, *stated[name][-1:]] for name, number in first.items() if stated.get(name)}
+        of_rows = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
+        for_maps = {
+            name: [number, *stated[name][-1:]] for name, number in of_rows.items() if stated.get(name)
+        }
         if stated.get("pads"):
-            wide["pads"] = [0, stated["pads"][0], 0, stated["pads"][1]]
+            for_maps["pads"] = [0, stated["pads"][0], 0, stated["pads"][1]]
         kernels = [each[:, :, None] if each is not None and each.ndim == 3 else each for each in others]
-        return operator(x[:, :, None], *kernels, **{**stated, **wide})[:, :, 0]
+        return operator(x[:, :, None], *kernels, **{**stated, **for_maps})[:, :, 0]
 
     return run
 
@@ -201,7 +215,9 @@ def _max_pool(x: Numbers, **stated: Any) -> Any:
 
 
 def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
-    """Pool maps, or of channels beside each other that have an axis of their own."""
+    """Pool maps N×C×H×W, or along the channels where these are an axis before the rows and columns
+    (N×1×C×H×W).
+    """
     first, *others = stated["kernel_shape"]
     if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
         pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
@@ -229,24 +245,26 @@ def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> G
     return replace(grid, rounding="ceil") if attributes.get("ceil_mode") else grid
 
 
-def _transposed(
+def _conv_transpose(
     x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any
 ) -> Array:
-    """ConvTranspose, whose output may have a stated shape."""
+    """Compute a ConvTranspose, whose output may have a stated shape."""
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    more = list(stated.get("output_padding") or [0, 0])
-    wanted = (stated.get("output_shape") or [])[-2:]
+    extra = list(stated.get("output_padding") or [0, 0])
+    stated_size = (stated.get("output_shape") or [])[-2:]
     rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     for axis, count in enumerate(x.shape[2:]):
-        whole = (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + more[axis]
-        if wanted or rule.startswith("SAME"):
-            total = whole - (wanted[axis] if wanted else count * strides[axis])
-            less = max(0, total) // 2, max(0, total) - max(0, total) // 2
-            pads[2 * axis : 2 * axis + 2] = less if rule == "SAME_UPPER" else less[::-1]
-            pads[2 * axis + 1] += min(0, total)  # cells that no kernel reaches stand behind
+        full_size = (
+            (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + extra[axis]
+        )
+        if stated_size or rule.startswith("SAME"):
+            cut = full_size - (stated_size[axis] if stated_size else count * strides[axis])
+            halves = max(0, cut) // 2, max(0, cut) - max(0, cut) // 2
+            pads[2 * axis : 2 * axis + 2] = halves if rule == "SAME_UPPER" else halves[::-1]
+            pads[2 * axis + 1] += min(0, cut)  # cells that no kernel reaches stand behind
         elif stated.get("pads") and rule == "NOTSET":
             pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
-        pads[2 * axis + 1] -= more[axis]
+        pads[2 * axis + 1] -= extra[axis]
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
     return windows.transposed(x, kernel, bias, grid, group)
 
@@ -254,22 +272,22 @@ def _transposed(
 def _upsample(
     x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest"
 ) -> Array:
-    """Upsample, and Resize before opset 11: places are multiplied, and rounded down."""
+    """Compute an Upsample, or a Resize before opset 11: places are multiplied, and rounded down."""
     factors = np.asarray(scales if given is None else given).tolist()
-    return _resized(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
+    return _resize_axes(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
 
 
 def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **stated: Any) -> Array:
-    """Resize by scales or to sizes, along the axes that it states."""
+    """Compute a Resize by scales or to sizes, along the axes that it states."""
     if "nearest_mode" not in stated:
         return _upsample(x, roi, mode=stated["mode"])
     axes = stated.get("axes") or range(x.ndim)
     if stated.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NotImplementedError("a resize of one scale")
-    stretched = sizes is not None and len(sizes) > 0
+    has_sizes = sizes is not None and len(sizes) > 0
     factors = (
         [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
-        if stretched
+        if has_sizes
         else np.asarray(scales).tolist()
     )
     inside = bool(stated.get("exclude_outside"))
@@ -278,11 +296,11 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
     names = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a")
     mode, coordinates, nearest, a = (stated[name] for name in names)
     rule = Rule(mode, coordinates, nearest, a, inside)
-    return _resized(x, axes, factors, sizes if stretched else None, rule)
+    return _resize_axes(x, axes, factors, sizes if has_sizes else None, rule)
 
 
-def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
-    """Return the map resized along one axis after the other."""
+def _resize_axes(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
+    """Resize the map along one axis after the other."""
     for index, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
             x = resize(
@@ -291,33 +309,36 @@ def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any
     return x
 
 
-_NEVER, _SOFTMAX, _ATTENTION = 1 << 30, 13, 23
-_OWN: Mapping[str, tuple[OperatorFunction, int]] = {
-    "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
-    "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),
-    "Hardmax": (partial(_from_axis, lambda x, axis: np.eye(x.shape[axis])[x.argmax(axis)]), _SOFTMAX),
+_NO_OPSET, _SOFTMAX_OVER_ONE_AXIS, _FIRST_ATTENTION = 1 << 30, 13, 23
+_OPERATORS: Mapping[str, tuple[OperatorFunction, int]] = {
+    "Softmax": (partial(_over_rows, values.softmax), _SOFTMAX_OVER_ONE_AXIS),
+    "LogSoftmax": (partial(_over_rows, values.log_softmax), _SOFTMAX_OVER_ONE_AXIS),
+    "Hardmax": (
+        partial(_over_rows, lambda x, axis: np.eye(x.shape[axis])[x.argmax(axis)]),
+        _SOFTMAX_OVER_ONE_AXIS,
+    ),
     "Squeeze": (lambda x, axes: np.squeeze(x, tuple(axes) if axes else None), 13),
     "BatchNormalization": (_batch_norm, 14),
-    "GroupNormalization": (_group_norm, _NEVER),
-    "LRN": (values.response_norm, _NEVER),
-    "LpNormalization": (_over_norm, _NEVER),
-    "DequantizeLinear": (_dequantized, 19),
-    "MeanVarianceNormalization": (_over_deviation, _NEVER),
-    "GlobalLpPool": (_global_norm, _NEVER),
-    "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NEVER),
-    "Erf": (values.erf, _NEVER),
-    "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),
-    "Sigmoid": (values.sigmoid, _NEVER),
-    "HardSigmoid": (_hard_sigmoid, _NEVER),
-    "HardSwish": (values.hard_swish, _NEVER),
-    "Selu": (_selu, _NEVER),
-    "Pad": (_pad, _NEVER),
-    "MaxPool": (_or_rows(_max_pool), _NEVER),
-    "AveragePool": (_or_rows(_average_pool), _NEVER),
-    "Conv": (_or_rows(_conv), _NEVER),
-    "ConvTranspose": (_or_rows(_transposed), _NEVER),
-    "Upsample": (_upsample, _NEVER),
-    "Resize": (_resize, _NEVER),
+    "GroupNormalization": (_group_norm, _NO_OPSET),
+    "LRN": (values.response_norm, _NO_OPSET),
+    "LpNormalization": (_divide_by_norm, _NO_OPSET),
+    "DequantizeLinear": (_dequantize, 19),
+    "MeanVarianceNormalization": (_normalise_variance, _NO_OPSET),
+    "GlobalLpPool": (_global_norm, _NO_OPSET),
+    "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NO_OPSET),
+    "Erf": (values.erf, _NO_OPSET),
+    "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NO_OPSET),
+    "Sigmoid": (values.sigmoid, _NO_OPSET),
+    "HardSigmoid": (_hard_sigmoid, _NO_OPSET),
+    "HardSwish": (values.hard_swish, _NO_OPSET),
+    "Selu": (_selu, _NO_OPSET),
+    "Pad": (_pad, _NO_OPSET),
+    "MaxPool": (_also_for_rows(_max_pool), _NO_OPSET),
+    "AveragePool": (_also_for_rows(_average_pool), _NO_OPSET),
+    "Conv": (_also_for_rows(_conv), _NO_OPSET),
+    "ConvTranspose": (_also_for_rows(_conv_transpose), _NO_OPSET),
+    "Upsample": (_upsample, _NO_OPSET),
+    "Resize": (_resize, _NO_OPSET),
 }
-"""Each with the opset from which on ONNX's own is right, or `_LATER` has another one."""
-_LATER: Mapping[str, OperatorFunction] = {"LogSoftmax": values.log_softmax}
+"""Each with the opset from which on ONNX's own is right, or `_FROM_LATER_OPSETS` has another one."""
+_FROM_LATER_OPSETS: Mapping[str, OperatorFunction] = {"LogSoftmax": values.log_softmax}

@@ -15,15 +15,15 @@ from porter.files import digest
 from porter.formats.onnx.proto import import_onnx, read_message
 from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, tensor_names
-from porter.frameworks.onnx.model import ModelParts, make_model, state_place
+from porter.frameworks.onnx.model import ModelParts, make_model, state_location
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
 
-MOST_BYTES = (1 << 31) - (1 << 24)
+MAX_BYTES = (1 << 31) - (1 << 24)
 """The most bytes of tensors in one file: a protobuf message has at most 2 GiB, and the graph takes a part of
 it.
 """
-_ALIGNED = 4096
+_ALIGNMENT = 4096
 """Tensors beside a model begin at such multiples, so that a runtime can map them into memory."""
 
 
@@ -35,8 +35,8 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Return the sha256 of each
-    by its name.
+    """Write `model.onnx`, and `model.onnx.data` if the tensors are too large for it, into `folder`. Return
+    the sha256 of each by its name.
 
     Raises:
         UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the
@@ -53,33 +53,33 @@ def write(
     proto = model.proto
     proto.producer_name, proto.producer_version = "porter", __version__
     import_onnx().helper.set_model_props(proto, dict(about))
-    beside = sum(array.nbytes for array in model.tensors.values()) > MOST_BYTES
-    if beside:
-        _write_beside(folder / DATA_FILE, model)
+    has_data_file = sum(array.nbytes for array in model.tensors.values()) > MAX_BYTES
+    if has_data_file:
+        _write_data_file(folder / DATA_FILE, model)
     else:
-        for tensor in model.stored:
-            tensor.raw_data = _little(model.tensors[tensor.name]).tobytes()
+        for tensor in model.port_tensors:
+            tensor.raw_data = _little_endian(model.tensors[tensor.name]).tobytes()
     (folder / MODEL_FILE).write_bytes(proto.SerializeToString(deterministic=True))
-    return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if beside else 1]}
+    return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if has_data_file else 1]}
 
 
-def _write_beside(path: Path, model: ModelParts) -> None:
-    """Write the tensors one after the other, and say in the model where each is."""
+def _write_data_file(path: Path, model: ModelParts) -> None:
+    """Write the tensors one after the other, and state in the model where each is."""
     with path.open("wb") as file:
-        for tensor in model.stored:
+        for tensor in model.port_tensors:
             array = model.tensors[tensor.name]
-            file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
-            state_place(tensor, path.name, file.tell(), array.nbytes)
-            _little(array).tofile(file)
+            file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT)
+            state_location(tensor, path.name, file.tell(), array.nbytes)
+            _little_endian(array).tofile(file)
 
 
-def _little(array: Array) -> Array:
+def _little_endian(array: Array) -> Array:
     """Return the array with its bytes in ONNX's order, which is little-endian."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` wrote.
+    """Read the tensors of a port that `write` wrote, in porter's axis order and shapes.
 
     Raises:
         FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has
@@ -94,14 +94,14 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     if not path.is_file():
         raise refuse("the port has no model", "")
     arrays = read_message(path, refuse).arrays
-    wanted = tensor_shapes(plan.lowered)
-    formed = stored_shapes(plan.lowered)
+    shapes = tensor_shapes(plan.lowered)
+    shapes_in_file = stored_shapes(plan.lowered)
     tensors = dict[str, dict[str, Array]]()
     for node_path, names in tensor_names(plan.lowered).items():
-        for role in wanted.get(node_path, {}):
-            name, shape = names[role], formed[node_path][role]
+        for role in shapes.get(node_path, {}):
+            name, shape = names[role], shapes_in_file[node_path][role]
             if name not in arrays or arrays[name].shape != shape:
                 got = f"got {arrays[name].shape}" if name in arrays else "got none"
                 raise MappingError(f"expected a tensor of shape {shape}, {got}", where=name)
-            tensors.setdefault(node_path, {})[role] = arrays[name].reshape(wanted[node_path][role])
+            tensors.setdefault(node_path, {})[role] = arrays[name].reshape(shapes[node_path][role])
     return tensors

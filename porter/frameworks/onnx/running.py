@@ -18,7 +18,7 @@ from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
 from porter.frameworks import UNCUT, LayerNames, Tensors
 from porter.frameworks.images import as_taken, expect_fit, expect_inputs
-from porter.frameworks.onnx.model import ModelParts, make_model, run_model
+from porter.frameworks.onnx.model import ModelParts, make_model, make_model_session
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
 
@@ -33,9 +33,9 @@ class OnnxModel:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """Return the output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the
-        model's own number type. An input that is no map has its own axes; several inputs come in the graph's
-        order.
+        """Run the model on a batch N×C×H×W. Return its output, or a tuple of several: maps N×C×H×W, features
+        N×C, in the model's own number type. An input that is no map has its own axes; several inputs come in
+        the graph's order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -45,8 +45,9 @@ class OnnxModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Return the values at paths of the graph. Outputs are those of the model as it is; a session that
-        gives other values too may compute them in another way, because no optimisation merges what it gives.
+        """Run the model and return the values at paths of the graph. Outputs are those of the model as it is;
+        a session that gives other values too may compute them in another way, because no optimisation merges
+        what it gives.
 
         Args:
             cut: see porter.frameworks.PortEngine.run; in float64.
@@ -56,10 +57,12 @@ class OnnxModel:
         if unknown:
             raise UsageError("the model has no such node", where=unknown[0])
         # Only onnxruntime optimises.
-        whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
-        inner = tuple(dict.fromkeys(path for path in paths if path not in whole))
-        values = dict(zip(inner, self._values(batch, inner, cut), strict=True)) if inner else {}
-        if whole:
+        graph_outputs = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
+        other_paths = tuple(dict.fromkeys(path for path in paths if path not in graph_outputs))
+        values = (
+            dict(zip(other_paths, self._values(batch, other_paths, cut), strict=True)) if other_paths else {}
+        )
+        if graph_outputs:
             values |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
         return {path: values[path] for path in paths}
 
@@ -68,23 +71,23 @@ class OnnxModel:
         return self._run(as_taken(batch, self.plan.lowered), paths, cut)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
-        """Run a session that gives these values; each set of values has one."""
+        """Run the session that gives these values; each set of values has one."""
         if paths not in self._sessions:
-            self._sessions[paths] = self._make(paths)
-        given = (np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
-        return self._sessions[paths](*given, **({"cut": cut} if cut else {}))
+            self._sessions[paths] = self._make_session(paths)
+        inputs = (np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
+        return self._sessions[paths](*inputs, **({"cut": cut} if cut else {}))
 
-    def _make(self, paths: tuple[str, ...]) -> Session:
-        """Return a session that gives the model's outputs, or values at `paths`."""
+    def _make_session(self, paths: tuple[str, ...]) -> Session:
+        """Make a session that gives the values at `paths`, or the model's outputs where these are none."""
         graph = self.model.proto.graph
-        known = {value.name: value for value in (*graph.value_info, *graph.output)}
-        return run_model(
-            self.model, self.dtype, [known[path] for path in paths] or graph.output, optimised=True
+        infos = {value.name: value for value in (*graph.value_info, *graph.output)}
+        return make_model_session(
+            self.model, self.dtype, [infos[path] for path in paths] or graph.output, optimised=True
         )
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> OnnxModel:
-    """Return the plan as an object that is called with a batch. ONNX models run on the CPU.
+    """Make the plan's model, an object that is called with a batch. ONNX models run on the CPU.
 
     Raises:
         UsageError: the device is another one, or onnxruntime does not run this number type.
@@ -100,9 +103,11 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: OnnxModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W."""
+    """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps are
+    N×C×H×W.
+    """
     return model.values(batch, taps, cut)
 
 
 def with_other_pads(model: OnnxModel, plan: Plan) -> None:
-    """None: what is made of a model are sessions, which share no weights."""
+    """Return None: a model is made of sessions, which share no weights."""

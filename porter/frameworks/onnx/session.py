@@ -15,7 +15,7 @@ Session = Callable[..., list[Array]]
 
 
 def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Session:
-    """Return what runs a ModelProto on the CPU.
+    """Make a session of onnxruntime that runs a ModelProto on the CPU.
 
     Args:
         tensors: the content of initialisers that the model says are in another file.
@@ -32,7 +32,7 @@ def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Sessio
     if not optimised:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    # Each refers to the array's memory.
+    # Each refers to the array's memory, so the session must not outlive `values`.
     values = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]
     if values:
         options.add_external_initializers(list(tensors), values)

@@ -7,7 +7,7 @@ from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.onnx.maker import OnnxSpelled
-from porter.frameworks.onnx.spellings import lacks
+from porter.frameworks.onnx.spellings import lacks_op
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Capabilities, Convention, Front, Pads, Realisation, output_size, subtract_pads
 
@@ -26,14 +26,14 @@ CAPABILITIES = Capabilities(
     dynamic=("same", "same_lower"),
     dilated_pools=("max_pool", "avg_pool"),
     dilated_strides=True,
-    lacks=lacks,
+    lacks=lacks_op,
 )
 
-_AUTOMATIC = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
+_AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}
 
 
-def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
+def add_windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     """Add the nodes of a windowed node.
 
     Raises:
@@ -41,30 +41,32 @@ def windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     """
     kind = WINDOWED[type(node.op)]
     front = realisation.front
-    own = _attributes(node, realisation)
-    padded = node.source if front is None else _padded(node, front, "pad", node.source, front.fill)
+    attributes = _attributes(node, realisation)
+    padded = node.source if front is None else _add_pad(node, front, "pad", node.source, front.fill)
     if realisation.counted is None or front is None:
-        node.result(kind, padded, *node.trained("kernel", "bias"), **own)
+        node.result(kind, padded, *node.trained("kernel", "bias"), **attributes)
         return
-    sums = node.step("all_cells", kind, padded, **own)
-    share = node.step("share", kind, _mask(node, front, realisation.counted), **own)
+    sums = node.step("all_cells", kind, padded, **attributes)
+    share = node.step("share", kind, _add_counted_cells(node, front, realisation.counted), **attributes)
     node.result("Div", sums, share)
 
 
 def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realisation) -> dict[str, Any]:
-    """Return the attributes that are not at their default."""
+    """Return the attributes that are not at their default. A realisation that ONNX's operators cannot state
+    is refused.
+    """
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
-    foreign = (
-        native.rule not in ("valid", "explicit", *_AUTOMATIC)
+    is_foreign = (
+        native.rule not in ("valid", "explicit", *_AUTO_PAD)
         or native.rounding == "full"
         or realisation.subsample
         or realisation.by_cell
     )
-    run_time_share = (
+    counts_at_run_time = (
         realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
     )
-    if foreign or run_time_share:
+    if is_foreign or counts_at_run_time:
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=node.path)
     top, bottom, left, right = native.pads
     attributes: dict[str, tuple[Any, bool]] = {
@@ -72,68 +74,72 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
         "strides": (window.stride, window.stride != (1, 1)),
         "dilations": (window.dilation, window.dilation != (1, 1)),
         "pads": ((top, left, bottom, right), any(native.pads)),
-        "auto_pad": (_AUTOMATIC.get(native.rule), native.rule in _AUTOMATIC),
+        "auto_pad": (_AUTO_PAD.get(native.rule), native.rule in _AUTO_PAD),
         "ceil_mode": (1, _rounds_up(node, native)),
     }
     if isinstance(op, Conv):
         attributes["group"] = (op.groups, op.groups != 1)
     if isinstance(op, AvgPool):
         attributes["count_include_pad"] = (1, native.average != "real_cells" and native.rule != "valid")
-    return {name: value for name, (value, needed) in attributes.items() if needed}
+    return {name: value for name, (value, is_stated) in attributes.items() if is_stated}
 
 
 def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) -> bool:
-    """Say whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx
+    """Say whether the number of windows rounds up. ONNX drops a last window that starts in the pads, and onnx
     1.23 infers shapes with it: there rounding down finds as many.
     """
     _, rows, columns = node.maker.shapes[node.source]
     if native.rounding != "ceil" or rows is None or columns is None:
         return native.rounding == "ceil"
-    up, down, every = (
+    up, down, full = (
         output_size(replace(native, rounding=each), node.op.window, (rows, columns))
         for each in ("ceil", "floor", "full")
     )
-    if up not in (down, every):
+    if up not in (down, full):
         raise PaddingError(
             "ONNX has no shape for a pool that drops a window of one axis and rounds the other up",
             where=node.path,
         )
-    return up == every
+    return up == full
 
 
-def _padded(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill: float) -> str:
-    """Return the value of a pad layer."""
-    pad = replace(node, name=node.part(ending))
+def _add_pad(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill: float) -> str:
+    """Add the pad in front of a windowed op, and return its value."""
+    pad_node = replace(node, name=node.part(ending))
     if front.rule == "explicit":
-        return node.maker.pad(pad.name, source, front.pads, fill)
-    return node.maker.pad_by(pad.name, source, _amounts(pad, front, source), fill)
+        return node.maker.add_pad(pad_node.name, source, front.pads, fill)
+    return node.maker.add_pad_by_value(
+        pad_node.name, source, _add_same_amounts(pad_node, front, source), fill
+    )
 
 
-def _amounts(pad: OnnxSpelled[Any], front: Front, source: str) -> str:
-    """Return the pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input,
-    shared out by halves.
+def _add_same_amounts(pad_node: OnnxSpelled[Any], front: Front, source: str) -> str:
+    """Add the nodes that compute the pads of SAME for a map's size, as a Pad takes them: the cells that its
+    windows need beyond the input, shared out by halves.
     """
-    window = pad.op.window
-    stride = pad.integers("stride", *window.stride)
-    reach = pad.integers("reach", *(window.extent(axis) - 1 for axis in (0, 1)))
-    one, two, none = (pad.integers(word, n) for word, n in (("one", 1), ("two", 2), ("none", 0)))
-    size = pad.step("size", "Shape", source, start=2, end=4)
-    rest = pad.step("rest", "Mod", pad.step("steps", "Sub", size, one), stride)
-    total = pad.step("total", "Max", pad.step("needed", "Sub", reach, rest), none)
-    less = pad.step("less", "Div", total, two)
-    more = pad.step("more", "Sub", total, less)
+    window = pad_node.op.window
+    stride = pad_node.integers("stride", *window.stride)
+    reach = pad_node.integers("reach", *(window.extent(axis) - 1 for axis in (0, 1)))
+    one, two, none = (pad_node.integers(word, n) for word, n in (("one", 1), ("two", 2), ("none", 0)))
+    size = pad_node.step("size", "Shape", source, start=2, end=4)
+    rest = pad_node.step("rest", "Mod", pad_node.step("steps", "Sub", size, one), stride)
+    total = pad_node.step("total", "Max", pad_node.step("needed", "Sub", reach, rest), none)
+    less = pad_node.step("less", "Div", total, two)
+    more = pad_node.step("more", "Sub", total, less)
     both = (more, less) if front.rule == "same_lower" else (less, more)
-    return pad.step("amounts", "Concat", *both, axis=0)
+    return pad_node.step("amounts", "Concat", *both, axis=0)
 
 
-def _mask(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:
-    """Return one over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
+def _add_counted_cells(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:
+    """Add a map 1×1×H×W of ones over the input's cells and the counted pads, and of zeros over the other
+    pads.
+    """
     size = node.step("size", "Shape", node.source, start=2, end=4)
     shape = node.step("cells_shape", "Concat", node.integers("ones", 1, 1), size, axis=0)
-    cells = node.maker.filled(node.part("cells"), shape, 1.0)
+    cells = node.maker.add_filled(node.part("cells"), shape, 1.0)
     if front.rule != "explicit":
-        return _padded(node, front, "mask", cells, 0.0)
+        return _add_pad(node, front, "mask", cells, 0.0)
     if any(counted):
-        cells = node.maker.pad(node.part("counted"), cells, counted, 1.0)
+        cells = node.maker.add_pad(node.part("counted"), cells, counted, 1.0)
     rest = subtract_pads(front.pads, counted)
-    return node.maker.pad(node.part("uncounted"), cells, rest, 0.0) if any(rest) else cells
+    return node.maker.add_pad(node.part("uncounted"), cells, rest, 0.0) if any(rest) else cells

@@ -20,25 +20,27 @@ from porter.graph.ops import Function, Side, channels_axis, is_map, row_of
 Spelling: TypeAlias = Callable[[OnnxSpelled[Any]], object]
 
 _REDUCTIONS: Mapping[Function, str] = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}
-_END = (1 << 63) - 1
+_SLICE_END = (1 << 63) - 1
 """A Slice's end behind every cell; its negative is before every cell, for a step backwards."""
 
 
-def _plain(
+def _one_node(
     kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()
 ) -> Spelling:
-    """Return one node of the values that the op takes, and of its tensors of these roles."""
+    """Return the spelling of an op as one node, of the values that the op takes and of its tensors of these
+    roles.
+    """
     return lambda node: node.result(kind, *node.inputs, *node.trained(*roles), **attributes(node.op))
 
 
 def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
-    """A node of two values for each value after the first."""
-    *before, last = node.inputs
+    """Add a node of two values for each value after the first."""
+    *others, last = node.inputs
 
     def joined(first: str, second: str) -> str:
         return node.step("part", kind, first, second)
 
-    node.result(kind, reduce(joined, before), last)
+    node.result(kind, reduce(joined, others), last)
 
 
 def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
@@ -47,24 +49,28 @@ def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
     node.result(_REDUCTIONS[node.op.function], *node.inputs, axes, **keepdims)
 
 
-def _transposed(node: OnnxSpelled[ops.ConvTranspose]) -> None:
-    """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
+def _conv_transpose(node: OnnxSpelled[ops.ConvTranspose]) -> None:
+    """Add a ConvTranspose. Its `pads` cut, and add nothing: cells that only the bias reaches come from a Pad
+    before the bias.
+    """
     op = node.op
     window, path = op.window, node.path
     (top, bottom, left, right), (above, below, before, after) = (
         [max(sign * n, 0) for n in op.cut] for sign in (1, -1)
     )
-    own: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "kernel_shape": window.kernel,
         "strides": window.stride,
         "dilations": window.dilation,
     }
-    own |= {"pads": (top, left, bottom, right), "group": op.groups}
+    attributes |= {"pads": (top, left, bottom, right), "group": op.groups}
     if min(op.cut) >= 0:
-        node.result("ConvTranspose", *node.inputs, *node.trained("kernel", "bias"), **own)
+        node.result("ConvTranspose", *node.inputs, *node.trained("kernel", "bias"), **attributes)
         return
-    whole = node.step("cut", "ConvTranspose", *node.inputs, *node.trained("kernel"), **own)
-    padded = node.maker.pad(node.part("pad") if op.bias else path, whole, (above, below, before, after), 0.0)
+    uncut = node.step("cut", "ConvTranspose", *node.inputs, *node.trained("kernel"), **attributes)
+    padded = node.maker.add_pad(
+        node.part("pad") if op.bias else path, uncut, (above, below, before, after), 0.0
+    )
     if op.bias:
         axes = node.maker.integers(f"{path}_bias.axes", 1, 2)
         bias = node.step("bias", "Unsqueeze", *node.trained("bias"), axes)
@@ -72,7 +78,9 @@ def _transposed(node: OnnxSpelled[ops.ConvTranspose]) -> None:
 
 
 def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
-    """A LayerNormalization, which ONNX has over the last axes only."""
+    """Add a LayerNormalization; ONNX has it over the last axes only, so the channels of a map are moved
+    there.
+    """
     source, trained = node.source, node.trained("gamma", "beta")
     if not is_map(node.shape):
         node.result("LayerNormalization", source, *trained, axis=-1, epsilon=float(node.op.epsilon))
@@ -83,7 +91,7 @@ def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
 
 
 def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
-    """An RMS norm in parts, because ONNX has the operator since opset 23 only."""
+    """Add an RMS norm in parts, because ONNX has the operator since opset 23 only."""
     source = node.source
     axes = node.integers("axes", 1 + channels_axis(node.shape))
     squares = node.step("squares", "Mul", source, source)
@@ -96,16 +104,18 @@ def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
 
 
 def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
-    """GroupNormalization of opset 18 has numbers for each group, so instances are normalised whose channels
-    are the groups.
+    """Add a group norm as an InstanceNormalization whose channels are the groups, because GroupNormalization
+    of opset 18 has numbers for each group, not for each channel.
     """
     source, groups = node.source, node.op.groups
-    wide = node.step("groups", "Reshape", source, node.integers("groups", 0, groups, -1))
-    neutral = (
+    grouped = node.step("groups", "Reshape", source, node.integers("groups", 0, groups, -1))
+    ones_and_zeros = (
         node.numbers("one", np.ones(groups)),
         node.numbers("zero", np.zeros(groups)),
     )
-    normed = node.step("norm", "InstanceNormalization", wide, *neutral, epsilon=float(node.op.epsilon))
+    normed = node.step(
+        "norm", "InstanceNormalization", grouped, *ones_and_zeros, epsilon=float(node.op.epsilon)
+    )
     steps = [("Mul", "gamma")] * node.op.scale + [("Add", "beta")] * node.op.center
     shape = node.step("shape", "Shape", source)
     value = node.step("map" if steps else "", "Reshape", normed, shape)
@@ -119,7 +129,7 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
 
 
 def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
-    """Return an LRN, which divides alpha by the size."""
+    """Return the attributes of an LRN, which divides alpha by the size."""
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
     return {"size": op.size, **{key: float(value) for key, value in numbers.items()}}
 
@@ -131,9 +141,10 @@ def _channel_scale(node: OnnxSpelled[ops.ChannelScale]) -> None:
 
 
 def _affine(node: OnnxSpelled[ops.Affine]) -> None:
-    ends, source = (1, 1) if is_map(node.shape) else (), node.source
+    """Add a Mul and an Add, without one that does nothing."""
+    cell_axes, source = (1, 1) if is_map(node.shape) else (), node.source
     scale, offset = (
-        np.reshape(values, (-1, *ends) if len(values) > 1 else ())
+        np.reshape(values, (-1, *cell_axes) if len(values) > 1 else ())
         for values in (node.op.scale, node.op.offset)
     )
     if node.op.offset == (0,):
@@ -152,23 +163,24 @@ def _power(node: OnnxSpelled[ops.Power]) -> None:
     node.result("Pow", *node.inputs, node.scalar("exponent", node.op.exponent))
 
 
-def _over_channels(kind: str, node: OnnxSpelled[Op]) -> None:
+def _along_channels(kind: str, node: OnnxSpelled[Op]) -> None:
     node.result(kind, *node.inputs, axis=1 + channels_axis(node.shape))
 
 
 def _step(node: OnnxSpelled[ops.Step]) -> None:
     kind = "GreaterOrEqual" if node.op.inclusive else "Greater"
-    above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
-    node.result("CastLike", above, *node.inputs)
+    is_above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
+    node.result("CastLike", is_above, *node.inputs)
 
 
 def _softplus(node: OnnxSpelled[ops.Softplus]) -> None:
+    """Add a Softplus, which torch cuts off above 20: there it is its input."""
     source = node.source
     if not node.op.cut:
         node.result("Softplus", source)
         return
-    over = node.step("over", "Greater", source, node.scalar("threshold", 20.0))
-    node.result("Where", over, source, node.step("smooth", "Softplus", source))
+    is_over = node.step("over", "Greater", source, node.scalar("threshold", 20.0))
+    node.result("Where", is_over, source, node.step("smooth", "Softplus", source))
 
 
 def _flatten(node: OnnxSpelled[ops.Flatten]) -> None:
@@ -179,9 +191,10 @@ def _flatten(node: OnnxSpelled[ops.Flatten]) -> None:
 
 
 def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
+    """Add cells of the map's own around it, by a Pad, or for `symmetric` by slices that run backwards."""
     path, source = node.path, node.source
     if node.op.mode != "symmetric":
-        node.maker.pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
+        node.maker.add_pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
         return
     for axis, name in ((2, node.part("rows")), (3, path)):
         before, after = node.op.pads[2 * axis - 4 : 2 * axis - 2]
@@ -189,152 +202,165 @@ def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
         if before:
             parts.insert(
                 0,
-                node.maker.cut(
-                    node.maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,)
+                node.maker.add_slice(
+                    node.maker.name(f"{name}_before"), source, (before - 1,), (-_SLICE_END,), (axis,), (-1,)
                 ),
             )
         if after:
             parts.append(
-                node.maker.cut(node.maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,))
+                node.maker.add_slice(
+                    node.maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,)
+                )
             )
         source = node.maker.add("Concat", name, *parts, axis=axis)
 
 
 def _crop(node: OnnxSpelled[ops.Crop]) -> None:
+    """Add a Slice of all axes that the op cuts."""
     cells = node.op.cuts.values()
     steps = [each.step or 1 for each in node.op.cuts.values()]
-    furthest = [_END if step > 0 else -_END for step in steps]
-    ends = [end if each.stop is None else each.stop for each, end in zip(cells, furthest, strict=True)]
+    open_ends = [_SLICE_END if step > 0 else -_SLICE_END for step in steps]
+    ends = [end if each.stop is None else each.stop for each, end in zip(cells, open_ends, strict=True)]
     starts = [each.start for each in cells]
     axes = [1 + axis for axis in node.op.cuts]
-    node.maker.cut(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
+    node.maker.add_slice(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
 
 
 def _pad(node: OnnxSpelled[ops.Pad]) -> None:
     before, after = zip(*node.op.ends.values(), strict=True)
     amounts = node.integers("pads", *before, *after)
-    node.maker.pad_by(node.path, node.source, amounts, node.op.fill, axes=[1 + axis for axis in node.op.ends])
+    node.maker.add_pad_by_value(
+        node.path, node.source, amounts, node.op.fill, axes=[1 + axis for axis in node.op.ends]
+    )
 
 
 def _channel_shuffle(node: OnnxSpelled[ops.ChannelShuffle]) -> None:
-    """Between the two reshapes the rows and columns are one axis, so that no size has to be known."""
+    """Add a channel shuffle. Between its two reshapes the rows and columns are one axis, so that no size has
+    to be known.
+    """
     channels = node.shape[0] or 0
     sizes = node.integers("groups", 0, node.op.groups, channels // node.op.groups, -1)
     grouped = node.step("grouped", "Reshape", node.source, sizes)
-    turned = node.step("turned", "Transpose", grouped, perm=(0, 2, 1, 3))
-    node.result("Reshape", turned, node.step("shape", "Shape", node.source))
+    transposed = node.step("turned", "Transpose", grouped, perm=(0, 2, 1, 3))
+    node.result("Reshape", transposed, node.step("shape", "Shape", node.source))
 
 
 def _upsample(node: OnnxSpelled[ops.Upsample]) -> None:
     scales = node.maker.name(f"{node.path}.scales")
     node.maker.constants[scales] = np.array((1, 1, node.op.rows, node.op.columns), np.float32)
-    how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    node.result("Resize", *node.inputs, "", scales, **how)
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    node.result("Resize", *node.inputs, "", scales, **attributes)
 
 
 def _dense(node: OnnxSpelled[ops.Dense]) -> None:
-    """Gemm is of matrices; over an array's channels it is a product with the kernel turned."""
+    """Add a Gemm, which is of matrices; over an array's channels it is a product with the transposed
+    kernel.
+    """
     if len(node.shape) == 1:
         node.result("Gemm", *node.inputs, *node.trained("kernel", "bias"), transB=1)
         return
-    turned = node.step("turned", "Transpose", *node.trained("kernel"), perm=(1, 0))
-    product = node.step("product" if node.op.bias else "", "MatMul", *node.inputs, turned)
+    transposed = node.step("turned", "Transpose", *node.trained("kernel"), perm=(1, 0))
+    product = node.step("product" if node.op.bias else "", "MatMul", *node.inputs, transposed)
     if node.op.bias:
         node.result("Add", product, *node.trained("bias"))
 
 
 def _resize(node: OnnxSpelled[ops.Resize | ops.ResizeLike]) -> None:
-    """Resize, of rows and columns; its scales are float32."""
+    """Add a Resize of rows and columns; its scales are float32."""
     op = node.op
-    how: dict[str, Any] = {"mode": op.mode, "coordinate_transformation_mode": op.coordinates, "axes": (2, 3)}
+    attributes: dict[str, Any] = {
+        "mode": op.mode,
+        "coordinate_transformation_mode": op.coordinates,
+        "axes": (2, 3),
+    }
     if op.mode == "cubic":
-        how |= {"cubic_coeff_a": float(op.a), "exclude_outside": int(op.inside)}
+        attributes |= {"cubic_coeff_a": float(op.a), "exclude_outside": int(op.inside)}
     path, (source, *like) = node.path, node.inputs
     if op.mode == "nearest":
-        how["nearest_mode"] = op.rounding
+        attributes["nearest_mode"] = op.rounding
     if isinstance(op, ops.ResizeLike):
         sizes = node.step("size", "Shape", *like, start=2)
-        node.result("Resize", source, "", "", sizes, **how)
+        node.result("Resize", source, "", "", sizes, **attributes)
         return
     if op.size:
-        node.result("Resize", source, "", "", node.integers("sizes", *op.size), **how)
+        node.result("Resize", source, "", "", node.integers("sizes", *op.size), **attributes)
         return
     scales = node.maker.name(f"{path}.scales")
     node.maker.constants[scales] = np.array(op.scale, np.float32)
     if tuple(node.maker.constants[scales].tolist()) != op.scale:
         message = f"ONNX holds the scales of a resize as float32, which {op.scale} are not"
         raise GraphError(message, where=path, next="resize to a size in the model, or by such as 0.75")
-    node.result("Resize", source, "", scales, **how)
+    node.result("Resize", source, "", scales, **attributes)
 
 
-_HALVES: Mapping[Side, int] = {"start": 2, "both": 1}
+_HALVES_BEFORE: Mapping[Side, int] = {"start": 2, "both": 1}
 """So many halves of the cells lie before a map's own."""
 
 
 def _as_large(node: OnnxSpelled[ops.AsLarge]) -> None:
-    """A Pad, or a Slice, with what is computed of the sizes of both maps."""
+    """Add a Pad, or a Slice, by amounts that are computed from the sizes of both maps."""
     op, (source, like) = node.op, node.inputs
-    own, wanted = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
-    every = node.step("every", "Sub", *((wanted, own) if op.grows else (own, wanted)))
-    of_axes = [int(side != "none") for side in (op.rows, op.columns)]
-    of_halves = [_HALVES.get(side, 0) for side in (op.rows, op.columns)]
-    more = node.step("more", "Mul", every, node.integers("axes", 0, 0, *of_axes))
-    halves = node.integers("halves", 0, 0, *of_halves)
-    before = node.step("before", "Div", node.step("twice", "Mul", more, halves), node.integers("two", 2))
-    after = node.step("after", "Sub", more, before)
+    sizes, target_sizes = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
+    difference = node.step("every", "Sub", *((target_sizes, sizes) if op.grows else (sizes, target_sizes)))
+    is_resized = [int(side != "none") for side in (op.rows, op.columns)]
+    halves_before = [_HALVES_BEFORE.get(side, 0) for side in (op.rows, op.columns)]
+    cells = node.step("more", "Mul", difference, node.integers("axes", 0, 0, *is_resized))
+    halves = node.integers("halves", 0, 0, *halves_before)
+    before = node.step("before", "Div", node.step("twice", "Mul", cells, halves), node.integers("two", 2))
+    after = node.step("after", "Sub", cells, before)
     if op.grows:
         node.result("Pad", source, node.step("pads", "Concat", before, after, axis=0))
     else:
-        node.result("Slice", source, before, node.step("ends", "Sub", own, after))
+        node.result("Slice", source, before, node.step("ends", "Sub", sizes, after))
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
     # ONNX's own Celu is of float32 only.
-    **{row.op: _plain(kind, row.write) for kind, row in plain.PLAIN.items() if row.op is not ops.Celu},
-    ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _plain("GlobalAveragePool"),
-    ops.GlobalMaxPool: _plain("GlobalMaxPool"),
+    **{row.op: _one_node(kind, row.write) for kind, row in plain.PLAIN.items() if row.op is not ops.Celu},
+    ops.ConvTranspose: _conv_transpose,
+    ops.GlobalAvgPool: _one_node("GlobalAveragePool"),
+    ops.GlobalMaxPool: _one_node("GlobalMaxPool"),
     ops.Dense: _dense,
-    ops.BatchNorm: _plain(
+    ops.BatchNorm: _one_node(
         "BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")
     ),
     ops.LayerNorm: _layer_norm,
     ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _group_norm,
-    ops.LocalResponseNorm: _plain("LRN", _response_norm),
+    ops.LocalResponseNorm: _one_node("LRN", _response_norm),
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
     ops.Clip: _clip,
-    ops.PRelu: _plain("PRelu", roles=("alpha",)),
+    ops.PRelu: _one_node("PRelu", roles=("alpha",)),
     ops.Softplus: _softplus,
-    ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
-    ops.Softmax: partial(_over_channels, "Softmax"),
-    ops.LogSoftmax: partial(_over_channels, "LogSoftmax"),
+    ops.Gelu: _one_node("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
+    ops.Softmax: partial(_along_channels, "Softmax"),
+    ops.LogSoftmax: partial(_along_channels, "LogSoftmax"),
     ops.Step: _step,
     ops.Add: lambda node: node.maker.add("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
-    ops.Divide: _plain("Div"),
+    ops.Divide: _one_node("Div"),
     ops.Power: _power,
-    ops.Maximum: _plain("Max"),
-    ops.Minimum: _plain("Min"),
-    ops.Concat: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
+    ops.Maximum: _one_node("Max"),
+    ops.Minimum: _one_node("Min"),
+    ops.Concat: _one_node("Concat", lambda op: {"axis": 1 + op.axis}),
     ops.Crop: _crop,
     ops.Pad: _pad,
     ops.Reduce: _reduce,
-    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Identity")),  # what is run is not trained
+    **dict.fromkeys((ops.Identity, ops.Dropout), _one_node("Identity")),  # what is run is not trained
     ops.Flatten: _flatten,
     ops.AsMap: lambda node: node.result("Unsqueeze", *node.inputs, node.integers("axes", 2, 3)),
     ops.ExtendMap: _extend_map,
     ops.ChannelShuffle: _channel_shuffle,
-    ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
-    ops.SpaceToDepth: _plain("SpaceToDepth", lambda op: {"blocksize": op.block}),
+    ops.DepthToSpace: _one_node("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
+    ops.SpaceToDepth: _one_node("SpaceToDepth", lambda op: {"blocksize": op.block}),
     ops.Upsample: _upsample,
-    ops.Rearrange: arrays.rearrange,
-    ops.MatMul: arrays.matmul,
-    ops.Attention: arrays.attention,
-    ops.AddArray: _plain("Add", roles=("value",)),
-    ops.MultiplyArray: _plain("Mul", roles=("value",)),
-    ops.Tokens: arrays.tokens,
+    ops.Rearrange: arrays.add_rearrange,
+    ops.MatMul: arrays.add_matmul,
+    ops.Attention: arrays.add_attention,
+    ops.AddArray: _one_node("Add", roles=("value",)),
+    ops.MultiplyArray: _one_node("Mul", roles=("value",)),
+    ops.Tokens: arrays.add_tokens,
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
     ops.AsLarge: _as_large,
@@ -342,9 +368,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
 """Ops without a padding site that ONNX has, or of which its operators compose the same numbers."""
 
 
-def lacks(op: Op) -> bool:
-    """Say whether ONNX has none of an op, or not of this kind: its pools give maps, and its SpaceToDepth has
-    the cell first. Its LRN of an even size has the odd channel behind, and onnxruntime takes none.
+def lacks_op(op: Op) -> bool:
+    """Say whether ONNX lacks an op, or this kind of it: its pools give maps, and its SpaceToDepth has the
+    cell first. Its LRN of an even size has the odd channel behind, and onnxruntime takes none.
     """
     match op:
         case ops.LocalResponseNorm():

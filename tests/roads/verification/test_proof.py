@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun, CheckFailed, Contradiction
-from porter.frameworks.onnx.model import ModelParts, run_model
+from porter.frameworks.onnx.model import ModelParts, make_model_session
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
 from porter.graph.ops.windows import GlobalPool
@@ -277,9 +277,9 @@ def test_another_function_in_one_of_two_programs_is_told_where_values_are_small(
     def other(model: ModelParts, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
         for node in model.proto.graph.node if dtype == "float32" else ():
             node.op_type = "Tanh" if node.op_type == "Sigmoid" else node.op_type
-        return run_model(model, dtype, outputs, optimised=optimised)
+        return make_model_session(model, dtype, outputs, optimised=optimised)
 
-    monkeypatch.setattr("porter.frameworks.onnx.file_reference.run_model", other)
+    monkeypatch.setattr("porter.frameworks.onnx.file_reference.make_model_session", other)
     with pytest.raises(Contradiction, match=r"disagree on 'y' \(Sigmoid"):
         porter.convert(_small("a sigmoid", tmp_path / "net.onnx"), keep_activation=True, out=tmp_path / "p")
 
@@ -439,9 +439,9 @@ def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
         if dtype == "float32":
             (slope,) = (node.attribute[0] for node in model.proto.graph.node if node.op_type == "LeakyRelu")
             slope.f = 0.0204
-        return run_model(model, dtype, outputs, optimised=optimised)
+        return make_model_session(model, dtype, outputs, optimised=optimised)
 
-    monkeypatch.setattr("porter.frameworks.onnx.file_reference.run_model", steeper)
+    monkeypatch.setattr("porter.frameworks.onnx.file_reference.make_model_session", steeper)
     with monkeypatch.context() as lacking:
         lacking.setattr("porter.verification.references.FileGraphSource.disagreement", not_to_be_run)
         assert cli("convert", file, "--to", "torch", "--out", "proved").status == 0

@@ -240,7 +240,7 @@ def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(double, "own_operators", lambda opset: [])
     found = first_disagreement(checkpoint, batch)
     assert found is not None and (found.node, found.op) == ("head/prob", "Softmax") and found.distance > 0.5
-    assert found.words.startswith(
+    assert found.description.startswith(
         "onnxruntime and ONNX's reference implementation disagree on 'head/prob' (Softmax; relative L2"
     )
     monkeypatch.undo()
@@ -249,7 +249,7 @@ def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.
     )
     path.write_bytes(made.SerializeToString())
     found = first_disagreement(read_checkpoint(path), batch)
-    assert found is not None and found.words.endswith("disagree on 'y' (ConvTranspose; another shape)")
+    assert found is not None and found.description.endswith("disagree on 'y' (ConvTranspose; another shape)")
 
 
 def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
         f"g (float[N, 3, 8, 8] s0) => (float[N, 3, 8, 8] s9, float[N, 3, 8, 8] s4) {{ {steps} }}"
     )
     made, held = list[weakref.ref[Any]](), list[int]()
-    widened = double._widened
+    widened = double._run_in_float64
 
     def counted(*given: Any) -> Any:
         held.append(sum(each() is not None for each in made))
@@ -268,7 +268,7 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
         made.append(weakref.ref(result))
         return (result,)
 
-    monkeypatch.setattr(double, "_widened", counted)
+    monkeypatch.setattr(double, "_run_in_float64", counted)
     batch = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
     last, fourth = double.make_float64_session(onnx.helper.make_model(graph, opset_imports=[opset]))(batch)
     assert len(held) == 9 and max(held) <= 3
