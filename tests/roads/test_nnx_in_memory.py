@@ -18,7 +18,7 @@ from porter.base.errors import PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.frameworks.flax import destination as flax
 from porter.frameworks.flax.tracing import primitives
-from porter.frameworks.flax.tracing.writer import plain
+from porter.frameworks.flax.tracing.writer import elementwise
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.graph.walks import downstream
@@ -158,7 +158,7 @@ def test_a_wrong_reading_is_told_by_the_module(
     convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model that porter reads is another than the module: only the module itself knows."""
-    monkeypatch.setitem(primitives._WRITES, "tanh", plain("Erf"))
+    monkeypatch.setitem(primitives._WRITES, "tanh", elementwise("Erf"))
     with pytest.raises(PorterError, match="not the function of the model Net itself"):
         convert(seeded(Net(nnx.Rngs(0))), input_size=SIDE)
 

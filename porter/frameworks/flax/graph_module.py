@@ -27,7 +27,7 @@ from porter.graph import Dropout, Graph
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
-_JOINED: Mapping[str, Callable[..., Any]] = {
+_BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": jnp.add,
     "multiply": jnp.multiply,
     "divide": jnp.divide,
@@ -46,7 +46,7 @@ class Computation:
         self.places = places(plan)
         self.steps = SPELLINGS.steps(plan)
         self.functions = {
-            step.path: _key(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS
+            step.path: _hashable(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS
         }
         self.taken = taken_shapes(plan)
 
@@ -58,36 +58,39 @@ class Computation:
         compiled: bool = False,
         cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
-        """Return the values at `paths`; each other one is held until its last use.
+        """Compute the values at `paths`; any other value is dropped after its last use.
 
         Args:
-            cut: by path, what is read in place of its value.
+            cut: by path, a value that is read in place of the computed one.
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
                 time.
-
-        Raises:
-            UsageError: the inputs are others than those of the plan.
         """
-        values = dict(zip(self.taken, self._checked(inputs), strict=True))
-        shown = dict[str, Any]()
-        ended = last_uses((*step.inputs, step.path) for step in self.steps)
-        for step, gone in zip(self.steps, ended, strict=True):
-            given = [values[path] for path in step.inputs]
+        values = dict(zip(self.taken, self._expect_inputs(inputs), strict=True))
+        results = dict[str, Any]()
+        last_read = last_uses((*step.inputs, step.path) for step in self.steps)
+        for step, unread in zip(self.steps, last_read, strict=True):
+            operands = [values[path] for path in step.inputs]
             if step.path in self.functions:
-                values[step.path] = (_compiled if compiled else _function)(*self.functions[step.path])(*given)
+                values[step.path] = (_compiled_function if compiled else _function)(
+                    *self.functions[step.path]
+                )(*operands)
             else:
-                layer = _at(model, self.places[step.path])
-                values[step.path] = _compiled_module(*nnx.split(layer), *given) if compiled else layer(*given)
+                layer = _layer_at(model, self.places[step.path])
+                values[step.path] = (
+                    _compiled_module(*nnx.split(layer), *operands) if compiled else layer(*operands)
+                )
             if step.path in paths:
-                shown[step.path] = values[step.path]
+                results[step.path] = values[step.path]
             if step.path in cut:
                 values[step.path] = cut[step.path]
-            for path in gone:
+            for path in unread:
                 del values[path]
-        return {path: shown[path] for path in paths}
+        return {path: results[path] for path in paths}
 
-    def _checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the inputs, if they are as many and have the shapes that the model takes."""
+    def _expect_inputs(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Return the inputs if they are as many and have the shapes that the model takes; any others are
+        refused.
+        """
         if len(inputs) != len(self.taken):
             next = f"give it {', '.join(self.taken)}"
             raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(inputs)}", next=next)
@@ -119,10 +122,10 @@ class GraphModule(nnx.Module):
         self.program = nnx.static(Computation(plan, dtype))
         for step in self.program.steps:
             if step.layer.kind in WITH_TENSORS and step.shares is None:
-                _put(
+                _set_layer(
                     self,
                     self.program.places[step.path],
-                    _kind(step.layer.kind)(**step.layer.arguments, rngs=rngs),
+                    _find_by_name(step.layer.kind)(**step.layer.arguments, rngs=rngs),
                 )
 
     def __call__(self, *inputs: Any) -> Any:
@@ -132,32 +135,35 @@ class GraphModule(nnx.Module):
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
-    """Return the module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+    """Build the module of a plan with `tensors` in porter's axis order, in `dtype` on `device`, in eval mode.
 
     Raises:
         UsageError: there is no such device. MappingError: the tensors do not fit.
     """
     arrays = arrays_of(plan, tensors)
-    on = _device(device)
+    jax_device = _find_device(device)
     with jax.enable_x64(dtype == "float64"):
 
-        def made() -> GraphModule:
+        def make_module() -> GraphModule:
             return GraphModule(plan, dtype, nnx.Rngs(0))
 
-        def drawn() -> Any:
-            return nnx.state(made(), nnx.RngState)
+        def draw_random_state() -> Any:
+            return nnx.state(make_module(), nnx.RngState)
 
-        split: Any = nnx.split(nnx.eval_shape(made), nnx.Not(nnx.RngState), ...)
-        graph, state, random = split
+        split: Any = nnx.split(nnx.eval_shape(make_module), nnx.Not(nnx.RngState), ...)
+        graph, state, random_state = split
         if any(isinstance(node.op, Dropout) for node in plan.lowered.nodes):
             # The file does not hold their random numbers. Compiled, they are all that is made: the first
             # numbers of an EfficientNet-B0's layers took 18 s.
-            random = jax.jit(drawn, compiler_options=QUICKLY)()
-        filled = [
-            (path, variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), on)))
+            random_state = jax.jit(draw_random_state, compiler_options=QUICKLY)()
+        variables = [
+            (
+                path,
+                variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), jax_device)),
+            )
             for path, variable in nnx.to_flat_state(state)
         ]
-        model: GraphModule = nnx.merge(graph, nnx.from_flat_state(filled), random)
+        model: GraphModule = nnx.merge(graph, nnx.from_flat_state(variables), random_state)
     model.eval()  # type: ignore[no-untyped-call]
     return model
 
@@ -165,7 +171,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Return values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Run the module on a batch N×C×H×W and return its values at the nodes `taps`; maps are N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -182,20 +188,20 @@ def run_model(
         inputs = [
             jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)
         ]
-        instead = {
+        replacements = {
             path: jnp.asarray(
                 _cast(array.transpose(0, 2, 3, 1) if _is_map(graph, path) else array, program.dtype)
             )
             for path, array in cut.items()
         }
-        values = program.values(model, inputs, taps, compiled=True, cut=instead)
-        wide = {
+        values = program.values(model, inputs, taps, compiled=True, cut=replacements)
+        readable = {
             path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value
             for path, value in values.items()
         }
-        shown = {path: np.asarray(value) for path, value in wide.items()}
+        arrays = {path: np.asarray(value) for path, value in readable.items()}
     return {
-        path: array.transpose(0, 3, 1, 2) if _is_map(graph, path) else array for path, array in shown.items()
+        path: array.transpose(0, 3, 1, 2) if _is_map(graph, path) else array for path, array in arrays.items()
     }
 
 
@@ -208,8 +214,8 @@ def _cast(array: Array, dtype: Dtype) -> Array:
         return array.astype(storage_type(dtype))
 
 
-def _device(device: str) -> Any:
-    """Return JAX's device of this name."""
+def _find_device(device: str) -> Any:
+    """Return JAX's device of this name; one that JAX cannot use is refused."""
     kind, _, number = device.partition(":")
     try:
         return jax.devices(kind)[int(number or 0)]
@@ -220,30 +226,32 @@ def _device(device: str) -> Any:
         ) from None
 
 
-def _at(model: Any, place: ModulePlace) -> Any:
+def _layer_at(model: Any, place: ModulePlace) -> Any:
+    """Return the layer of a model at a place, which is a path of attributes and of indices in rows."""
     return reduce(
-        lambda found, name: found[name] if isinstance(name, int) else getattr(found, name), place, model
+        lambda part, name: part[name] if isinstance(name, int) else getattr(part, name), place, model
     )
 
 
-def _put(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
-    """Set a layer at its place, in rows and modules that are made on the way."""
-    around: Any = root
-    for name, below in zip(place, (*place[1:], None), strict=True):
-        new = layer
-        if below is not None:
-            new = nnx.List() if isinstance(below, int) else nnx.Module()
+def _set_layer(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
+    """Set a layer at its place, and make the rows and modules on the way that are missing."""
+    parent: Any = root
+    for name, next_name in zip(place, (*place[1:], None), strict=True):
+        child = layer
+        if next_name is not None:
+            child = nnx.List() if isinstance(next_name, int) else nnx.Module()
         if isinstance(name, int):
-            if name == len(around):
-                around.append(new)
-            around = around[name]
+            if name == len(parent):
+                parent.append(child)
+            parent = parent[name]
         else:
-            if not hasattr(around, name):
-                setattr(around, name, new)
-            around = getattr(around, name)
+            if not hasattr(parent, name):
+                setattr(parent, name, child)
+            parent = getattr(parent, name)
 
 
-def _key(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _hashable(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Return a layer's kind and arguments as a key of caches."""
     return layer.kind, tuple(layer.arguments.items())
 
 
@@ -253,12 +261,17 @@ def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[...
     if kind == "concat":
         return lambda *values: jnp.concatenate(values, axis=-1)
     if kind in FUNCTIONS:
-        return lambda *values: reduce(_JOINED[kind], values)
-    return partial(_kind(kind), **dict(arguments)) if arguments else cast(Callable[..., Any], _kind(kind))
+        return lambda *values: reduce(_BINARY_FUNCTIONS[kind], values)
+    return (
+        partial(_find_by_name(kind), **dict(arguments))
+        if arguments
+        else cast(Callable[..., Any], _find_by_name(kind))
+    )
 
 
 @cache
-def _compiled(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+def _compiled_function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """Return the function of a layer that has no variables, compiled for itself."""
     return jax.jit(_function(kind, arguments), compiler_options=QUICKLY)
 
 
@@ -269,8 +282,8 @@ _compiled_module = jax.jit(
 )
 
 
-def _kind(name: str) -> Any:
-    """Return a class or a function of Flax, of JAX or of layers.py."""
+def _find_by_name(name: str) -> Any:
+    """Return a class or a function of Flax, of JAX or of layers.py by its dotted name."""
     root, *names = name.split(".")
     owner = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
     return reduce(getattr, names, owner)

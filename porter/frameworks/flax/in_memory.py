@@ -20,7 +20,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.formats.reading import read_weights
 from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.flax.tracing.primitives import to_model
-from porter.frameworks.flax.tracing.trace import Traced, input_names, merge, number_of, trace, untraced
+from porter.frameworks.flax.tracing.trace import Traced, array_of, compile_module, input_names, merge, trace
 from porter.frameworks.in_memory import Saved
 from porter.graph import Graph, input_shapes
 from porter.graph.ops import Rearrange, is_map
@@ -29,82 +29,82 @@ from porter.padding import ANY, KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
 """The shapes of what a module is called with: first of an image, N×H×W×C."""
-_kind: Any = jax.ShapeDtypeStruct
+_abstract_array: Any = jax.ShapeDtypeStruct
 _COLLECTIONS: Mapping[Any, str] = {nnx.Param: "params", nnx.BatchStat: "batch_stats"}
-_ROUNDING = 1e-5
+_MAX_DIFFERENCE = 1e-5
 """The most by which two programs of one function may be apart in float32."""
-_PROBE = (224, 224)
+_USUAL_SIZE = (224, 224)
 """Rows and columns of the example for a module of any size."""
 
 
 def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """Return what JAX traces of the module as an ONNX model, of any number of images, rows and columns where
+    """Save what JAX traces of the module as an ONNX model, for any number of images, rows and columns where
     the module allows it.
     """
     expect_installed("onnx", install("onnx"))
     name = type(model.to_nnx__module if isinstance(model, nnx.bridge.ToNNX) else model).__name__
     expect_ready(model, name)
-    shapes = _shapes(model, name, example, size)
+    shapes = _input_shapes(model, name, example, size)
     _expect_runs(model, name, shapes)
     model = _in_eval_mode(model, name, shapes)
 
-    def saved(is_open: bool) -> Saved:
+    def save_graph(is_open: bool) -> Saved:
         path = folder / f"{name}{'' if is_open else ' of one size'}.onnx"
         try:
-            traced = _traced(model, shapes, is_open)
+            traced = _trace_at_sizes(model, shapes, is_open)
             with jax.enable_x64(True):
-                written, _ = to_model(traced)
+                model_proto, _ = to_model(traced)
         except Exception as error:
             # Whatever the module's code raises at other sizes or in double precision, or what is computed of
             # open sizes.
             if is_open:
-                return saved(False)
+                return save_graph(False)
             reason = f"JAX cannot trace it in double precision: {type(error).__name__}: {first_line(error)}"
             next_step = "give its arrays no type of their own, so that they have the type of the images"
             raise UsageError(reason, where=name, next=next_step) from None
-        path.write_bytes(written.SerializeToString())
-        turned = _turned(traced, path)
+        path.write_bytes(model_proto.SerializeToString())
+        maps = _maps_among_outputs(traced, path)
         with jax.enable_x64(True):
-            written, calls = to_model(traced, turned)
-        path.write_bytes(written.SerializeToString())
+            model_proto, calls = to_model(traced, maps)
+        path.write_bytes(model_proto.SerializeToString())
         return Saved(
             name,
             path,
             "the graph that JAX traces",
             (shapes[0][1], shapes[0][2]),
             copied=partial(nnx.clone, model),
-            turned=turned,
+            turned=maps,
             calls=calls,
-            variables=_variables(model),
-            fixed=(lambda: saved(False)) if is_open else None,
+            variables=_variables_by_linen_name(model),
+            fixed=(lambda: save_graph(False)) if is_open else None,
         )
 
     # A further image has the first one's size, or one size only.
-    return saved(all(shape[1:3] == shapes[0][1:3] for shape in shapes if len(shape) == 4))
+    return save_graph(all(shape[1:3] == shapes[0][1:3] for shape in shapes if len(shape) == 4))
 
 
-def _turned(traced: Traced, path: Path) -> frozenset[int]:
-    """Return places of the outputs that porter reads as maps with their channels last: a port gives maps in
-    its destination's layout.
+def _maps_among_outputs(traced: Traced, path: Path) -> frozenset[int]:
+    """Return the indices of the outputs that porter reads as maps with their channels last: a port gives maps
+    in its destination's layout.
     """
     graph = None
     if any(len(traced.shapes[name]) == 4 for name in traced.outputs):
         with suppress(PorterError):  # told by whoever reads the file in the end
             graph = read_weights(path, with_md5=False).graph
-    ends = [] if graph is None else [(graph, graph.by_name.get(name)) for name in graph.given.values()]
-    return frozenset(index for index, end in enumerate(ends) if _is_turned_map(*end))
+    outputs = [] if graph is None else [(graph, graph.by_name.get(name)) for name in graph.given.values()]
+    return frozenset(index for index, output in enumerate(outputs) if _is_transposed_map(*output))
 
 
-def _is_turned_map(graph: FileGraph, end: FileNode | None) -> bool:
-    """Say whether an output is a map that was only turned to have its channels last."""
-    if end is None or not isinstance(end.op, Rearrange) or end.op.map:
+def _is_transposed_map(graph: FileGraph, node: FileNode | None) -> bool:
+    """Say whether an output is a map that was only transposed to have its channels last."""
+    if node is None or not isinstance(node.op, Rearrange) or node.op.map:
         return False
-    shape = graph.shapes.get(end.inputs[0], ())
-    return is_map(shape) and end.op.steps(shape, of_map=True) == [(False, CHANNELS_LAST)]
+    shape = graph.shapes.get(node.inputs[0], ())
+    return is_map(shape) and node.op.steps(shape, of_map=True) == [(False, CHANNELS_LAST)]
 
 
-def _variables(model: nnx.Module) -> dict[str, Array]:
-    """Return a module's parameters and statistics under the names that linen's checkpoints have for such."""
+def _variables_by_linen_name(model: nnx.Module) -> dict[str, Array]:
+    """Return a module's parameters and statistics under the names that linen's checkpoints have for them."""
     variables = dict[str, Array]()
     for path, variable in nnx.to_flat_state(nnx.state(model, nnx.Any(*_COLLECTIONS))):
         collection = next(name for kind, name in _COLLECTIONS.items() if isinstance(variable, kind))
@@ -112,24 +112,22 @@ def _variables(model: nnx.Module) -> dict[str, Array]:
     return variables
 
 
-def _traced(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
-    """Return the operations of a module for any number of images; if it is open, of any rows and columns
-    too.
-    """
+def _trace_at_sizes(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
+    """Trace a module for any number of images; if it is open, for any rows and columns too."""
     names, (_, rows, columns, _) = input_names(model, len(shapes)), shapes[0]
     sizes = [(2, rows, columns), (3, rows, columns)]
     if is_open:
         # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open
         # sizes are the same.
         sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
-    taken = [
+    shapes_of_traces = [
         {
             name: (*(each if is_open and len(shape) == 4 else (each[0], *shape[1:3])), *shape[3:])
             for name, shape in zip(names, shapes, strict=True)
         }
         for each in sizes
     ]
-    return merge([trace(model, each) for each in taken])
+    return merge([trace(model, each) for each in shapes_of_traces])
 
 
 def expect_ready(model: nnx.Module, name: str) -> None:
@@ -139,7 +137,7 @@ def expect_ready(model: nnx.Module, name: str) -> None:
         UsageError: with the way round.
     """
     for path, module in nnx.iter_modules(model):
-        if _is_training(module) and _is_of_flax(module) and _rate(module) != 0:
+        if _is_training(module) and _is_of_flax(module) and _dropout_rate(module) != 0:
             where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
             next_step = "call model.eval() first: norms and dropouts compute something else in training"
             raise UsageError(f"{where} is in training mode", where=name, next=next_step)
@@ -147,7 +145,7 @@ def expect_ready(model: nnx.Module, name: str) -> None:
         next_step = "call model.lazy_init(IMAGES) first, then nnx.update(model, WEIGHTS)"
         raise UsageError("it has no variables yet", where=name, next=next_step)
     for path, leaf in nnx.to_flat_state(nnx.state(model)):
-        if isinstance(number_of(leaf), _kind):
+        if isinstance(array_of(leaf), _abstract_array):
             next_step = "load its weights first: nnx.update(model, WEIGHTS)"
             raise UsageError(
                 f"'{'.'.join(map(str, path))}' has a shape and no numbers", where=name, next=next_step
@@ -155,22 +153,25 @@ def expect_ready(model: nnx.Module, name: str) -> None:
 
 
 def _is_training(module: nnx.Module) -> bool:
+    """Say whether a module states that it is in training mode."""
     return any(getattr(module, flag, None) is False for flag in ("deterministic", "use_running_average"))
 
 
 def _is_of_flax(module: nnx.Module) -> bool:
-    """Say whether it is a layer of Flax's, or of a class that is made of one."""
+    """Say whether a module is a layer of Flax's, or of a class that is made of one."""
     return any(kind.__module__.startswith("flax.nnx.nn.") for kind in type(module).__mro__)
 
 
-def _rate(module: nnx.Module) -> float | None:
-    """Return the share of values that a dropout, or an attention with one, leaves out; None of others."""
+def _dropout_rate(module: nnx.Module) -> float | None:
+    """Return the share of values that a dropout, or an attention with one, leaves out; None for other
+    modules.
+    """
     return getattr(module, "rate", getattr(module, "dropout_rate", None))
 
 
 def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
-    """Return the module, or where parts of it are in training mode that are no layers of Flax's, a copy in
-    inference mode.
+    """Return the module, or a copy in inference mode where parts of it are in training mode that are no
+    layers of Flax's.
 
     Raises:
         UsageError: it gives something else in training.
@@ -178,20 +179,22 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
     if not any(_is_training(module) for _, module in nnx.iter_modules(model)):
         return model
     copy = nnx.clone(model)
-    numbers = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     copy.eval()  # type: ignore[no-untyped-call]
-    images = [numbers.random(shape, np.float32) for shape in shapes]
-    wanted, got = (untraced(each)(images) for each in (model, copy))
-    same = partial(np.allclose, rtol=_ROUNDING, atol=_ROUNDING)
-    if [each.shape for each in wanted] != [each.shape for each in got] or not all(map(same, wanted, got)):
+    images = [random.random(shape, np.float32) for shape in shapes]
+    expected, got = (compile_module(each)(images) for each in (model, copy))
+    are_close = partial(np.allclose, rtol=_MAX_DIFFERENCE, atol=_MAX_DIFFERENCE)
+    if [each.shape for each in expected] != [each.shape for each in got] or not all(
+        map(are_close, expected, got)
+    ):
         reason = "it is in training mode, and gives something else in inference mode"
         raise UsageError(reason, where=name, next="call model.eval() first")
     return copy
 
 
-def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
-    """Return the shapes of what the module is called with: of the example, or what a port's graph takes, or
-    an image of 3 channels, of 1, or of those that a convolution takes.
+def _input_shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
+    """Return the shapes of the module's inputs: those of the example; otherwise those of a port's graph;
+    otherwise an image of 3 channels, of 1, or of those that a convolution takes.
     """
     if example:
         are_arrays = all(isinstance(each, np.ndarray | jax.Array) for each in example)
@@ -209,19 +212,20 @@ def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | N
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = _PROBE if size == ANY else (size[0] or _PROBE[0], size[1] or _PROBE[1])
+    rows, columns = _USUAL_SIZE if size == ANY else (size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1])
     if plan is not None:
-        return _taken_by(plan.lowered, (rows, columns), name)
+        return _input_shapes_of_port(plan.lowered, (rows, columns), name)
     channels = [each.in_features for _, each in nnx.iter_modules(model) if isinstance(each, nnx.Conv)]
-    tried = [((1, rows, columns, each),) for each in dict.fromkeys((3, 1, *channels))]
-    return next((each for each in tried if _refusal(model, each) is None), tried[0])
+    candidates = [((1, rows, columns, each),) for each in dict.fromkeys((3, 1, *channels))]
+    return next((each for each in candidates if _reason_not_to_run(model, each) is None), candidates[0])
 
 
-def _taken_by(graph: Graph, size: KnownSize, name: str) -> _Shapes:
-    """Return the shapes of what the module of a port's graph is called with."""
-    known = input_shapes(graph, size).values()
+def _input_shapes_of_port(graph: Graph, size: KnownSize, name: str) -> _Shapes:
+    """Return the shapes of the inputs of a port's module, with the channels of maps last."""
+    shapes_in_graph = input_shapes(graph, size).values()
     shapes = tuple(
-        (1, *(each or 0 for each in ((*shape[1:], shape[0]) if is_map(shape) else shape))) for shape in known
+        (1, *(each or 0 for each in ((*shape[1:], shape[0]) if is_map(shape) else shape)))
+        for shape in shapes_in_graph
     )
     if not _has_image_first(shapes):
         raise UsageError("it takes no images first", where=name, next="convert the folder of the port")
@@ -229,30 +233,33 @@ def _taken_by(graph: Graph, size: KnownSize, name: str) -> _Shapes:
 
 
 def _has_image_first(shapes: _Shapes) -> bool:
+    """Say whether the first of these shapes is that of images, and the others have an axis behind the
+    batch.
+    """
     return len(shapes[0]) == 4 and min(map(len, shapes)) >= 2
 
 
 def _expect_runs(model: nnx.Module, name: str, shapes: _Shapes) -> None:
-    """Refuse images that the module does not take.
+    """Refuse inputs of shapes that the module does not take.
 
     Raises:
         UsageError: with its own reason.
     """
-    refusal = _refusal(model, shapes)
+    refusal = _reason_not_to_run(model, shapes)
     if refusal is not None:
-        taken = " and ".join("x".join(map(str, shape)) for shape in shapes)
-        reason = f"it does not take the example of {taken}: {refusal}"
+        shapes_text = " and ".join("x".join(map(str, shape)) for shape in shapes)
+        reason = f"it does not take the example of {shapes_text}: {refusal}"
         raise UsageError(reason, where=name, next="give example, a batch N x H x W x C that the module takes")
 
 
-def _refusal(model: nnx.Module, shapes: _Shapes) -> str | None:
+def _reason_not_to_run(model: nnx.Module, shapes: _Shapes) -> str | None:
     """Return why a module does not take inputs of these shapes, in its own words; None where it takes them.
     Nothing is computed.
     """
     try:
         graph, state = nnx.split(model)
-        kinds = [_kind(shape, jnp.float32) for shape in shapes]
-        returned = jax.eval_shape(lambda held, *given: nnx.merge(graph, held)(*given), state, *kinds)
+        inputs = [_abstract_array(shape, jnp.float32) for shape in shapes]
+        returned = jax.eval_shape(lambda state, *given: nnx.merge(graph, state)(*given), state, *inputs)
     except Exception as error:  # whatever the module's own code raises
         return f"{type(error).__name__}: {first_line(error)}"
     return None if jax.tree.leaves(returned) else f"it returns a {type(returned).__name__} without arrays"

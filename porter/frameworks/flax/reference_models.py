@@ -25,7 +25,7 @@ class _Program:
     """What was compiled of a module for inputs of some shapes.
 
     Attributes:
-        run: see porter.frameworks.flax.tracing.trace.compiled.
+        run: see porter.frameworks.flax.tracing.trace.compile_traced.
         layers: the names of the values that are shown, by path, and whether maps have their channels last.
     """
 
@@ -39,13 +39,13 @@ class _Prepared:
     """A module in inference mode and what was compiled of it, because compiling takes longer than running.
 
     Attributes:
-        untraced: see porter.frameworks.flax.tracing.trace.untraced.
+        run_module: see porter.frameworks.flax.tracing.trace.compile_module.
         programs: by the shapes of the inputs and the paths of the layers that are shown.
     """
 
     module: nnx.Module
     dtype: Dtype
-    untraced: Callable[[Sequence[Array]], tuple[Array, ...]]
+    run_module: Callable[[Sequence[Array]], tuple[Array, ...]]
     programs: dict[Any, _Program] = field(default_factory=dict)
 
 
@@ -56,17 +56,17 @@ def prepare(
     import jax
     from flax import nnx
 
-    from porter.frameworks.flax.tracing.trace import untraced
+    from porter.frameworks.flax.tracing.trace import compile_module
 
     model = make()
     model.eval()
 
-    def kept(value: Any) -> Any:
+    def round_to_stored(value: Any) -> Any:
         return value.astype(stored) if jax.numpy.issubdtype(value.dtype, jax.numpy.floating) else value
 
     with jax.enable_x64(True):
-        nnx.update(model, jax.tree.map(kept, nnx.state(model)))
-    return _Prepared(model, dtype, untraced(model)), "with the weights that the code gives it"
+        nnx.update(model, jax.tree.map(round_to_stored, nnx.state(model)))
+    return _Prepared(model, dtype, compile_module(model)), "with the weights that the code gives it"
 
 
 def show(
@@ -77,33 +77,37 @@ def show(
 ) -> Shown:
     """See porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch,
     and each of its operations is computed in the type that it was prepared for. In float32 the outputs are
-    what the module gives untraced, so that a mistake of the trace, which the port shares, is seen.
+    those of the module itself, so that a mistake of the trace, which the port shares, is seen.
     """
-    given = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
-    wanted = (tuple(each.shape for each in given), frozenset(layers))
-    if wanted not in model.programs:
-        model.programs[wanted] = _compiled(model, given, layers)
-    program = model.programs[wanted]
-    values, traced = program.run(given), program.traced
+    inputs = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
+    key = (tuple(each.shape for each in inputs), frozenset(layers))
+    if key not in model.programs:
+        model.programs[key] = _compile(model, inputs, layers)
+    program = model.programs[key]
+    values, traced = program.run(inputs), program.traced
 
-    def laid(value: Array, turned: bool) -> Array:
+    def in_layout(value: Array, turned: bool) -> Array:
         return value.transpose(0, 3, 1, 2) if value.ndim == 4 and turned else value
 
     from_module = model.dtype == "float32" and not traced.rounding
-    gives = model.untraced(given) if from_module else [values[name] for name in traced.outputs]
-    outputs = tuple(laid(value, index not in arrays) for index, value in enumerate(gives))
-    shown = {path: laid(values[name], last) for path, (name, last) in program.layers.items()}
+    output_values = model.run_module(inputs) if from_module else [values[name] for name in traced.outputs]
+    outputs = tuple(in_layout(value, index not in arrays) for index, value in enumerate(output_values))
+    shown = {path: in_layout(values[name], last) for path, (name, last) in program.layers.items()}
     return Shown(outputs, shown)
 
 
-def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
-    """Return the program of a module for inputs of these shapes, which also gives the values of the layers
+def _compile(model: _Prepared, inputs: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
+    """Compile the program of a module for inputs of these shapes, which also gives the values of the layers
     asked for.
     """
-    from porter.frameworks.flax.tracing.trace import compiled, input_names, trace
+    from porter.frameworks.flax.tracing.trace import compile_traced, input_names, trace
 
-    names = input_names(model.module, len(given))
-    traced = trace(model.module, dict(zip(names, (each.shape for each in given), strict=True)))
+    names = input_names(model.module, len(inputs))
+    traced = trace(model.module, dict(zip(names, (each.shape for each in inputs), strict=True)))
     parts = {path: name.partition("@") for path, (name, *_) in layers.items()}
-    asked = {path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes}
-    return _Program(traced, compiled(traced, [name for name, _ in asked.values()], model.dtype), asked)
+    shown_values = {
+        path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes
+    }
+    return _Program(
+        traced, compile_traced(traced, [name for name, _ in shown_values.values()], model.dtype), shown_values
+    )

@@ -101,7 +101,7 @@ class NumpyModel:
             for name, value in shown.items()
         }
 
-    def replayed(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
+    def replay(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
         """Yield each step with what it gives for the values that are `given`, by name and in the file's own
         axis order. It reads other values as the steps before it give them.
 

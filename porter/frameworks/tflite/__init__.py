@@ -4,5 +4,5 @@ interpreter.
 
 FILE = "model.tflite"
 """The file of a port, and its path among tensors."""
-WHOLE = "bytes"
-"""The role of the file itself, among tensors."""
+FILE_BYTES = "bytes"
+"""The role under which the bytes of the file stand among tensors."""

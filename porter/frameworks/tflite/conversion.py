@@ -37,20 +37,20 @@ SCOPE = re.compile(rf"{MODEL_NAME}(?:_\d+)?/(.+?)_\d+/(.+)")
 """The name of a value in the function of a Keras model: that of the model, of the layer and of its
 operation.
 """
-_LACKING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
+_LACKING_OPERATOR = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 
 
 WeightKind = Literal["float32", "float16", "dynamic"]
 """What weights are stored as; `dynamic` is 8 bits and a scale for each filter."""
-_ROUNDED = (1, 9)
+_ROUNDED_TYPES = (1, 9)
 """FLOAT16 and INT8 of the schema's TensorType."""
 _HALF_A_STEP = 0.5 / 127
 """Half a step of the rounding, as a part of a filter's largest weight."""
 
 
 def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> bytes:
-    """Return a model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's
-    own operators only.
+    """Convert a plan to a model for a batch of any number, rows and columns as the plan says; it has
+    TensorFlow Lite's own operators only.
 
     Its signature has the inputs and outputs under `input_names` and `output_names`.
 
@@ -61,55 +61,58 @@ def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> by
     """
     tensorflow = import_tensorflow()
     with TemporaryDirectory() as folder, quiet_logger(tensorflow):
-        _save(tensorflow, plan, tensors, folder)
+        _save_for_converter(tensorflow, plan, tensors, folder)
         gc.collect()  # Keras's model and its functions refer to themselves, and each holds all weights
         converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
         converter.optimizations = [] if weights == "float32" else [tensorflow.lite.Optimize.DEFAULT]
         converter.target_spec.supported_types = [tensorflow.float16] if weights == "float16" else []
-        with quiet_stderr(), _refused():
-            made: bytes = converter.convert()
-    return made
+        with quiet_stderr(), _raising_graph_errors():
+            content: bytes = converter.convert()
+    return content
 
 
-def _save(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
-    """Save a plan as the converter reads it."""
+def _save_for_converter(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
+    """Save a plan as a SavedModel, which the converter reads."""
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))
-    named = _named(tensorflow, _with_constants(tensorflow, model), plan.lowered)
+    signature = _with_signature(tensorflow, _without_variables(tensorflow, model), plan.lowered)
     # The module holds nothing: a function in it would be saved, and read again, beside the signature.
     holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions
-    tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
+    tensorflow.saved_model.save(holder, folder, signature, options(experimental_custom_gradients=False))
 
 
-def is_rounded(content: bytes) -> bool:
+def has_rounded_weights(content: bytes) -> bool:
     """Say whether a file has weights of fewer bits than float32."""
+    # Model.subgraphs is field 2, SubGraph.tensors field 0, and Tensor.type field 1 of the schema.
     graph = root(content).tables(2, MOST_NODES)[0]
-    return any(tensor.scalar(1, "b") in _ROUNDED for tensor in graph.tables(0, MOST_NODES))
+    return any(tensor.scalar(1, "b") in _ROUNDED_TYPES for tensor in graph.tables(0, MOST_NODES))
 
 
 def expect_rounding(content: bytes, plain: bytes) -> None:
-    """Expect of a file that its tensors are those of a plain one, rounded, bit for bit in float16. Tensors
+    """Expect that the tensors of a file are those of a plain one, rounded, bit for bit in float16. Tensors
     are paired by the operators that read them: the converter counts the names of constants anew.
 
     Raises:
         CheckFailed: one is not.
     """
     rounded, exact = read_model(content), read_model(plain)
-    stated, wanted = ([(one.op, len(one.inputs)) for one in model.operators] for model in (rounded, exact))
-    if stated != wanted:
+    rounded_operators, exact_operators = (
+        [(one.op, len(one.inputs)) for one in model.operators] for model in (rounded, exact)
+    )
+    if rounded_operators != exact_operators:
         raise CheckFailed(
             "the quantized file and the float32 file have different operators", next="convert again"
         )
     pairs = dict.fromkeys(
-        (name, read)
+        (exact_name, rounded_name)
         for one, other in zip(rounded.operators, exact.operators, strict=True)
-        for (read, _), (name, _) in zip(one.inputs, other.inputs, strict=True)
-        if name in exact.stored
+        for (rounded_name, _), (exact_name, _) in zip(one.inputs, other.inputs, strict=True)
+        if exact_name in exact.stored
     )
-    for name, read in pairs:
-        if not _is_rounding(rounded.stored.get(read), exact.stored[name]):
+    for exact_name, rounded_name in pairs:
+        if not _is_rounding(rounded.stored.get(rounded_name), exact.stored[exact_name]):
             raise CheckFailed(
-                f"the tensor '{name}' is not the rounding of the source's", next="convert again"
+                f"the tensor '{exact_name}' is not the rounding of the source's", next="convert again"
             )
 
 
@@ -126,19 +129,19 @@ def _is_rounding(found: Array | None, exact: Array) -> bool:
 
 
 def input_names(graph: Graph) -> list[str]:
-    """Return what the signature calls the graph's inputs, in their order."""
+    """Return the names of the graph's inputs in the signature, in their order."""
     free = Names()
     return [free.take(path.replace("/", "_")) for path in graph.inputs]
 
 
 def output_names(graph: Graph) -> list[str]:
-    """Return what the signature calls the graph's outputs, in their order."""
+    """Return the names of the graph's outputs in the signature, in their order."""
     return [f"output_{index}" for index in range(len(graph.outputs))] if graph.further else ["output"]
 
 
-def _with_constants(tensorflow: Any, model: Any) -> Any:
-    """Return a model as a concrete function without variables, of which the converter would make variables
-    too.
+def _without_variables(tensorflow: Any, model: Any) -> Any:
+    """Return a model as a concrete function in which variables are constants; of variables the converter
+    would make variables too.
     """
     # As TensorFlow's own guides import it.
     module = import_module("tensorflow.python.framework.convert_to_constants")
@@ -152,8 +155,8 @@ def _with_constants(tensorflow: Any, model: Any) -> Any:
     )
 
 
-def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
-    """Return a function with names for its inputs and outputs."""
+def _with_signature(tensorflow: Any, function: Any, graph: Graph) -> Any:
+    """Return a function whose inputs and outputs have the names of the signature."""
     specs = [
         tensorflow.TensorSpec(each.shape, each.dtype, name)
         for each, name in zip(function.inputs, input_names(graph), strict=True)
@@ -166,17 +169,17 @@ def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
-    """Raise the converter's own error as porter's."""
+def _raising_graph_errors() -> Iterator[None]:
+    """Raise the converter's own error, within the context, as porter's."""
     try:
         yield
     except Exception as error:  # ConverterError is no public name
         if type(error).__name__ != "ConverterError":
             raise
-        lacking = dict.fromkeys(_LACKING.findall(str(error)))
+        operators = dict.fromkeys(_LACKING_OPERATOR.findall(str(error)))
         words = (
-            f"has no operator for {', '.join(lacking)}"
-            if lacking
+            f"has no operator for {', '.join(operators)}"
+            if operators
             else f"is not given a model: {first_line(error)}"
         )
         raise GraphError(

@@ -9,9 +9,9 @@ from importlib import import_module
 from porter.formats.tensorflow import import_tensorflow
 
 
-def with_cuts(content: bytes, cut: Collection[int], shown: Collection[int]) -> tuple[bytes, dict[int, int]]:
-    """Return a file with the operators of `content`, in its order, and the tensor that is read in place of
-    each that is cut: an input, which is in none of the file's signatures.
+def cut_tensors(content: bytes, cut: Collection[int], shown: Collection[int]) -> tuple[bytes, dict[int, int]]:
+    """Return a file with the operators of `content`, in its order, in which new inputs are read in place of
+    the tensors that are cut; and these inputs by the tensors. They are in none of the file's signatures.
 
     Args:
         content: of a file with one subgraph.
@@ -22,14 +22,14 @@ def with_cuts(content: bytes, cut: Collection[int], shown: Collection[int]) -> t
     flatbuffer = import_module("tensorflow.lite.tools.flatbuffer_utils")
     model = flatbuffer.convert_bytearray_to_object(bytearray(content))
     (graph,) = model.subgraphs
-    instead = dict[int, int]()
+    replacements = dict[int, int]()
     for index in cut:
-        instead[index] = len(graph.tensors)
-        given = copy(graph.tensors[index])
-        given.name, given.buffer = f"cut/{index}".encode(), 0  # buffer 0 is the empty one
-        graph.tensors.append(given)
+        replacements[index] = len(graph.tensors)
+        new_input = copy(graph.tensors[index])
+        new_input.name, new_input.buffer = f"cut/{index}".encode(), 0  # buffer 0 is the empty one
+        graph.tensors.append(new_input)
     for operator in graph.operators:
-        operator.inputs = [instead.get(index, index) for index in operator.inputs]
-    graph.inputs = [*graph.inputs, *instead.values()]
+        operator.inputs = [replacements.get(index, index) for index in operator.inputs]
+    graph.inputs = [*graph.inputs, *replacements.values()]
     graph.outputs = [*dict.fromkeys((*graph.outputs, *shown))]
-    return bytes(flatbuffer.convert_object_to_bytearray(model)), instead
+    return bytes(flatbuffer.convert_object_to_bytearray(model)), replacements

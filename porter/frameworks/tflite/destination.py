@@ -34,8 +34,8 @@ ENGINE: PortEngine = engine
 
 
 def refusals(plan: Plan) -> list[PorterError]:
-    """Return the refusals of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's
-    own kernels beside it.
+    """Return an error for each op that TensorFlow Lite has no operator for; these would need TensorFlow's own
+    kernels beside it.
     """
     lacking = [
         node
@@ -63,7 +63,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the file itself, see porter.frameworks.CONVERTED."""
+    """Read the file itself, see porter.frameworks.CONVERTED."""
     from porter.frameworks.tflite.port_files import read_file
 
     return read_file(folder)

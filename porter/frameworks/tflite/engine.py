@@ -29,9 +29,9 @@ RUNNER = "TensorFlow Lite"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Return the file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes
-    of them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that the converter
-    is given.
+    """Return a model of the file that `tensors` holds (porter.frameworks.CONVERTED), otherwise of what the
+    converter makes of them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that
+    the converter is given.
 
     Raises:
         UsageError: the device is another one than the CPU, or the tensors are not there in float64.
@@ -53,7 +53,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return values at `taps`, those that the file keeps, for a batch N×C×H×W; see
+    """Run the model on a batch N×C×H×W and return its values at `taps`, those that the file keeps; see
     porter.frameworks.tflite.running.
     """
     from porter.frameworks.tflite.running import LiteModel
@@ -71,7 +71,7 @@ def run_reference(
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a port as evaluations run it, on the CPU.
+    """Return a classifier of photos that runs a port on the CPU.
 
     Raises:
         UsageError: TensorFlow Lite has no such run.

@@ -17,7 +17,7 @@ from porter.formats.limits import MOST_NODES
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
 from porter.frameworks import OwnTensors, Tensors
-from porter.frameworks.tflite import FILE, WHOLE
+from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import convert
 from porter.graph.plan import Plan
 
@@ -25,7 +25,7 @@ from porter.graph.plan import Plan
 def write(
     folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write `model.tflite` into `folder`. Return its sha256 by its name.
+    """Write `model.tflite` into `folder` and return its sha256 by its name.
 
     Args:
         tensors: in float32, from which the converter computes what it rounds.
@@ -38,35 +38,38 @@ def write(
     if dtype not in ("float32", "float16"):
         message, next = f"TensorFlow Lite has no weights of {dtype}", f"write {DTYPE('float32')} or float16"
         raise UsageError(message, where=DTYPE, next=next)
-    made = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
-    if dtype == "float16" and not all(np.isfinite(array).all() for array in read_model(made).stored.values()):
+    content = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
+    if dtype == "float16" and not all(
+        np.isfinite(array).all() for array in read_model(content).stored.values()
+    ):
         raise UsageError("a weight is too large for float16", where=DTYPE, next=f"write {DTYPE('float32')}")
     if plan.only_size is None and not (plan.lowered.axes or plan.lowered.further_inputs):
-        made = _of_size(made, *json.loads(about.get("porter.native_size", "[1, 1]")))
-    (folder / FILE).write_bytes(made)
+        content = _with_usual_size(content, *json.loads(about.get("porter.native_size", "[1, 1]")))
+    (folder / FILE).write_bytes(content)
     return {FILE: digest(folder / FILE)}
 
 
-def _of_size(made: bytes, rows: int, columns: int) -> bytes:
-    """Return a file of open sizes, whose only input has this one until it is given another; the converter
+def _with_usual_size(content: bytes, rows: int, columns: int) -> bytes:
+    """Return a file of open sizes whose only input has this size until it is given another; the converter
     writes one cell.
     """
-    graph = root(made).tables(2, 1)[0]
-    file = bytearray(made)
+    # Model.subgraphs is field 2, SubGraph.inputs field 1 and .tensors field 0, Tensor.shape field 0.
+    graph = root(content).tables(2, 1)[0]
+    changed = bytearray(content)
     image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
-    start, _ = image.vector(0, 4)
-    struct.pack_into("<2i", file, start + 4, rows, columns)
-    return bytes(file)
+    shape_start, _ = image.vector(0, 4)
+    struct.pack_into("<2i", changed, shape_start + 4, rows, columns)
+    return bytes(changed)
 
 
 def read_file(folder: Path) -> OwnTensors:
-    """Return the file of a port that `write` wrote, as one tensor of its bytes.
+    """Read the file of a port that `write` wrote, as one tensor of its bytes.
 
     Raises:
         FileError: it is missing.
     """
     try:
-        return {FILE: {WHOLE: np.fromfile(folder / FILE, np.uint8)}}
+        return {FILE: {FILE_BYTES: np.fromfile(folder / FILE, np.uint8)}}
     except OSError as error:
         raise FileError(
             f"the port's model cannot be read: {error}", where=folder / FILE, next="convert again"

@@ -25,9 +25,9 @@ AMPLITUDES = (1.0, 100.0)
 
 
 def main() -> None:
-    """Run a model for noise and write the values of all of its tensors."""
+    """Run a model on noise and write the values of its inputs and of each operator's outputs."""
     model, target, rows, columns = sys.argv[1:]
-    lite = _library()
+    lite = _import_interpreter()
     with warnings.catch_warnings():  # it tells of its successor
         warnings.simplefilter("ignore")
         interpreter = lite.Interpreter(
@@ -35,20 +35,27 @@ def main() -> None:
             experimental_op_resolver_type=lite.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
             experimental_preserve_all_tensors=True,
         )
-    taken = interpreter.get_input_details()
-    for each in taken:
-        wanted = _sizes(each["shape_signature"], (1, int(rows), int(columns), int(each["shape"][-1:].sum())))
-        if wanted != each["shape"].tolist():
-            interpreter.resize_tensor_input(each["index"], wanted)
+    input_details = interpreter.get_input_details()
+    for each in input_details:
+        sizes = _input_sizes(
+            each["shape_signature"], (1, int(rows), int(columns), int(each["shape"][-1:].sum()))
+        )
+        if sizes != each["shape"].tolist():
+            interpreter.resize_tensor_input(each["index"], sizes)
     interpreter.allocate_tensors()
-    inputs = [each["index"] for each in taken]
-    given = [*inputs, *(int(index) for op in interpreter._get_ops_details() for index in op["outputs"])]
+    inputs = [each["index"] for each in input_details]
+    recorded_tensors = [
+        *inputs,
+        *(int(index) for op in interpreter._get_ops_details() for index in op["outputs"]),
+    ]
     runs = []
     with (Path(target) / "values").open("wb") as stream:
         for amplitude in AMPLITUDES:
             _feed(interpreter, amplitude)
             interpreter.invoke()
-            runs.append([_written(interpreter, index, stream) for index in dict.fromkeys(given)])
+            runs.append(
+                [_write_tensor(interpreter, index, stream) for index in dict.fromkeys(recorded_tensors)]
+            )
     outputs = [each["index"] for each in interpreter.get_output_details()]
     tensors = {
         each["index"]: (each["name"], np.dtype(each["dtype"]).name)
@@ -59,48 +66,57 @@ def main() -> None:
     (Path(target) / "described").write_text(json.dumps(described))
 
 
-def _sizes(stated: Any, open_ones: Sequence[int]) -> list[int]:
-    """Return the sizes of an input, whose open ones are those of an image; of another value, 1."""
-    ones = open_ones if len(stated) == len(open_ones) else [1] * len(stated)
-    return [int(size) if size >= 0 else one for size, one in zip(stated, ones, strict=True)]
+def _input_sizes(stated: Any, image_sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of an input, whose open ones are those of an image; for an input that is no image they
+    are 1.
+    """
+    fallback = image_sizes if len(stated) == len(image_sizes) else [1] * len(stated)
+    return [
+        int(size) if size >= 0 else fallback_size
+        for size, fallback_size in zip(stated, fallback, strict=True)
+    ]
 
 
 def _feed(interpreter: Any, amplitude: float) -> None:
-    """Give each input noise of this amplitude."""
+    """Feed noise of this amplitude to each input."""
     random = np.random.default_rng(0)
     for each in interpreter.get_input_details():
         noise = amplitude * random.standard_normal(each["shape"])
         interpreter.set_tensor(each["index"], noise.astype(each["dtype"]))
 
 
-def _written(interpreter: Any, place: int, stream: Any) -> tuple[int, str, list[int]] | None:
-    """Return a tensor's place, number type and shape, in that order; None of one that has no numbers."""
+def _write_tensor(interpreter: Any, index: int, stream: Any) -> tuple[int, str, list[int]] | None:
+    """Write a tensor's numbers, and return its index, number type and shape; None for a tensor without
+    numbers.
+    """
     try:
-        value = interpreter.get_tensor(place)
+        value = interpreter.get_tensor(index)
     except ValueError:
         return None
     if value.dtype.kind not in "fiub":
         return None
     stream.write(value.tobytes())
-    return place, value.dtype.name, list(value.shape)
+    return index, value.dtype.name, list(value.shape)
 
 
-def _library() -> Any:
-    """Return what has the interpreter: LiteRT, otherwise TensorFlow."""
+def _import_interpreter() -> Any:
+    """Import the module that has the interpreter: LiteRT's, otherwise TensorFlow's."""
     if find_spec("ai_edge_litert"):
         return import_module("ai_edge_litert.interpreter")
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    known = set(sys.modules)
+    modules_before = set(sys.modules)
     try:
-        return _without_the_rest()
+        return _import_interpreter_only()
     except Exception:  # other versions may lay it out otherwise
-        for name in [name for name in sys.modules if name not in known and name.startswith("tensorflow")]:
+        for name in [
+            name for name in sys.modules if name not in modules_before and name.startswith("tensorflow")
+        ]:
             del sys.modules[name]
         return import_module("tensorflow.lite.python.interpreter")
 
 
-def _without_the_rest() -> Any:
-    """Return TensorFlow's interpreter without the rest of TensorFlow, which takes three seconds to import:
+def _import_interpreter_only() -> Any:
+    """Import TensorFlow's interpreter without the rest of TensorFlow, which takes three seconds to import:
     empty modules stand for its packages.
     """
     folders = find_spec("tensorflow")

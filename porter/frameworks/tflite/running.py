@@ -19,21 +19,21 @@ from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.images import as_taken, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
-from porter.frameworks.tflite import FILE, WHOLE
+from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import (
     SCOPE,
     convert,
     expect_rounding,
+    has_rounded_weights,
     input_names,
-    is_rounded,
     output_names,
 )
-from porter.frameworks.tflite.cutting import with_cuts
+from porter.frameworks.tflite.cutting import cut_tensors
 from porter.graph import INPUT, Node, Op, ops
 from porter.graph.ops import Axes, is_map
 from porter.graph.plan import Plan, taken_shapes
 
-_LAST: Mapping[type[Op], str] = {
+_LAST_OPERATION: Mapping[type[Op], str] = {
     ops.BatchNorm: "batchnorm/add_1",
     ops.MaxPool: "MaxPool2d",
     ops.AvgPool: "AvgPool",
@@ -46,7 +46,7 @@ _LAST: Mapping[type[Op], str] = {
 }
 """The last of the operations by which Keras computes an op, where there is one such."""
 
-_OF_CONSTANTS = ops.AddArray, ops.Affine, ops.ChannelScale, ops.MultiplyArray
+_FUSED_WITH_LAYER_BEFORE = ops.AddArray, ops.Affine, ops.ChannelScale, ops.MultiplyArray
 """What the converter may compute into the layer before it, whose name the value of both then has."""
 
 
@@ -64,8 +64,8 @@ class LiteModel:
     delegated: bool = True
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """Return the output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input
-        that is no map has its own axes; several inputs come in the graph's order.
+        """Run the model on a batch N×H×W×C. Return its output, or a tuple of several: maps N×H×W×C, features
+        N×C. An input that is no map has its own axes; several inputs come in the graph's order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -84,8 +84,8 @@ class LiteModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Return the values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come
-        back as N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
+        """Run the model on a batch N×C×H×W and return the values at paths of the graph that the file keeps;
+        maps are N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
 
         Args:
             cut: see porter.frameworks.PortEngine.run; of values that the file does not keep, nothing is cut.
@@ -95,66 +95,76 @@ class LiteModel:
         """
         graph = self.plan.lowered
         expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
-        given = as_taken(batch, graph, channels_last=True)
+        inputs = as_taken(batch, graph, channels_last=True)
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         if cut:
-            known = self._values_cut(
-                given, {path: np.moveaxis(cut[path], 1, -1) if path in maps else cut[path] for path in cut}
+            values = self._values_cut(
+                inputs, {path: np.moveaxis(cut[path], 1, -1) if path in maps else cut[path] for path in cut}
             )
         else:
-            known = dict(zip(graph.outputs, self._outputs(given), strict=True))
-            if any(path not in known for path in paths):
-                _run(self._keeping, input_names(graph), given)
-                known = {path: self._keeping.get_tensor(index) for path, index in self._kept.items()} | known
+            values = dict(zip(graph.outputs, self._outputs(inputs), strict=True))
+            if any(path not in values for path in paths):
+                _run(self._keeping_interpreter, input_names(graph), inputs)
+                values = {
+                    path: self._keeping_interpreter.get_tensor(index)
+                    for path, index in self._kept_tensors.items()
+                } | values
         return {
             path: np.moveaxis(value, -1, 1) if path in maps else value
             for path in paths
-            if (value := known.get(path)) is not None
+            if (value := values.get(path)) is not None
         }
 
     def _values_cut(self, batches: Sequence[Array], cut: NamedArrays) -> dict[str, Array]:
-        """Return all values that the file keeps, where some are cut off; each as the file has it."""
-        given = {self._kept[path]: value for path, value in cut.items() if path in self._kept}
-        content, inputs = with_cuts(self.content, given, self._kept.values())
-        interpreter = _interpreter(content, self.delegated, keeping=False)
-        instead = {inputs[index]: value for index, value in given.items()}
-        _run(interpreter, input_names(self.plan.lowered), batches, instead)
-        shown = {**self._kept, **dict(zip(self.plan.lowered.outputs, self._output_places, strict=True))}
-        return {path: interpreter.get_tensor(index) for path, index in shown.items()}
+        """Run the file with some values cut off. Return all values that it keeps, each as the file has it."""
+        replacements = {
+            self._kept_tensors[path]: value for path, value in cut.items() if path in self._kept_tensors
+        }
+        content, inputs = cut_tensors(self.content, replacements, self._kept_tensors.values())
+        interpreter = _make_interpreter(content, self.delegated, keeps_all=False)
+        inputs_by_tensor = {inputs[index]: value for index, value in replacements.items()}
+        _run(interpreter, input_names(self.plan.lowered), batches, inputs_by_tensor)
+        tensors = {
+            **self._kept_tensors,
+            **dict(zip(self.plan.lowered.outputs, self._output_tensors, strict=True)),
+        }
+        return {path: interpreter.get_tensor(index) for path, index in tensors.items()}
 
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
-        _run(self._plain, input_names(self.plan.lowered), batches)
-        return [self._plain.get_tensor(index) for index in self._output_places]
+        _run(self._interpreter, input_names(self.plan.lowered), batches)
+        return [self._interpreter.get_tensor(index) for index in self._output_tensors]
 
     @cached_property
-    def _output_places(self) -> list[int]:
-        """The tensors that are the outputs, in the graph's order."""
-        details = self._plain.get_signature_runner().get_output_details()
+    def _output_tensors(self) -> list[int]:
+        """The indices of the tensors that are the outputs, in the graph's order."""
+        details = self._interpreter.get_signature_runner().get_output_details()
         return [details[name]["index"] for name in output_names(self.plan.lowered)]
 
     @cached_property
-    def _plain(self) -> Any:
-        return _interpreter(self.content, self.delegated, keeping=False)
+    def _interpreter(self) -> Any:
+        return _make_interpreter(self.content, self.delegated, keeps_all=False)
 
     @cached_property
-    def _keeping(self) -> Any:
-        return _interpreter(self.content, self.delegated, keeping=True)
+    def _keeping_interpreter(self) -> Any:
+        return _make_interpreter(self.content, self.delegated, keeps_all=True)
 
     @cached_property
-    def _kept(self) -> dict[str, int]:
-        """The places of the tensors that are values of nodes. The converter names an operator's value by the
-        operations of Keras that it is made of, the last one first; those of layers that have more, and of
-        values that it names anew, are not found.
+    def _kept_tensors(self) -> dict[str, int]:
+        """The indices of the tensors that are values of nodes, by path. The converter names an operator's
+        value by the operations of Keras that it is made of, the last one first; those of layers that have
+        more, and of values that it names anew, are not found.
         """
         kept = dict[str, int]()
         layers, graph = layer_names(self.plan.lowered, {}), self.plan.lowered
-        changed = {node.source for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
-        nodes = {
-            (layers[node.path], _last(self.plan, node)): node.path
-            for node in graph.nodes
-            if len(graph.calls[node.holder]) == 1 and node.path not in changed
+        computed_into_others = {
+            node.source for node in graph.nodes if isinstance(node.op, _FUSED_WITH_LAYER_BEFORE)
         }
-        for detail in self._keeping.get_tensor_details():
+        nodes = {
+            (layers[node.path], _last_operation(self.plan, node)): node.path
+            for node in graph.nodes
+            if len(graph.calls[node.holder]) == 1 and node.path not in computed_into_others
+        }
+        for detail in self._keeping_interpreter.get_tensor_details():
             match = SCOPE.fullmatch(detail["name"].split(";")[0])
             axes = detail["shape_signature"].tolist()
             if match is None or not axes or axes[0] != -1:  # a constant
@@ -167,34 +177,40 @@ class LiteModel:
 
 
 def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:
-    """Return the file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file
-    with rounded weights and `tensors`, the model before they were rounded.
+    """Return a model of the file, if there is one, otherwise of what the converter makes of `tensors`. For a
+    file with rounded weights and `tensors` it is the model before they were rounded.
 
     Raises:
         CheckFailed: the weights of the file are not the rounding of these.
     """
-    content = None if file is None else file[WHOLE].tobytes()
-    if content is not None and not (tensors and is_rounded(content)):
+    content = None if file is None else file[FILE_BYTES].tobytes()
+    if content is not None and not (tensors and has_rounded_weights(content)):
         return LiteModel(plan, content)
-    plain = convert(plan, tensors)
+    exact = convert(plan, tensors)
     if content is not None:
-        expect_rounding(content, plain)
-    return LiteModel(plan, plain)
+        expect_rounding(content, exact)
+    return LiteModel(plan, exact)
 
 
-def _last(plan: Plan, node: Node) -> str | None:
-    """Return the last of the operations by which Keras computes a node; None where it depends."""
-    op, realised = node.op, plan.realisations.get(node.path)
-    if realised is not None and realised.kind == "composition":
+def _last_operation(plan: Plan, node: Node) -> str | None:
+    """Return the last of the operations by which Keras computes a node; None where it depends on more than
+    the op.
+    """
+    op, realisation = node.op, plan.realisations.get(node.path)
+    if realisation is not None and realisation.kind == "composition":
         return None
     if isinstance(op, ops.Conv | ops.Dense):
         names = {"Conv2D": "convolution", "DepthwiseConv2D": "depthwise", "Dense": "MatMul"}
         return "BiasAdd" if op.bias else names[str(keras_class(plan.lowered, node))]
-    return None if isinstance(op, ops.Add) and len(node.inputs) > 2 else _LAST.get(type(op))
+    return None if isinstance(op, ops.Add) and len(node.inputs) > 2 else _LAST_OPERATION.get(type(op))
 
 
-def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
-    """TensorFlow Lite's interpreter of a model, with its default delegate or without."""
+def _make_interpreter(content: bytes, delegated: bool, keeps_all: bool) -> Any:
+    """Make TensorFlow Lite's interpreter of a model, with its default delegate or without.
+
+    Args:
+        keeps_all: whether the values of all tensors can be read after a run.
+    """
     lite = import_tensorflow().lite
     kind = lite.experimental.OpResolverType
     resolver = kind.AUTO if delegated else kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -204,7 +220,7 @@ def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
             return lite.Interpreter(
                 model_content=content,
                 experimental_op_resolver_type=resolver,
-                experimental_preserve_all_tensors=keeping,
+                experimental_preserve_all_tensors=keeps_all,
             )
         except ValueError as error:
             raise FileError(
@@ -218,10 +234,14 @@ def _run(
     batches: Sequence[Array],
     others: Mapping[int, Array] = MappingProxyType({}),
 ) -> None:
-    """Run it for batches of its inputs, whose sizes it takes over. Args: others: inputs by their tensors."""
-    places = interpreter.get_signature_runner().get_input_details()
-    named = {places[name]["index"]: batch for name, batch in zip(names, batches, strict=True)}
-    arrays = {index: batch.astype(np.float32) for index, batch in {**named, **others}.items()}
+    """Run the interpreter on batches of its inputs, whose sizes it takes over.
+
+    Args:
+        others: further inputs, by their tensors.
+    """
+    details = interpreter.get_signature_runner().get_input_details()
+    by_tensor = {details[name]["index"]: batch for name, batch in zip(names, batches, strict=True)}
+    arrays = {index: batch.astype(np.float32) for index, batch in {**by_tensor, **others}.items()}
     try:
         for index, array in arrays.items():
             interpreter.resize_tensor_input(index, array.shape)

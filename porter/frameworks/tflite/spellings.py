@@ -26,29 +26,29 @@ def _multiply(node: KerasNode[ops.MultiplyArray], array: Array) -> CallValue:
 
 
 def _tokens(node: KerasNode[ops.Tokens], array: Array) -> CallValue:
-    """Return zeros before the array's tokens, to which the trained ones are added."""
-    whole = node.step("room", "pad", node.value, ((0, 0), (node.op.count, 0), (0, 0)))
-    first = node.step("zeros", "getitem", whole, (slice(None), slice(None, node.op.count)))
+    """State zeros before the array's tokens, to which the trained ones are added."""
+    with_room = node.step("room", "pad", node.value, ((0, 0), (node.op.count, 0), (0, 0)))
+    first = node.step("zeros", "getitem", with_room, (slice(None), slice(None, node.op.count)))
     tokens = node.step("tokens", "add", first, array[None])
     return node.layer("Concatenate", [tokens, node.value], axis=1)
 
 
 def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
-    """max(x, 0) + log(1 + exp(-abs(x))), which a cut does not change in float32. TensorFlow Lite has no
-    operator for Keras's: the converter makes log(exp(x) + 1) of it, which is infinite above 88.
+    """State max(x, 0) + log(1 + exp(-abs(x))), which a cut does not change in float32. TensorFlow Lite has no
+    operator for Keras's Softplus: the converter makes log(exp(x) + 1) of it, which is infinite above 88.
     """
 
     def step(function: str, *operands: Any) -> CallValue:
         return node.step(function, function, *operands)
 
-    near = step("exp", step("negative", step("absolute", node.value)))
-    rest = step("log", step("add", near, 1.0))
-    return node.operation("add", node.under("relu").layer("ReLU"), rest)
+    exponential = step("exp", step("negative", step("absolute", node.value)))
+    logarithm = step("log", step("add", exponential, 1.0))
+    return node.operation("add", node.under("relu").layer("ReLU"), logarithm)
 
 
 def _resize(node: KerasNode[ops.Resize]) -> CallValue:
-    """Return Keras's UpSampling2D asks whether the new size is above 0, which no graph of an open size
-    answers.
+    """State a resize by its operations where sizes are open: Keras's UpSampling2D asks whether the new size
+    is above 0, which no graph of an open size answers.
     """
     spelling = resize_by_operations if None in node.value.shape[1:3] and not node.op.size else resize
     return spelling(node)

@@ -35,16 +35,16 @@ NAME = "TensorFlow Lite's interpreter"
 _LIMITS = Limits(seconds=120, memory=4 << 30, written=2 << 30)
 _ROUNDING = 1e-5
 """The rounding of one operator in float32. An operator of another meaning differs by 1e-4 and more."""
-_OF_8_BITS, _OWN_8_BITS = 0.02, 6.0
+_ROUNDING_OF_8_BITS, _TIMES_OF_8_BITS = 0.02, 6.0
 """An operator whose weights are of 8 bits, to which its inputs are rounded as it runs, may differ by so much,
 or so many times what such a rounding of its inputs makes of it: measured 0.6 to 3.4 times, up to 0.009. A
 zero of 5 that is taken away and should not be makes 10 to 18 times.
 """
-_OWN_ROUNDING = 16.0
+_TIMES_OWN_ROUNDING = 16.0
 """An operator may differ by so many times its own rounding, which a mean of numbers that cancel out has."""
-_LEAST = 1e-6
+_ZERO_RMS = 1e-6
 """The root mean square below which a value is as good as zero."""
-_LARGEST = 1e37
+_MAX_FINITE = 1e37
 """What is larger may be infinite in float32."""
 
 
@@ -71,15 +71,17 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         reading = _Reading(replace(whole_program, steps=tuple(steps)), model.stored)
         values = {name for operator in model.operators for name in operator.gives}
         for run in recorded.runs:
-            given = _given(graph, recorded, run, values)
+            known_values = _values_by_name(graph, recorded, run, values)
             # The last ones are the outputs, whatever the names of tensors are.
-            wanted = given | dict(zip(names, (run.get(index) for index in recorded.outputs), strict=False))
+            expected = known_values | dict(
+                zip(names, (run.get(index) for index in recorded.outputs), strict=False)
+            )
             try:
-                differing = _first_apart(reading, given, wanted, recorded.kinds)
+                difference = _first_difference(reading, known_values, expected, recorded.kinds)
             except (CannotRun, Contradiction) as error:  # porter's engine ran it from its own values
                 return f"porter's engine cannot run the model from the values of {NAME}: {error}"
-            if differing is not None:
-                return f"porter and {NAME} disagree on {differing}"
+            if difference is not None:
+                return f"porter and {NAME} disagree on {difference}"
     return None
 
 
@@ -90,11 +92,11 @@ class _Reading:
     program: KernelProgram
     stored: NamedArrays
 
-    def replayed(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
-        """Yield each value that porter's engine computes from those that are `given`, with its step and
+    def replay(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
+        """Yield each value that porter's engine computes from those that are `given`, with its step and its
         name.
         """
-        for step, values in NumpyModel(self.program, self.stored, dtype).replayed(given):
+        for step, values in NumpyModel(self.program, self.stored, dtype).replay(given):
             for name, value in zip(step.outputs, values, strict=True):
                 yield step, name, np.asarray(value)
 
@@ -118,7 +120,7 @@ class _Recorded:
 
 
 def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
-    """Return what another process records of a model at this size."""
+    """Let another process record the values of a model at this size."""
     arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
@@ -126,14 +128,14 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
         raise CannotRun(str(error), where=path) from None
     recorded = json.loads((folder / "described").read_text())
     data = np.memmap(folder / "values", np.uint8, "r")
-    at = 0
+    offset = 0
     runs = list[dict[int, Array]]()
-    for described in recorded["runs"]:
+    for tensors_of_run in recorded["runs"]:
         runs.append({})
-        for index, kind, shape in filter(None, described):
-            end = at + math.prod(shape) * np.dtype(kind).itemsize
-            runs[-1][index] = data[at:end].view(kind).reshape(shape)
-            at = end
+        for index, kind, shape in filter(None, tensors_of_run):
+            end_of_tensor = offset + math.prod(shape) * np.dtype(kind).itemsize
+            runs[-1][index] = data[offset:end_of_tensor].view(kind).reshape(shape)
+            offset = end_of_tensor
     tensors = {int(index): (name, kind) for index, (name, kind) in recorded["tensors"].items()}
     uses = Counter(name for name, _ in tensors.values())
     names = {index: name for index, (name, _) in tensors.items() if name and uses[name] == 1}
@@ -141,56 +143,65 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
     return _Recorded(tuple(runs), tuple(recorded["inputs"]), tuple(recorded["outputs"]), names, kinds)
 
 
-def _given(
+def _values_by_name(
     graph: FileGraph, recorded: _Recorded, run: Mapping[int, Array], values: Collection[str]
 ) -> dict[str, Array]:
-    """Return the interpreter's values by porter's names, which are those of `values` or of what the model
-    takes. The image is the first input of four axes.
+    """Return the interpreter's values by porter's names, which are those of `values` or of the model's
+    inputs. The image is the first input of four axes.
     """
     image = next((index for index in recorded.inputs if index in run and run[index].ndim == 4), None)
-    beside = [index for index in recorded.inputs if index != image]
-    taken = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), beside, strict=False))}
-    named = {name: run[index] for index, name in recorded.names.items() if index in run and name in values}
-    return named | {name: run[index] for name, index in taken.items() if index is not None and index in run}
+    others = [index for index in recorded.inputs if index != image]
+    inputs = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), others, strict=False))}
+    by_name = {name: run[index] for index, name in recorded.names.items() if index in run and name in values}
+    return by_name | {
+        name: run[index] for name, index in inputs.items() if index is not None and index in run
+    }
 
 
-def _first_apart(
+def _first_difference(
     reading: _Reading,
-    given: NamedArrays,
-    wanted: Mapping[str, Array | None],
+    known_values: NamedArrays,
+    expected: Mapping[str, Array | None],
     kinds: Mapping[str, str],
 ) -> str | None:
-    """Return the first operator that gives something else than is wanted, in words; None where none does.
+    """Return the first operator whose value is not the expected one, in words; None where there is none.
 
     Args:
-        given: the values that operators read.
+        known_values: the values that operators read.
+        expected: the values that the interpreter gave, by name.
         kinds: the number types of tensors, as the interpreter says.
     """
-    rounded = reading.replayed("float32", given)
+    rounded = reading.replay("float32", known_values)
     if all(
-        _plainly_equal(wanted.get(name), value) or _distance(wanted.get(name), value) <= _ROUNDING
+        _is_close_in_float32(expected.get(name), value) or _distance(expected.get(name), value) <= _ROUNDING
         for _, name, value in rounded
     ):
         return None
-    exactly = reading.replayed("float64", given)
-    coarsely = reading.replayed("float64", {name: _in_8_bits(value) for name, value in given.items()})
-    every = zip(reading.replayed("float32", given), exactly, coarsely, strict=True)
-    real = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
-    of_8_bits = {name for name in real if "int" in kinds.get(name, "")}
-    for (step, name, value), (*_, exact), (*_, moved) in every:
-        coarse = not of_8_bits.isdisjoint(step.inputs)
-        of_8_bits |= {name} if coarse and name not in given else set()
-        distance = _distance(wanted.get(name), exact)
-        own = _distance(value, exact)
-        rounding = max(_OF_8_BITS, _OWN_8_BITS * _distance(moved, exact)) if coarse else 0.0
-        if not distance <= max(_ROUNDING, _OWN_ROUNDING * own, rounding):
-            apart = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
-            return f"'{escaped(name)}' ({escaped(step.op)}; {apart})"
+    exactly = reading.replay("float64", known_values)
+    coarsely = reading.replay(
+        "float64", {name: _rounded_to_8_bits(value) for name, value in known_values.items()}
+    )
+    steps = zip(reading.replay("float32", known_values), exactly, coarsely, strict=True)
+    float_tensors = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
+    of_8_bits = {name for name in float_tensors if "int" in kinds.get(name, "")}
+    for (step, name, value), (*_, exact), (*_, rounded_inputs) in steps:
+        is_of_8_bits = not of_8_bits.isdisjoint(step.inputs)
+        of_8_bits |= {name} if is_of_8_bits and name not in known_values else set()
+        distance = _distance(expected.get(name), exact)
+        rounding_in_float32 = _distance(value, exact)
+        rounding = (
+            max(_ROUNDING_OF_8_BITS, _TIMES_OF_8_BITS * _distance(rounded_inputs, exact))
+            if is_of_8_bits
+            else 0.0
+        )
+        if not distance <= max(_ROUNDING, _TIMES_OWN_ROUNDING * rounding_in_float32, rounding):
+            difference = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
+            return f"'{escaped(name)}' ({escaped(step.op)}; {difference})"
     return None
 
 
-def _in_8_bits(value: Array) -> Array:
-    """Return real numbers, each moved by at most half a step of 8 bits."""
+def _rounded_to_8_bits(value: Array) -> Array:
+    """Return real numbers, each moved by at most half a step of 8 bits; other numbers as they are."""
     if not is_floating(value):
         return value
     exact = value.astype(np.float64)
@@ -199,33 +210,33 @@ def _in_8_bits(value: Array) -> Array:
     return exact + step * np.random.default_rng(0).uniform(-0.5, 0.5, value.shape)
 
 
-def _plainly_equal(wanted: Array | None, value: Array) -> bool:
-    """Say whether a value is within half of `_ROUNDING`, by float32 only: that is so of nearly all operators
-    of a right reading, and `_distance` copies each value to float64.
+def _is_close_in_float32(expected: Array | None, value: Array) -> bool:
+    """Say whether a value is within half of `_ROUNDING`, computed in float32 only: that holds for nearly all
+    operators of a right reading, and `_distance` copies each value to float64.
     """
-    if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
-        return wanted is None
+    if expected is None or expected.shape != value.shape or not expected.dtype == value.dtype == np.float32:
+        return expected is None
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.subtract(wanted, value).ravel()
+        difference = np.subtract(expected, value).ravel()
         flat = value.ravel()
-        return bool(np.dot(apart, apart) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
+        return bool(np.dot(difference, difference) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
 
 
-def _distance(wanted: Array | None, value: Array) -> float:
+def _distance(expected: Array | None, value: Array) -> float:
     """Return the relative L2 distance of a value, without cells that may be infinite in float32; infinite
-    where shapes or whole numbers differ, and none where there is nothing to compare with.
+    where shapes or whole numbers differ, and 0 where there is nothing to compare with.
     """
-    if wanted is None:
+    if expected is None:
         return 0.0
-    if wanted.shape != value.shape:
+    if expected.shape != value.shape:
         return math.inf
-    if not is_floating(wanted):
-        return 0.0 if np.array_equal(wanted, value) else math.inf
+    if not is_floating(expected):
+        return 0.0 if np.array_equal(expected, value) else math.inf
     exact = value.astype(np.float64)
-    finite = np.abs(exact) < _LARGEST  # not of NaN
+    finite = np.abs(exact) < _MAX_FINITE  # not of NaN
     exact = np.where(finite, exact, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.where(finite, wanted.astype(np.float64) - exact, 0.0)
-        square = float(np.square(apart).sum())
-    least = float(np.square(exact).sum()) + max(value.size, 1) * _LEAST**2
-    return math.inf if math.isnan(square) else math.sqrt(square / least)
+        difference = np.where(finite, expected.astype(np.float64) - exact, 0.0)
+        square = float(np.square(difference).sum())
+    size = float(np.square(exact).sum()) + max(value.size, 1) * _ZERO_RMS**2
+    return math.inf if math.isnan(square) else math.sqrt(square / size)

@@ -11,54 +11,56 @@ from typing import Any
 import numpy as np
 
 from porter.frameworks.flax.tracing import sums, windows
-from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, Shape, Traced, at_each
-from porter.frameworks.flax.tracing.writer import FOREIGN, Write, Writer, has_open, is_open, plain
+from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, Shape, Traced, in_each_trace
+from porter.frameworks.flax.tracing.writer import FOREIGN, Write, Writer, elementwise, has_open, is_open
 
 _OPSET, _IR = 21, 10
 
 
-def to_model(traced: Traced, turned: Collection[int] = ()) -> tuple[Any, Mapping[str, str]]:
-    """Return the model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced
-    ones: maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code are in double precision, and its
-    variables in float32.
+def to_model(traced: Traced, maps: Collection[int] = ()) -> tuple[Any, Mapping[str, str]]:
+    """Write the traced module as a model (ModelProto) that takes N×C×H×W, and return, by the names of the
+    model's values, those of the traced ones: maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code
+    are in double precision, and its variables in float32.
 
     Args:
-        turned: places of outputs that are such maps, which the model gives as N×C×H×W.
+        maps: indices of outputs that are such maps, which the model gives as N×C×H×W.
     """
     writer = Writer(traced, _WRITES)
     helper = writer.onnx.helper
-    given = [_input(writer, name) for name in traced.inputs]
+    inputs = [_add_input(writer, name) for name in traced.inputs]
     for operation in traced.operations:
         writer.write(operation)
-    ends = []
+    outputs = []
     for index, name in enumerate(traced.outputs):
-        value, end = writer.full(name), f"output_{index}"
-        how = {"perm": (0, 3, 1, 2)} if index in turned else {}
-        ends.append(writer.node("Transpose" if how else "Identity", value, output=end, **how))
+        value, output = writer.full_value(name), f"output_{index}"
+        transpose = {"perm": (0, 3, 1, 2)} if index in maps else {}
+        outputs.append(
+            writer.add_node("Transpose" if transpose else "Identity", value, output=output, **transpose)
+        )
     graph = helper.make_graph(
         writer.nodes,
         "module",
-        given,
-        [helper.make_tensor_value_info(name, 1, None) for name in ends],
+        inputs,
+        [helper.make_tensor_value_info(name, 1, None) for name in outputs],
         writer.initializers,
     )
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(FOREIGN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR), writer.calls
 
 
-def _input(writer: Writer, name: str) -> Any:
-    """Return what the model takes for an input of the module: maps N×C×H×W for N×H×W×C."""
+def _add_input(writer: Writer, name: str) -> Any:
+    """Return the model's input for one of the module: maps N×C×H×W for N×H×W×C, which a Transpose turns."""
     sizes = writer.shape(name)
-    writer.known[name] = name
+    writer.model_values[name] = name
     if len(sizes) == 4:
-        writer.known[name] = writer.node("Transpose", name, perm=(0, 2, 3, 1))
+        writer.model_values[name] = writer.add_node("Transpose", name, perm=(0, 2, 3, 1))
         sizes = tuple(sizes[axis] for axis in (0, 3, 1, 2))
-    writer.see(name)
+    writer.note_open_sizes(name)
     shape = ["x".join(map(str, size.at)) if isinstance(size, PerTrace) else size for size in sizes]
     return writer.onnx.helper.make_tensor_value_info(name, 1, shape)
 
 
-_TESTS = {
+_COMPARISONS = {
     "gt": "Greater",
     "ge": "GreaterOrEqual",
     "lt": "Less",
@@ -70,159 +72,185 @@ _TESTS = {
 
 
 def _divide(writer: Writer, operation: JaxEquation) -> str:
-    """Write a quotient: of a softmax, a mean, an average pool, or of any two values."""
+    """Write a quotient, as the first of these that it is: a softmax, a mean, an average pool, or a Div."""
     top, bottom = operation.inputs
     return (
-        sums.softmax(writer, operation)
-        or sums.mean(writer, operation)
-        or windows.average(writer, top, bottom)
-        or str(plain("Div")(writer, operation))
+        sums.write_softmax(writer, operation)
+        or sums.write_mean(writer, operation)
+        or windows.write_average(writer, top, bottom)
+        or str(elementwise("Div")(writer, operation))
     )
 
 
 def _alias(writer: Writer, operation: JaxEquation) -> str:
-    return writer.alias(operation.source, operation.outputs[0])
+    return writer.same_value(operation.source, operation.outputs[0])
 
 
 def _reshape(writer: Writer, operation: JaxEquation) -> str:
-    """Write a reshape, unless it only puts back axes of 1 that a sum has left out."""
-    source, wanted = operation.source, writer.shape(operation.outputs[0])
-    if source in writer.kept and writer.wide(source) == wanted:
-        return writer.of(source)
-    return writer.node("Reshape", writer.full(source), writer.dims(wanted, writer.shape(source)))
+    """Write a reshape. One that only puts back axes of 1 that a sum has left out adds nothing."""
+    source, target = operation.source, writer.shape(operation.outputs[0])
+    if source in writer.kept_axes and writer.shape_with_kept_axes(source) == target:
+        return writer.broadcastable_value(source)
+    return writer.add_node(
+        "Reshape", writer.full_value(source), writer.add_sizes(target, writer.shape(source))
+    )
 
 
 def _squeeze(writer: Writer, operation: JaxEquation) -> str:
-    gone = operation.params["dimensions"]
-    value = writer.full(operation.source)
-    return writer.node("Squeeze", value, writer.integers(*gone)) if gone else value
+    axes = operation.params["dimensions"]
+    value = writer.full_value(operation.source)
+    return writer.add_node("Squeeze", value, writer.add_integers(*axes)) if axes else value
 
 
 def _broadcast(writer: Writer, operation: JaxEquation) -> str:
-    """Return the value with axes of one cell more, which are repeated only where an operator needs that."""
-    source, wanted = operation.source, writer.shape(operation.outputs[0])
-    own = [int(axis) for axis in operation.params["broadcast_dimensions"]]
-    more = [axis for axis in range(len(wanted)) if axis not in own]
-    stays = writer.kept.get(source) == tuple(more)
-    value = writer.of(source) if stays else writer.full(source)
-    if more and own and not stays:
-        value = writer.node("Unsqueeze", value, writer.integers(*more))
-    sizes = dict(zip(own, writer.shape(source), strict=True))
-    if any(sizes.get(axis, 1) != size for axis, size in enumerate(wanted)):
-        writer.narrow.add(operation.outputs[0])
+    """Write a broadcast as new axes of one cell; cells are repeated only where an operator needs that."""
+    source, target = operation.source, writer.shape(operation.outputs[0])
+    own_axes = [int(axis) for axis in operation.params["broadcast_dimensions"]]
+    new_axes = [axis for axis in range(len(target)) if axis not in own_axes]
+    has_new_axes = writer.kept_axes.get(source) == tuple(new_axes)
+    value = writer.broadcastable_value(source) if has_new_axes else writer.full_value(source)
+    if new_axes and own_axes and not has_new_axes:
+        value = writer.add_node("Unsqueeze", value, writer.add_integers(*new_axes))
+    sizes = dict(zip(own_axes, writer.shape(source), strict=True))
+    if any(sizes.get(axis, 1) != size for axis, size in enumerate(target)):
+        writer.unexpanded.add(operation.outputs[0])
     return value
 
 
 def _transpose(writer: Writer, operation: JaxEquation) -> str:
-    return writer.node(
+    return writer.add_node(
         "Transpose",
-        writer.full(operation.source),
+        writer.full_value(operation.source),
         perm=[int(axis) for axis in operation.params["permutation"]],
     )
 
 
 def _add(writer: Writer, operation: JaxEquation) -> str:
-    return _without(writer, operation, 0.0) or str(plain("Add")(writer, operation))
+    """Write a sum; one with 0 is the other operand."""
+    return _other_if_neutral(writer, operation, 0.0) or str(elementwise("Add")(writer, operation))
 
 
 def _subtract(writer: Writer, operation: JaxEquation) -> str:
-    """Write a difference: of a log_softmax, from 0, or of any two values."""
+    """Write a difference, as the first of these that it is: a log_softmax, a value less 0, or a Sub."""
     return (
-        sums.log_softmax(writer, operation)
-        or _without(writer, operation, 0.0, 1)
-        or str(plain("Sub")(writer, operation))
+        sums.write_log_softmax(writer, operation)
+        or _other_if_neutral(writer, operation, 0.0, 1)
+        or str(elementwise("Sub")(writer, operation))
     )
 
 
 def _multiply(writer: Writer, operation: JaxEquation) -> str:
-    """Write a product: of a group norm, by 1, or of any two values."""
+    """Write a product, as the first of these that it is: a group norm, a value times 1, or a Mul."""
     return (
-        sums.group_norm(writer, operation)
-        or _without(writer, operation, 1.0)
-        or str(plain("Mul")(writer, operation))
+        sums.write_group_norm(writer, operation)
+        or _other_if_neutral(writer, operation, 1.0)
+        or str(elementwise("Mul")(writer, operation))
     )
 
 
-def _without(writer: Writer, operation: JaxEquation, neutral: float, *places: int) -> str | None:
-    """Return the value of the other operand, where one is a number that changes nothing."""
-    for index in places or (0, 1):
+def _other_if_neutral(writer: Writer, operation: JaxEquation, neutral: float, *indices: int) -> str | None:
+    """Return the value of the other operand if one of them (the operands at `indices`, or both) is the number
+    `neutral`, which changes nothing; otherwise None.
+    """
+    for index in indices or (0, 1):
         name, other = operation.inputs[index], operation.inputs[1 - index]
         number = writer.constant(name)
         if number is not None and np.ndim(number) == 0 and number == neutral:
-            return writer.alias(other, operation.outputs[0])
+            return writer.same_value(other, operation.outputs[0])
     return None
 
 
 def _product(writer: Writer, operation: JaxEquation) -> str:
-    """Return a matrix product, or a sum of products along any axes."""
+    """Write a matrix product, or a sum of products along any axes as an Einsum."""
     (left, right), (both_left, both_right) = operation.params["dimension_numbers"]
-    one, other = operation.inputs
-    ranks = len(writer.shape(one)), len(writer.shape(other))
+    first_value, second_value = operation.inputs
+    ranks = len(writer.shape(first_value)), len(writer.shape(second_value))
     if tuple(left) == (ranks[0] - 1,) and tuple(right) == (0,) and ranks[1] == 2 and not both_left:
-        return writer.node("MatMul", writer.full(one), writer.full(other))
+        return writer.add_node("MatMul", writer.full_value(first_value), writer.full_value(second_value))
     letters = iter(ascii_lowercase)
-    first = [next(letters) for _ in range(ranks[0])]
-    second = [""] * ranks[1]
-    for own, its in (*zip(left, right, strict=True), *zip(both_left, both_right, strict=True)):
-        second[its] = first[own]
-    second = [letter or next(letters) for letter in second]
-    joined = [first[axis] for axis in both_left]
-    joined += [letter for axis, letter in enumerate(first) if axis not in (*left, *both_left)]
-    joined += [letter for axis, letter in enumerate(second) if axis not in (*right, *both_right)]
-    equation = f"{''.join(first)},{''.join(second)}->{''.join(joined)}"
-    return writer.node("Einsum", writer.full(one), writer.full(other), equation=equation)
-
-
-def _power(writer: Writer, operation: JaxEquation) -> str:
-    (value,), exponent = writer.stretching(operation), operation.params["y"]
-    if exponent == 2:
-        return writer.node("Mul", value, value)
-    return writer.node("Pow", value, writer.add_constant(np.asarray(float(exponent))))
-
-
-def _square(writer: Writer, operation: JaxEquation) -> str:
-    (value,) = writer.stretching(operation)
-    return writer.node("Mul", value, value)
-
-
-def _rest_of_erf(writer: Writer, operation: JaxEquation) -> str:
-    return writer.node(
-        "Sub", writer.add_constant(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
+    first_letters = [next(letters) for _ in range(ranks[0])]
+    second_letters = [""] * ranks[1]
+    for first_axis, second_axis in (*zip(left, right, strict=True), *zip(both_left, both_right, strict=True)):
+        second_letters[second_axis] = first_letters[first_axis]
+    second_letters = [letter or next(letters) for letter in second_letters]
+    output_letters = [first_letters[axis] for axis in both_left]
+    output_letters += [letter for axis, letter in enumerate(first_letters) if axis not in (*left, *both_left)]
+    output_letters += [
+        letter for axis, letter in enumerate(second_letters) if axis not in (*right, *both_right)
+    ]
+    equation = f"{''.join(first_letters)},{''.join(second_letters)}->{''.join(output_letters)}"
+    return writer.add_node(
+        "Einsum", writer.full_value(first_value), writer.full_value(second_value), equation=equation
     )
 
 
-def _choice(writer: Writer, operation: JaxEquation) -> str | None:
-    """Return a choice of one of two values. A test whether a value is not a number is never true."""
+def _power(writer: Writer, operation: JaxEquation) -> str:
+    (value,), exponent = writer.broadcastable_inputs(operation), operation.params["y"]
+    if exponent == 2:
+        return writer.add_node("Mul", value, value)
+    return writer.add_node("Pow", value, writer.add_constant(np.asarray(float(exponent))))
+
+
+def _square(writer: Writer, operation: JaxEquation) -> str:
+    (value,) = writer.broadcastable_inputs(operation)
+    return writer.add_node("Mul", value, value)
+
+
+def _erfc(writer: Writer, operation: JaxEquation) -> str:
+    """Write erfc, which is 1 - erf."""
+    return writer.add_node(
+        "Sub",
+        writer.add_constant(np.asarray(1.0)),
+        writer.add_node("Erf", *writer.broadcastable_inputs(operation)),
+    )
+
+
+def _select(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write a choice of one of two values; None for one of more. A test whether a value is not a number is
+    never true.
+    """
     if len(operation.inputs) != 3:
         return None
-    test, no, yes = operation.inputs
-    made = writer.giving(test, "ne")
-    if made is not None and made.source == made.inputs[1]:
-        return writer.full(no)
-    known = writer.constant(test)
-    if known is not None and np.all(known == np.ravel(known)[0]):
-        return writer.full(yes if np.ravel(known)[0] else no)
-    return writer.node("Where", writer.full(test), writer.of(yes), writer.of(no))
+    condition, if_false, if_true = operation.inputs
+    not_equal = writer.find_producer(condition, "ne")
+    if not_equal is not None and not_equal.source == not_equal.inputs[1]:
+        return writer.full_value(if_false)
+    constant = writer.constant(condition)
+    if constant is not None and np.all(constant == np.ravel(constant)[0]):
+        return writer.full_value(if_true if np.ravel(constant)[0] else if_false)
+    return writer.add_node(
+        "Where",
+        writer.full_value(condition),
+        writer.broadcastable_value(if_true),
+        writer.broadcastable_value(if_false),
+    )
 
 
 def _clamp(writer: Writer, operation: JaxEquation) -> str:
     low, value, high = operation.inputs
-    return writer.node("Min", writer.node("Max", writer.full(value), writer.of(low)), writer.of(high))
+    return writer.add_node(
+        "Min",
+        writer.add_node("Max", writer.full_value(value), writer.broadcastable_value(low)),
+        writer.broadcastable_value(high),
+    )
 
 
 def _stack(writer: Writer, operation: JaxEquation) -> str:
     axis = int(operation.params["axis"])
-    rows = [writer.node("Unsqueeze", writer.full(name), writer.integers(axis)) for name in operation.inputs]
-    return writer.node("Concat", *rows, axis=axis)
+    rows = [
+        writer.add_node("Unsqueeze", writer.full_value(name), writer.add_integers(axis))
+        for name in operation.inputs
+    ]
+    return writer.add_node("Concat", *rows, axis=axis)
 
 
 def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
-    """Write an unstack: a Split, and a Squeeze of each part."""
+    """Write an unstack as a Split, and a Squeeze of each part."""
     axis = int(operation.params["axis"])
     count = len(operation.outputs)
-    inputs = [writer.full(operation.source), writer.integers(*[1] * count)]
-    rows = writer.several("Split", inputs, count, axis=axis)
-    return [writer.node("Squeeze", row, writer.integers(axis)) for row in rows]
+    inputs = [writer.full_value(operation.source), writer.add_integers(*[1] * count)]
+    rows = writer.add_node_of_several("Split", inputs, count, axis=axis)
+    return [writer.add_node("Squeeze", row, writer.add_integers(axis)) for row in rows]
 
 
 def _tile(writer: Writer, operation: JaxEquation) -> str | None:
@@ -230,14 +258,18 @@ def _tile(writer: Writer, operation: JaxEquation) -> str | None:
     return (
         None
         if has_open(counts)
-        else writer.node("Tile", writer.full(operation.source), writer.integers(*map(int, counts)))
+        else writer.add_node(
+            "Tile", writer.full_value(operation.source), writer.add_integers(*map(int, counts))
+        )
     )
 
 
 def _split(writer: Writer, operation: JaxEquation) -> list[str]:
-    sizes = writer.integers(*map(int, operation.params["sizes"]))
-    inputs = [writer.full(operation.source), sizes]
-    return writer.several("Split", inputs, len(operation.outputs), axis=int(operation.params["axis"]))
+    sizes = writer.add_integers(*map(int, operation.params["sizes"]))
+    inputs = [writer.full_value(operation.source), sizes]
+    return writer.add_node_of_several(
+        "Split", inputs, len(operation.outputs), axis=int(operation.params["axis"])
+    )
 
 
 def _slice(writer: Writer, operation: JaxEquation) -> str | None:
@@ -251,137 +283,163 @@ def _slice(writer: Writer, operation: JaxEquation) -> str | None:
         for axis, (start, end, step, size) in enumerate(zip(starts, ends, steps, sizes, strict=True))
         if (start, end, step) != (0, size, 1)
     ]
-    return _cut(writer, writer.full(operation.source), cut, sizes)
+    return _add_slice(writer, writer.full_value(operation.source), cut, sizes)
 
 
-def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape) -> str | None:
-    """Return cells of axes from a start to an end by a step; an end is known, or counts from the end of an
-    open axis.
+def _add_slice(
+    writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape
+) -> str | None:
+    """Add a Slice of cells of axes from a start to an end by a step; None where an end is open and does not
+    count from the end of its axis.
     """
     if not cut:
         return value
     axes, starts, ends, steps = ([*each] for each in zip(*cut, strict=True))
-    known = [
-        _from_end(end, sizes[axis]) if isinstance(end, PerTrace) else end
+    known_ends = [
+        _distance_from_end(end, sizes[axis]) if isinstance(end, PerTrace) else end
         for axis, end in zip(axes, ends, strict=True)
     ]
-    if None in known or has_open(starts):
+    if None in known_ends or has_open(starts):
         return None
-    return writer.node(
-        "Slice", value, *(writer.integers(*map(int, each)) for each in (starts, known, axes, steps))
+    return writer.add_node(
+        "Slice", value, *(writer.add_integers(*map(int, each)) for each in (starts, known_ends, axes, steps))
     )
 
 
-def _from_end(end: PerTrace, size: Any) -> int | None:
-    """Return a place that is as far from the end of an axis at each of its sizes."""
-    apart = {end_here - own for end_here, own in zip(end.at, at_each(size, len(end.at)), strict=True)}
-    return None if len(apart) > 1 or max(apart) > 0 else int(min(apart)) or 2**62
+def _distance_from_end(end: PerTrace, size: Any) -> int | None:
+    """Return the negative distance of `end` from the end of its axis, if it is the same at each of its sizes;
+    otherwise None. The end itself is a number behind every cell.
+    """
+    distances = {
+        end_here - size_here
+        for end_here, size_here in zip(end.at, in_each_trace(size, len(end.at)), strict=True)
+    }
+    return None if len(distances) > 1 or max(distances) > 0 else int(min(distances)) or 2**62
 
 
 def _reverse(writer: Writer, operation: JaxEquation) -> str:
+    """Write a reversal of axes as a Slice that runs backwards."""
     cut = [(int(axis), -1, -(2**62), -1) for axis in operation.params["dimensions"]]
-    return str(_cut(writer, writer.full(operation.source), cut, ()))
+    return str(_add_slice(writer, writer.full_value(operation.source), cut, ()))
 
 
 def _pad(writer: Writer, operation: JaxEquation) -> str | None:
-    """Write a pad at the ends of axes; None for one between cells."""
+    """Write a pad at the ends of axes; None for cells between others, and for open amounts or numbers."""
     config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
         return None
-    pads = writer.integers(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
-    return writer.node(
-        "Pad", writer.full(operation.source), pads, writer.add_constant(np.asarray(float(fill)))
+    pads = writer.add_integers(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
+    return writer.add_node(
+        "Pad", writer.full_value(operation.source), pads, writer.add_constant(np.asarray(float(fill)))
     )
 
 
 def _gather(writer: Writer, operation: JaxEquation) -> str | None:
-    """Return cells from known places on, or known places of one axis."""
+    """Write a gather of cells from known places on as a Slice, or of known places of one axis as a Gather;
+    None for any other.
+    """
     source, params = operation.source, operation.params
-    numbers, places = params["dimension_numbers"], writer.constant(operation.inputs[1])
-    sizes, taken, sides = writer.shape(source), params["slice_sizes"], numbers.start_index_map
-    if is_open(places) or numbers.operand_batching_dims:
+    numbers, indices = params["dimension_numbers"], writer.constant(operation.inputs[1])
+    sizes, slice_sizes, indexed_axes = writer.shape(source), params["slice_sizes"], numbers.start_index_map
+    if is_open(indices) or numbers.operand_batching_dims:
         return None
-    places = np.asarray(places)
-    if any(size != sizes[axis] for axis, size in enumerate(taken) if axis not in sides):
+    indices = np.asarray(indices)
+    if any(size != sizes[axis] for axis, size in enumerate(slice_sizes) if axis not in indexed_axes):
         return None
-    if places.ndim == 1:
+    if indices.ndim == 1:
         cut = [
-            (axis, int(place), int(place) + taken[axis], 1) for axis, place in zip(sides, places, strict=True)
+            (axis, int(start), int(start) + slice_sizes[axis], 1)
+            for axis, start in zip(indexed_axes, indices, strict=True)
         ]
-        value = _cut(writer, writer.full(source), cut, sizes)
-        gone = numbers.collapsed_slice_dims
-        return writer.node("Squeeze", value, writer.integers(*gone)) if gone and value else value
-    axis = sides[0]
-    if len(sides) != 1 or places.ndim != 2 or numbers.collapsed_slice_dims != (axis,):
+        value = _add_slice(writer, writer.full_value(source), cut, sizes)
+        collapsed = numbers.collapsed_slice_dims
+        return (
+            writer.add_node("Squeeze", value, writer.add_integers(*collapsed))
+            if collapsed and value
+            else value
+        )
+    axis = indexed_axes[0]
+    if len(indexed_axes) != 1 or indices.ndim != 2 or numbers.collapsed_slice_dims != (axis,):
         return None
-    value = writer.node("Gather", writer.full(source), writer.integers(*map(int, places[:, 0])), axis=axis)
-    at = next(place for place in range(len(sizes)) if place not in numbers.offset_dims)
+    value = writer.add_node(
+        "Gather", writer.full_value(source), writer.add_integers(*map(int, indices[:, 0])), axis=axis
+    )
+    target_axis = next(start for start in range(len(sizes)) if start not in numbers.offset_dims)
     order = [each for each in range(len(sizes)) if each != axis]
-    return value if at == axis else writer.node("Transpose", value, perm=[*order[:at], axis, *order[at:]])
+    return (
+        value
+        if target_axis == axis
+        else writer.add_node("Transpose", value, perm=[*order[:target_axis], axis, *order[target_axis:]])
+    )
 
 
-def _as_type(writer: Writer, operation: JaxEquation) -> str | None:
-    """Convert booleans to ones and zeros; another has no operator here."""
-    test = writer.made.get(operation.source)
+def _convert_type(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write a cast of booleans as a choice of one and zero; None for any other, which has no operator
+    here.
+    """
+    condition = writer.producers.get(operation.source)
     if (
-        test is None
-        or test.name not in _TESTS
+        condition is None
+        or condition.name not in _COMPARISONS
         or not np.issubdtype(operation.params["new_dtype"], np.floating)
     ):
         return None
-    yes, no = (writer.add_constant(np.asarray(number)) for number in (1.0, 0.0))
-    return writer.node("Where", writer.full(operation.source), yes, no)
+    one, zero = (writer.add_constant(np.asarray(number)) for number in (1.0, 0.0))
+    return writer.add_node("Where", writer.full_value(operation.source), one, zero)
 
 
 _WRITES: Mapping[str, Write] = {
     **{
-        name: plain(name.capitalize())
+        name: elementwise(name.capitalize())
         for name in ("abs", "ceil", "cos", "erf", "exp", "floor", "log", "neg", "sign", "sin")
     },
-    **{name: plain(name.capitalize()) for name in ("max", "min", "pow", "round", "tanh")},
-    **{name: plain(kind) for name, kind in _TESTS.items()},
+    **{name: elementwise(name.capitalize()) for name in ("max", "min", "pow", "round", "tanh")},
+    **{name: elementwise(kind) for name, kind in _COMPARISONS.items()},
     **dict.fromkeys(("copy", "stop_gradient", "reduce_precision", "optimization_barrier"), _alias),
-    "reduce_max": sums.reduce("ReduceMax"),
-    "reduce_min": sums.reduce("ReduceMin"),
-    "reduce_sum": sums.reduce("ReduceSum"),
+    "reduce_max": sums.reduction("ReduceMax"),
+    "reduce_min": sums.reduction("ReduceMin"),
+    "reduce_sum": sums.reduction("ReduceSum"),
     "add": _add,
     "add_any": _add,
     "broadcast_in_dim": _broadcast,
     "clamp": _clamp,
-    "concatenate": lambda writer, operation: writer.node(
-        "Concat", *map(writer.full, operation.inputs), axis=int(operation.params["dimension"])
+    "concatenate": lambda writer, operation: writer.add_node(
+        "Concat", *map(writer.full_value, operation.inputs), axis=int(operation.params["dimension"])
     ),
-    "conv_general_dilated": windows.convolution,
-    "convert_element_type": _as_type,
+    "conv_general_dilated": windows.write_convolution,
+    "convert_element_type": _convert_type,
     "div": _divide,
     "dot_general": _product,
-    "erfc": _rest_of_erf,
-    "expm1": lambda writer, operation: writer.node(
-        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.add_constant(np.asarray(1.0))
+    "erfc": _erfc,
+    "expm1": lambda writer, operation: writer.add_node(
+        "Sub",
+        writer.add_node("Exp", *writer.broadcastable_inputs(operation)),
+        writer.add_constant(np.asarray(1.0)),
     ),
     "gather": _gather,
     "integer_pow": _power,
-    "log1p": lambda writer, operation: writer.node(
-        "Log", writer.node("Add", *writer.stretching(operation), writer.add_constant(np.asarray(1.0)))
+    "log1p": lambda writer, operation: writer.add_node(
+        "Log",
+        writer.add_node("Add", *writer.broadcastable_inputs(operation), writer.add_constant(np.asarray(1.0))),
     ),
-    "logistic": plain("Sigmoid"),
+    "logistic": elementwise("Sigmoid"),
     "mul": _multiply,
-    "ne": lambda writer, operation: writer.node(
-        "Not", writer.node("Equal", *map(writer.full, operation.inputs))
+    "ne": lambda writer, operation: writer.add_node(
+        "Not", writer.add_node("Equal", *map(writer.full_value, operation.inputs))
     ),
     "pad": _pad,
-    "reduce_window_max": lambda writer, operation: windows.pool(writer, operation, "MaxPool"),
-    "reduce_window_sum": windows.window_sum,
+    "reduce_window_max": lambda writer, operation: windows.write_pool(writer, operation, "MaxPool"),
+    "reduce_window_sum": windows.write_window_sum,
     "reshape": _reshape,
     "rev": _reverse,
-    "rsqrt": lambda writer, operation: writer.node(
-        "Reciprocal", writer.node("Sqrt", *writer.stretching(operation))
+    "rsqrt": lambda writer, operation: writer.add_node(
+        "Reciprocal", writer.add_node("Sqrt", *writer.broadcastable_inputs(operation))
     ),
-    "select_n": _choice,
+    "select_n": _select,
     "slice": _slice,
     "split": _split,
-    "sqrt": sums.square_root,
+    "sqrt": sums.write_square_root,
     "square": _square,
     "squeeze": _squeeze,
     "stack": _stack,

@@ -10,175 +10,196 @@ from typing import Any
 
 import numpy as np
 
-from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, at_each
-from porter.frameworks.flax.tracing.writer import Write, Writer, is_open, plain
+from porter.frameworks.flax.tracing.trace import JaxEquation, PerTrace, in_each_trace
+from porter.frameworks.flax.tracing.writer import Write, Writer, elementwise, is_open
 
 
-def mean(writer: Writer, operation: JaxEquation) -> str | None:
-    """Return a sum over axes that is divided by their cells."""
+def write_mean(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write a sum over axes that is divided by the number of their cells as a mean; None for any other
+    quotient.
+    """
     top, bottom = operation.inputs
-    total = writer.giving(top, "reduce_sum")
+    total = writer.find_producer(top, "reduce_sum")
     if total is None:
         return None
     (source,) = total.inputs
-    if not is_count(writer, bottom, [writer.shape(source)[axis] for axis in total.params["axes"]]):
+    if not is_cell_count(writer, bottom, [writer.shape(source)[axis] for axis in total.params["axes"]]):
         return None
-    return _over(writer, operation, total, "ReduceMean", source)
+    return _reduce_as(writer, operation, total, "ReduceMean", source)
 
 
-def _over(writer: Writer, operation: JaxEquation, total: JaxEquation, kind: str, source: str) -> str:
-    """Return what is computed of a sum, which may have axes of one cell since, as an operator over the same
-    axes of `source`.
+def _reduce_as(writer: Writer, operation: JaxEquation, summed: JaxEquation, kind: str, source: str) -> str:
+    """Add an operator over the axes of a sum in place of what is computed from the sum, which may have got
+    its axes back with one cell.
     """
-    axes = tuple(int(axis) for axis in total.params["axes"])
-    reduced, top = writer.reduce(kind, source, axes), operation.source
-    one = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
-    if writer.shape(top) == writer.shape(total.outputs[0]):
-        writer.kept[operation.outputs[0]] = axes
-    elif writer.shape(top) != one:
-        return writer.node("Reshape", reduced, writer.dims(writer.shape(top), one))
+    axes = tuple(int(axis) for axis in summed.params["axes"])
+    reduced, top = writer.add_reduction(kind, source, axes), operation.source
+    kept_shape = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
+    if writer.shape(top) == writer.shape(summed.outputs[0]):
+        writer.kept_axes[operation.outputs[0]] = axes
+    elif writer.shape(top) != kept_shape:
+        return writer.add_node("Reshape", reduced, writer.add_sizes(writer.shape(top), kept_shape))
     return reduced
 
 
-def square_root(writer: Writer, operation: JaxEquation) -> str:
-    """Return a root; of a sum of squares the norm."""
-    total = writer.giving(operation.source, "reduce_sum")
-    source = total and _squared(writer, total.source)
+def write_square_root(writer: Writer, operation: JaxEquation) -> str:
+    """Write a root; of a sum of squares it is the norm."""
+    total = writer.find_producer(operation.source, "reduce_sum")
+    source = total and _root_of_square(writer, total.source)
     return (
-        _over(writer, operation, total, "ReduceL2", source)
+        _reduce_as(writer, operation, total, "ReduceL2", source)
         if total and source
-        else str(plain("Sqrt")(writer, operation))
+        else str(elementwise("Sqrt")(writer, operation))
     )
 
 
-def _squared(writer: Writer, name: str) -> str | None:
-    """Return what a value is the square of."""
-    made = writer.made.get(name)
-    if made is None or not (made.name == "square" or (made.name == "mul" and made.source == made.inputs[1])):
+def _root_of_square(writer: Writer, name: str) -> str | None:
+    """Return the value that this one is the square of; None if it is no square."""
+    producer = writer.producers.get(name)
+    if producer is None or not (
+        producer.name == "square" or (producer.name == "mul" and producer.source == producer.inputs[1])
+    ):
         return None
-    return made.source
+    return producer.source
 
 
-def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return what a value is the mean of, and over which axes."""
-    made = writer.giving(name, "div")
-    total = made and writer.giving(made.source, "reduce_sum")
+def _source_of_mean(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return the value that this one is the mean of, and over which axes; None if it is no mean."""
+    quotient = writer.find_producer(name, "div")
+    total = quotient and writer.find_producer(quotient.source, "reduce_sum")
     return (total.source, tuple(map(int, total.params["axes"]))) if total else None
 
 
-def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """Recognises, as `_mean_of` does, a variance: the mean of the squares of distances from the mean, or of
-    squares, less its square.
+def _source_of_variance(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return, as `_source_of_mean` does, the value that this one is the variance of: the mean of the squares
+    of distances from the mean, or the mean of the squares less the square of the mean.
     """
-    largest = writer.giving(name, "max")
-    less = largest and writer.giving(largest.inputs[1], "sub")
-    mean_of_squares = _mean_of(writer, less.source if less else name)
-    source = mean_of_squares and _squared(writer, mean_of_squares[0])
-    if mean_of_squares is None or source is None or less is not None:
+    clamped = writer.find_producer(name, "max")
+    difference = clamped and writer.find_producer(clamped.inputs[1], "sub")
+    mean_of_squares = _source_of_mean(writer, difference.source if difference else name)
+    source = mean_of_squares and _root_of_square(writer, mean_of_squares[0])
+    if mean_of_squares is None or source is None or difference is not None:
         return (source, mean_of_squares[1]) if mean_of_squares and source else None
-    apart = writer.made.get(source)
-    mean = _mean_of(writer, apart.inputs[1]) if apart is not None and apart.name == "sub" else None
-    return mean if apart is not None and mean == (apart.source, mean_of_squares[1]) else None
+    centred = writer.producers.get(source)
+    write_mean = (
+        _source_of_mean(writer, centred.inputs[1]) if centred is not None and centred.name == "sub" else None
+    )
+    return write_mean if centred is not None and write_mean == (centred.source, mean_of_squares[1]) else None
 
 
-def group_norm(writer: Writer, operation: JaxEquation) -> str | None:
-    """(x - mean) / sqrt(variance + epsilon), where both are of groups of channels, as nnx.GroupNorm computes
-    it.
+def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write (x - mean) / sqrt(variance + epsilon), times a scale, as a group norm if both are of groups of
+    channels, as nnx.GroupNorm computes it; None for any other product.
     """
-    for one, other in (operation.inputs, operation.inputs[::-1]):
-        apart, scaled = writer.made.get(one), writer.made.get(other)
-        factors = [*scaled.inputs] if scaled is not None and scaled.name == "mul" else [other]
-        root = next((name for name in factors if writer.giving(name, "rsqrt")), None)
-        if apart is None or apart.name != "sub" or root is None:
+    for centred_name, factor_name in (operation.inputs, operation.inputs[::-1]):
+        centred, product = writer.producers.get(centred_name), writer.producers.get(factor_name)
+        factors = [*product.inputs] if product is not None and product.name == "mul" else [factor_name]
+        root = next((name for name in factors if writer.find_producer(name, "rsqrt")), None)
+        if centred is None or centred.name != "sub" or root is None:
             continue
-        normed = _normed_groups(writer, apart, root)
+        normed = _add_group_norm(writer, centred, root)
         if normed is not None:
             scales = [name for name in factors if name != root]
-            return writer.node("Mul", normed, writer.of(scales[0])) if scales else normed
+            return writer.add_node("Mul", normed, writer.broadcastable_value(scales[0])) if scales else normed
     return None
 
 
-def _normed_groups(writer: Writer, difference: JaxEquation, root: str) -> str | None:
-    """x - mean over the root, without a scale."""
-    source, mean = difference.inputs
+def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str | None:
+    """Add the operators of x - mean over the root, without a scale; None if the mean and the variance are not
+    those of groups of x.
+    """
+    source, write_mean = difference.inputs
     rank = len(writer.shape(source))
-    total = writer.giving(root, "rsqrt")
-    added = total and writer.giving(total.source, "add")
-    cells = _mean_of(writer, mean)
-    epsilon: Any = writer.constant(added.inputs[1]) if added else None
-    if cells is None or added is None or cells != _variance_of(writer, added.source) or is_open(epsilon):
-        return None
-    made = writer.made.get(cells[0])
-    groups = writer.shape(cells[0])[-2]
+    inverse_root = writer.find_producer(root, "rsqrt")
+    sum_with_epsilon = inverse_root and writer.find_producer(inverse_root.source, "add")
+    source_of_mean = _source_of_mean(writer, write_mean)
+    epsilon: Any = writer.constant(sum_with_epsilon.inputs[1]) if sum_with_epsilon else None
     if (
-        made is None
-        or made.name != "reshape"
-        or made.source != source
-        or len(writer.shape(cells[0])) != rank + 1
+        source_of_mean is None
+        or sum_with_epsilon is None
+        or source_of_mean != _source_of_variance(writer, sum_with_epsilon.source)
+        or is_open(epsilon)
+    ):
+        return None
+    reshape = writer.producers.get(source_of_mean[0])
+    groups = writer.shape(source_of_mean[0])[-2]
+    if (
+        reshape is None
+        or reshape.name != "reshape"
+        or reshape.source != source
+        or len(writer.shape(source_of_mean[0])) != rank + 1
     ):
         return None
     if (
-        cells[1] != (*range(1, rank - 1), rank)
-        or {*writer.shape(mean)[1:-1]} - {1}
+        source_of_mean[1] != (*range(1, rank - 1), rank)
+        or {*writer.shape(write_mean)[1:-1]} - {1}
         or isinstance(groups, PerTrace)
     ):
         return None
-    value = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
-    parted = writer.node("Reshape", value, writer.integers(0, groups, -1))
-    neutral = (writer.add_constant(np.full(groups, number, np.float32)) for number in (1, 0))
-    normed = writer.node("InstanceNormalization", parted, *neutral, epsilon=float(epsilon))
-    return writer.node(
-        "Transpose", writer.node("Reshape", normed, writer.node("Shape", value)), perm=(0, *range(2, rank), 1)
+    value = writer.add_transpose(source, (0, rank - 1, *range(1, rank - 1)))
+    grouped = writer.add_node("Reshape", value, writer.add_integers(0, groups, -1))
+    ones_and_zeros = (writer.add_constant(np.full(groups, number, np.float32)) for number in (1, 0))
+    normed = writer.add_node("InstanceNormalization", grouped, *ones_and_zeros, epsilon=float(epsilon))
+    return writer.add_node(
+        "Transpose",
+        writer.add_node("Reshape", normed, writer.add_node("Shape", value)),
+        perm=(0, *range(2, rank), 1),
     )
 
 
-def is_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
-    """Say whether a value is the number of cells of these sizes."""
+def is_cell_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
+    """Say whether a value is the number of cells of these sizes, at each size."""
     number = writer.constant(name)
     count = max((len(each.at) for each in (number, *sizes) if isinstance(each, PerTrace)), default=1)
-    products = map(math.prod, zip(*(at_each(size, count) for size in sizes), strict=True))
+    products = map(math.prod, zip(*(in_each_trace(size, count) for size in sizes), strict=True))
     if number is None:
         return False
-    pairs = zip(at_each(number, count), products, strict=True)
+    pairs = zip(in_each_trace(number, count), products, strict=True)
     return all(np.size(each) == 1 and float(each) == cells for each, cells in pairs)
 
 
-def softmax(writer: Writer, operation: JaxEquation) -> str | None:
-    """exp(x - m) divided by its sums along an axis, of which each has one m."""
-    raised = writer.made.get(operation.source)
-    total = writer.giving(operation.inputs[1], "reduce_sum")
-    value = _summed_exponential(writer, raised, total)
-    if value is None or raised is None:
+def write_softmax(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write exp(x - m) divided by its sums along an axis, along which m is one number, as a softmax; None for
+    any other quotient.
+    """
+    exponential = writer.producers.get(operation.source)
+    total = writer.find_producer(operation.inputs[1], "reduce_sum")
+    value = _summed_exponential(writer, exponential, total)
+    if value is None or exponential is None:
         return None
     source, axis = value
-    return writer.node("Softmax", writer.full(source), axis=axis)
+    return writer.add_node("Softmax", writer.full_value(source), axis=axis)
 
 
-def log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
-    """x - m without the logarithm of the sums of exp(x - m)."""
-    log = writer.giving(operation.inputs[1], "log")
-    total = None if log is None else writer.giving(log.source, "reduce_sum")
-    raised = None if total is None else writer.made.get(total.source)
-    value = _summed_exponential(writer, raised, total)
-    if value is None or raised is None or raised.source != operation.source:
+def write_log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write x - m less the logarithm of the sums of exp(x - m) as a log_softmax; None for any other
+    difference.
+    """
+    log = writer.find_producer(operation.inputs[1], "log")
+    total = None if log is None else writer.find_producer(log.source, "reduce_sum")
+    exponential = None if total is None else writer.producers.get(total.source)
+    value = _summed_exponential(writer, exponential, total)
+    if value is None or exponential is None or exponential.source != operation.source:
         return None
-    return writer.node("LogSoftmax", writer.full(value[0]), axis=value[1])
+    return writer.add_node("LogSoftmax", writer.full_value(value[0]), axis=value[1])
 
 
 def _summed_exponential(
-    writer: Writer, raised: JaxEquation | None, total: JaxEquation | None
+    writer: Writer, exponential: JaxEquation | None, total: JaxEquation | None
 ) -> tuple[str, int] | None:
-    """Return the x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
+    """Return the x of exp(x - m) and the axis along which it is summed, where m is one number along it;
+    otherwise None.
+    """
     if (
-        raised is None
+        exponential is None
         or total is None
-        or raised.name != "exp"
-        or total.inputs != raised.outputs
+        or exponential.name != "exp"
+        or total.inputs != exponential.outputs
         or len(total.params["axes"]) != 1
     ):
         return None
     axis = int(total.params["axes"][0])
-    difference = writer.made.get(raised.source)
+    difference = writer.producers.get(exponential.source)
     if (
         difference is None
         or difference.name != "sub"
@@ -188,12 +209,12 @@ def _summed_exponential(
     return difference.source, axis
 
 
-def reduce(kind: str) -> Write:
-    """Write a reduction of this kind, whose axes stay until something reads them."""
+def reduction(kind: str) -> Write:
+    """Return what writes a reduction of this kind, whose axes stay until something reads the value."""
 
     def write(writer: Writer, operation: JaxEquation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])
-        writer.kept[operation.outputs[0]] = axes
-        return writer.reduce(kind, operation.source, axes)
+        writer.kept_axes[operation.outputs[0]] = axes
+        return writer.add_reduction(kind, operation.source, axes)
 
     return write

@@ -31,8 +31,8 @@ class PerTrace:
 Shape: TypeAlias = "tuple[int | PerTrace, ...]"
 
 
-def at_each(value: Any, count: int) -> tuple[Any, ...]:
-    """Return what a value is in each of so many traces."""
+def in_each_trace(value: Any, count: int) -> tuple[Any, ...]:
+    """Return the value in each of `count` traces: that of a PerTrace in each, and any other repeated."""
     return value.at if isinstance(value, PerTrace) else (value,) * count
 
 
@@ -41,7 +41,7 @@ _CALLS = frozenset(
 )
 """Primitives that compute what another jaxpr does."""
 _BODIES = ("jaxpr", "call_jaxpr")
-MOST_STEPS = 64
+MAX_STEPS = 64
 """The most steps of a scan that is written step by step: more than the deepest of published networks has
 units.
 """
@@ -72,7 +72,7 @@ class JaxEquation:
         return self.inputs[0]
 
 
-_NOTHING = JaxEquation(None, {}, (), ())
+_NO_EQUATION = JaxEquation(None, {}, (), ())
 
 
 @dataclass
@@ -96,8 +96,10 @@ class Traced:
     outputs: tuple[str, ...] = ()
     rounding: bool = False
 
-    def value(self, stem: str, shape: Shape) -> str:
-        """Return a new name: each primitive counts its own, so that a trace of another size has the same."""
+    def new_value(self, stem: str, shape: Shape) -> str:
+        """Add a value and return its name. Names are counted for each primitive, so that a trace of another
+        size has the same ones.
+        """
         name = stem
         while name == stem or name in self.shapes:
             name = f"{stem}_{self._counts.setdefault(stem, 0)}"
@@ -109,11 +111,11 @@ class Traced:
 
 
 def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
-    """Return what a module calls what it is called with, as no layer or variable of it is called."""
+    """Return the names of a module's inputs: those of its arguments where no layer or variable has them."""
     variables = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
     # A module of linen is called by a wrapper that takes anything.
-    called = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
-    parameters = inspect.signature(called).parameters.values()
+    callable_module = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
+    parameters = inspect.signature(callable_module).parameters.values()
     names = [
         each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
@@ -122,112 +124,117 @@ def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
     return tuple(f"{name}_given" if name in variables else name for name in names)
 
 
-def number_of(leaf: Any) -> Any:
-    """Return the array of a leaf of a module's state: of a variable, or one that is an attribute by
-    itself.
-    """
+def array_of(leaf: Any) -> Any:
+    """Return the array of a leaf of a module's state: that of a variable, or the leaf itself."""
     return leaf.get_value() if isinstance(leaf, nnx.Variable) else leaf
 
 
-def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
-    """Return the operations of a module in double precision that its outputs are computed from; random
-    numbers, as a dropout has them in training, are not. Casts between real types are left out.
+def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
+    """Trace a module in double precision, and return the operations that its outputs are computed from;
+    random numbers, as a dropout has them in training, are not among them. Casts between real types are left
+    out.
 
     Args:
-        taken: the shapes of what it is called with, by name and in its order: of images N×H×W×C.
-
-    Raises:
-        Exception: whatever the module's own code raises.
+        input_shapes: the shapes of the module's inputs, by name and in its order: of images N×H×W×C.
     """
     graph, state = nnx.split(module)
     flat = nnx.to_flat_state(state)
     traced = Traced()
 
-    def call(values: Sequence[Any], *given: Any) -> Any:
+    def call(values: Sequence[Any], *inputs: Any) -> Any:
         variables = [
             (path, leaf.replace(value) if isinstance(leaf, nnx.Variable) else value)
             for (path, leaf), value in zip(flat, values, strict=True)
         ]
-        return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(*given))
+        return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(*inputs))
 
     with jax.enable_x64(True):
-        values = [number_of(leaf) for _, leaf in flat]
-        kinds = [_kind(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype) for each in values]
-        closed = jax.make_jaxpr(call)(kinds, *(_kind(shape, jnp.float64) for shape in taken.values()))
+        values = [array_of(leaf) for _, leaf in flat]
+        abstract_values = [
+            _abstract_array(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype)
+            for each in values
+        ]
+        closed = jax.make_jaxpr(call)(
+            abstract_values, *(_abstract_array(shape, jnp.float64) for shape in input_shapes.values())
+        )
         names = [".".join(map(str, path)) for path, _ in flat]
         traced.variables = dict(zip(names, values, strict=True))
-        traced.inputs = tuple(taken)
-        traced.shapes = {name: value.shape for name, value in traced.variables.items()} | dict(taken)
-        traced.outputs = tuple(_flatten(traced, closed.jaxpr, closed.consts, (*names, *taken)))
-    made = {name: each.inputs for each in traced.operations for name in each.outputs}
-    needed = upstream(traced.outputs, lambda name: made.get(name, ()))
+        traced.inputs = tuple(input_shapes)
+        traced.shapes = {name: value.shape for name, value in traced.variables.items()} | dict(input_shapes)
+        traced.outputs = tuple(_add_equations(traced, closed.jaxpr, closed.consts, (*names, *input_shapes)))
+    inputs_of = {name: each.inputs for each in traced.operations for name in each.outputs}
+    needed = upstream(traced.outputs, lambda name: inputs_of.get(name, ()))
     traced.operations = [each for each in traced.operations if not needed.isdisjoint(each.outputs)]
     return traced
 
 
-_kind: Any = jax.ShapeDtypeStruct
+_abstract_array: Any = jax.ShapeDtypeStruct
 
 
-def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
-    """Add the operations of a jaxpr, with those of the ones that it calls; the names of its outputs."""
+def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
+    """Add the equations of a jaxpr, with those of the jaxprs that it calls, and return the names of its
+    outputs.
+    """
     names = dict(zip(jaxpr.invars, inputs, strict=True))
 
-    def held(value: Any) -> str:
-        name = found.value("constant", np.shape(value))
-        found.constants[name] = value
+    def add_constant(value: Any) -> str:
+        name = traced.new_value("constant", np.shape(value))
+        traced.constants[name] = value
         return name
 
-    def named(atom: Any) -> str:
-        return held(atom.val) if isinstance(atom, jax.extend.core.Literal) else names[atom]
+    def name_of(atom: Any) -> str:
+        return add_constant(atom.val) if isinstance(atom, jax.extend.core.Literal) else names[atom]
 
-    names.update(zip(jaxpr.constvars, map(held, constants), strict=True))
+    names.update(zip(jaxpr.constvars, map(add_constant, constants), strict=True))
     for equation in jaxpr.eqns:
-        given = [named(atom) for atom in equation.invars]
+        operands = [name_of(atom) for atom in equation.invars]
         kind = equation.primitive.name
         body = (
             next((equation.params[key] for key in _BODIES if key in equation.params), None)
             if kind in _CALLS
             else None
         )
-        if kind == "scan" and equation.params["length"] <= MOST_STEPS:
-            body = _in_a_row(equation)
+        if kind == "scan" and equation.params["length"] <= MAX_STEPS:
+            body = _unroll_scan(equation)
         if body is not None:
-            made = _flatten(found, getattr(body, "jaxpr", body), getattr(body, "consts", ()), given)
+            results = _add_equations(
+                traced, getattr(body, "jaxpr", body), getattr(body, "consts", ()), operands
+            )
         elif (
             kind == "convert_element_type"
             and _is_real(equation.params["new_dtype"])
             and _is_real(equation.invars[0].aval.dtype)
         ):
-            made = given
-            found.rounding |= equation.params["new_dtype"].itemsize < 4
+            results = operands
+            traced.rounding |= equation.params["new_dtype"].itemsize < 4
         else:
-            made = [found.value(kind, each.aval.shape) for each in equation.outvars]
-            found.operations.append(
-                JaxEquation(equation.primitive, equation.params, tuple(given), tuple(made))
+            results = [traced.new_value(kind, each.aval.shape) for each in equation.outvars]
+            traced.operations.append(
+                JaxEquation(equation.primitive, equation.params, tuple(operands), tuple(results))
             )
-        names.update(zip(equation.outvars, made, strict=True))
-    return [named(atom) for atom in jaxpr.outvars]
+        names.update(zip(equation.outvars, results, strict=True))
+    return [name_of(atom) for atom in jaxpr.outvars]
 
 
-def _in_a_row(scan: Any) -> Any:
+def _unroll_scan(scan: Any) -> Any:
     """Return the jaxpr of a scan's steps one after the other."""
     step, count = jax.extend.core.jaxpr_as_fun(scan.params["jaxpr"]), scan.params["length"]
     constants, carried = scan.params["num_consts"], scan.params["num_carry"]
 
-    def steps(*given: Any) -> list[Any]:
-        carry, rows = [*given[constants : constants + carried]], given[constants + carried :]
-        made = [list[Any]() for _ in scan.outvars[carried:]]
+    def steps(*values: Any) -> list[Any]:
+        carry, rows = [*values[constants : constants + carried]], values[constants + carried :]
+        stacked_rows = [list[Any]() for _ in scan.outvars[carried:]]
         for index in reversed(range(count)) if scan.params["reverse"] else range(count):
-            cut = [jax.lax.index_in_dim(each, index, keepdims=False) for each in rows]
-            carry[:], outputs = _halves(step(*given[:constants], *carry, *cut), carried)
-            for each, value in zip(made, outputs, strict=True):
+            row = [jax.lax.index_in_dim(each, index, keepdims=False) for each in rows]
+            carry[:], outputs = _split_at(step(*values[:constants], *carry, *row), carried)
+            for each, value in zip(stacked_rows, outputs, strict=True):
                 each.insert(0 if scan.params["reverse"] else count, value)
-        return [*carry, *map(jnp.stack, made)]
+        return [*carry, *map(jnp.stack, stacked_rows)]
 
-    return jax.make_jaxpr(steps)(*(_kind(each.aval.shape, each.aval.dtype) for each in scan.invars))
+    return jax.make_jaxpr(steps)(*(_abstract_array(each.aval.shape, each.aval.dtype) for each in scan.invars))
 
 
-def _halves(values: Sequence[Any], place: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def _split_at(values: Sequence[Any], place: int) -> tuple[Sequence[Any], Sequence[Any]]:
     return values[:place], values[place:]
 
 
@@ -236,91 +243,113 @@ def _is_real(dtype: Any) -> bool:
 
 
 def merge(traces: Sequence[Traced]) -> Traced:
-    """Traces of one module at several sizes as one, whose sizes are open where they differ.
+    """Merge traces of one module at several sizes into one, whose sizes are open where they differ.
 
     Raises:
         ValueError: the module computes something else at one of the sizes.
     """
     first, *others = traces
     for other in others:
-        same = first.outputs == other.outputs and all(
-            (one.primitive, one.inputs, one.outputs) == (its.primitive, its.inputs, its.outputs)
-            for one, its in zip_longest(first.operations, other.operations, fillvalue=_NOTHING)
+        has_same_operations = first.outputs == other.outputs and all(
+            (operation.primitive, operation.inputs, operation.outputs)
+            == (their_operation.primitive, their_operation.inputs, their_operation.outputs)
+            for operation, their_operation in zip_longest(
+                first.operations, other.operations, fillvalue=_NO_EQUATION
+            )
         )
-        if not same or first.constants.keys() != other.constants.keys():
+        if not has_same_operations or first.constants.keys() != other.constants.keys():
             raise ValueError("other operations at another size")
     merged = Traced(variables=first.variables, inputs=first.inputs, outputs=first.outputs)
-    merged.shapes = {name: _joined([each.shapes[name] for each in traces]) for name in first.shapes}
-    merged.constants = {name: _joined([each.constants[name] for each in traces]) for name in first.constants}
-    for alike in zip(*(each.operations for each in traces), strict=True):
-        params = {name: _joined([each.params[name] for each in alike]) for name in alike[0].params}
-        merged.operations.append(replace(alike[0], params=params))
+    merged.shapes = {name: _merge_values([each.shapes[name] for each in traces]) for name in first.shapes}
+    merged.constants = {
+        name: _merge_values([each.constants[name] for each in traces]) for name in first.constants
+    }
+    for same_operation in zip(*(each.operations for each in traces), strict=True):
+        params = {
+            name: _merge_values([each.params[name] for each in same_operation])
+            for name in same_operation[0].params
+        }
+        merged.operations.append(replace(same_operation[0], params=params))
     return merged
 
 
-def _joined(values: Sequence[Any]) -> Any:
-    """Return what the traces at several sizes have in common; a PerTrace where they differ."""
+def _merge_values(values: Sequence[Any]) -> Any:
+    """Return the value that the traces at several sizes have in common; a PerTrace where they differ."""
     first = values[0]
     if isinstance(first, tuple) and all(
         isinstance(each, tuple) and len(each) == len(first) for each in values
     ):
-        parts = [_joined(each) for each in zip(*values, strict=True)]
+        parts = [_merge_values(each) for each in zip(*values, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-    same = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
-    return first if same else PerTrace(tuple(values))
+    are_equal = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
+    return first if are_equal else PerTrace(tuple(values))
 
 
-def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., NamedArrays]:
-    """Return what gives the values of these names, and the outputs, for inputs of the traced shapes, computed
-    in a type. It is compiled when it is first called.
+def compile_traced(traced: Traced, names: Collection[str], dtype: Dtype) -> Callable[..., NamedArrays]:
+    """Return a function that computes the values of these names, and the outputs, from inputs of the traced
+    shapes, in a number type. It is compiled when it is first called.
     """
-    wanted_at_end = {*wanted, *traced.outputs}
-    program = jax.jit(lambda held: _values(traced, held, wanted_at_end, dtype), compiler_options=QUICKLY)
-
-    def run(given: Sequence[Array]) -> dict[str, Array]:
-        taken = dict(zip(traced.inputs, given, strict=True))
-        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            held = {name: _real(each, dtype) for name, each in {**traced.variables, **taken}.items()}
-            return {name: np.asarray(value) for name, value in program(held).items()}
-
-    return run
-
-
-def untraced(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
-    """Return what gives the outputs of the module itself in float32, which no trace has changed."""
-    graph, state = nnx.split(module)
+    names_and_outputs = {*names, *traced.outputs}
     program = jax.jit(
-        lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=QUICKLY
+        lambda arrays: _compute_values(traced, arrays, names_and_outputs, dtype), compiler_options=QUICKLY
     )
 
-    def run(given: Sequence[Array]) -> tuple[Array, ...]:
-        held = jax.tree.map(lambda value: _real(value, "float32"), state)
-        with jax.default_matmul_precision("highest"):
-            return tuple(map(np.asarray, program(held, *given)))
+    def run(images_and_further: Sequence[Array]) -> dict[str, Array]:
+        inputs = dict(zip(traced.inputs, images_and_further, strict=True))
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            arrays = {
+                name: _cast_floats(each, dtype) for name, each in {**traced.variables, **inputs}.items()
+            }
+            return {name: np.asarray(value) for name, value in program(arrays).items()}
 
     return run
 
 
-def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:
-    """Return the values that are kept, each operation computed in `dtype`."""
-    values = {**given, **{name: _real(each, dtype) for name, each in traced.constants.items()}}
-    ended = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), kept)
-    for operation, gone in zip(traced.operations, ended, strict=True):
-        params = dict(_params(operation, dtype))
-        made = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
+def compile_module(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
+    """Return a function that computes the outputs of the module itself in float32, without the changes of
+    `trace`. It is compiled when it is first called.
+    """
+    graph, state = nnx.split(module)
+    program = jax.jit(
+        lambda arrays, *inputs: jax.tree.leaves(nnx.merge(graph, arrays)(*inputs)), compiler_options=QUICKLY
+    )
+
+    def run(inputs: Sequence[Array]) -> tuple[Array, ...]:
+        arrays = jax.tree.map(lambda value: _cast_floats(value, "float32"), state)
+        with jax.default_matmul_precision("highest"):
+            return tuple(map(np.asarray, program(arrays, *inputs)))
+
+    return run
+
+
+def _compute_values(
+    traced: Traced, inputs: Mapping[str, Any], names: Collection[str], dtype: Dtype
+) -> dict[str, Any]:
+    """Compute each operation in `dtype`, and return the values of these names; any other is dropped after its
+    last use.
+    """
+    values = {**inputs, **{name: _cast_floats(each, dtype) for name, each in traced.constants.items()}}
+    unread = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), names)
+    for operation, unread_names in zip(traced.operations, unread, strict=True):
+        params = dict(_params_in_dtype(operation, dtype))
+        results = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
         values.update(
-            zip(operation.outputs, made if operation.primitive.multiple_results else [made], strict=True)
+            zip(
+                operation.outputs, results if operation.primitive.multiple_results else [results], strict=True
+            )
         )
-        for name in gone:
+        for name in unread_names:
             del values[name]
-    return {name: values[name] for name in kept}
+    return {name: values[name] for name in names}
 
 
-def _params(operation: JaxEquation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
+def _params_in_dtype(operation: JaxEquation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
+    """Yield an operation's parameters, whose real types are replaced by `dtype`."""
     for name, value in operation.params.items():
         is_type = name.endswith("dtype") or name == "preferred_element_type"
         yield name, np.dtype(dtype) if is_type and value is not None and _is_real(value) else value
 
 
-def _real(value: Any, dtype: Dtype) -> Any:
+def _cast_floats(value: Any, dtype: Dtype) -> Any:
+    """Return real numbers as an array in `dtype`, and any other value as it is."""
     return jnp.asarray(np.asarray(value, dtype)) if _is_real(value.dtype) else value

@@ -14,7 +14,7 @@ from torch import nn
 import porter
 from porter.base.errors import CheckFailed, UsageError
 from porter.frameworks.tflite import FILE, destination as framework, port_files
-from porter.frameworks.tflite.conversion import convert, expect_rounding, is_rounded
+from porter.frameworks.tflite.conversion import convert, expect_rounding, has_rounded_weights
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan
@@ -187,7 +187,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_rounded_weights_are_those_of_the_plain_file(weights: Any, most: float) -> None:
     plan, tensors = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
     plain, rounded = convert(plan, tensors), convert(plan, tensors, weights)
-    assert is_rounded(rounded) and not is_rounded(plain) and len(rounded) < len(plain)
+    assert has_rounded_weights(rounded) and not has_rounded_weights(plain) and len(rounded) < len(plain)
     wanted, found = (
         LiteModel(plan, file).values(images((33, 32)), [GRAPH.output])[GRAPH.output]
         for file in (plain, rounded)

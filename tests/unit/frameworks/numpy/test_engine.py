@@ -56,10 +56,10 @@ def test_each_step_by_itself_from_the_values_that_are_given() -> None:
         OperatorCall("halves", ("image",), ("low", "high"), {}),
         OperatorCall("add", ("low", "high"), ("sum",), {}),
     )
-    replayed = NumpyModel(KernelProgram("image", steps, ROWS), {}, "float32").replayed(
+    replay = NumpyModel(KernelProgram("image", steps, ROWS), {}, "float32").replay(
         {"image": BATCH[:, :2], "low": np.full((2, 1, 4, 5), 7.0)}
     )
-    (_, halves), (last, (found,)) = replayed
+    (_, halves), (last, (found,)) = replay
     assert last.outputs == ("sum",) and found.dtype == np.float32
     assert np.array_equal(halves[0], BATCH[:, :1].astype(np.float32))
     assert np.array_equal(found, 7 + BATCH[:, 1:2].astype(np.float32))
