@@ -15,41 +15,43 @@ ChannelChoice: TypeAlias = ops.SliceChannels | ops.PadChannels | ops.ChannelShuf
 Spread: TypeAlias = ops.DepthToSpace | ops.Upsample
 
 
-def choosing(op: ChannelChoice, channels: int) -> Array:
-    """Filters x channels of the input: each filter takes one channel, or none and is zero."""
+def channel_choice_kernel(op: ChannelChoice, channels: int) -> Array:
+    """Return the kernel, filters x channels of the input, of a choice of channels: each filter takes one
+    channel, or none and is zero.
+    """
     if isinstance(op, ops.SliceChannels):
-        places: list[int | None] = [*op.channels]
+        chosen_channels: list[int | None] = [*op.channels]
     elif isinstance(op, ops.PadChannels):
-        places = [*[None] * op.before, *range(channels), *[None] * op.after]
+        chosen_channels = [*[None] * op.before, *range(channels), *[None] * op.after]
     else:
-        places = [int(channel) for channel in np.arange(channels).reshape(op.groups, -1).T.ravel()]
-    kernel = np.zeros((len(places), channels))
-    for to, channel in enumerate(places):
+        chosen_channels = [int(channel) for channel in np.arange(channels).reshape(op.groups, -1).T.ravel()]
+    kernel = np.zeros((len(chosen_channels), channels))
+    for filter, channel in enumerate(chosen_channels):
         if channel is not None:
-            kernel[to, channel] = 1
+            kernel[filter, channel] = 1
     return kernel
 
 
-def gathering(op: ops.SpaceToDepth, channels: int) -> Array:
-    """Return the kernel of a convolution whose windows stand side by side: filters x channels x rows x
-    columns.
+def gathering_kernel(op: ops.SpaceToDepth, channels: int) -> Array:
+    """Return the kernel of a convolution that gathers the cells of a block as channels, filters x channels x
+    rows x columns; its windows stand side by side.
     """
     filters = channels * op.block**2
-    kernel, _ = spreading(ops.DepthToSpace(op.block, op.order), filters)
+    kernel, _ = spreading_kernel(ops.DepthToSpace(op.block, op.order), filters)
     return kernel
 
 
-def spreading(op: Spread, channels: int) -> tuple[Array, int]:
-    """Return the kernel of a transposed convolution whose windows stand side by side, channels x filters of a
-    group x rows x columns, and its groups.
+def spreading_kernel(op: Spread, channels: int) -> tuple[Array, int]:
+    """Return the kernel of a transposed convolution that spreads cells apart, channels x filters of a group x
+    rows x columns, and its groups; its windows stand side by side.
     """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels
     block = op.block
-    places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
+    numbers = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
     kernel = np.zeros((channels, channels // block**2, block, block))
     for (row, column, filter), number in np.ndenumerate(
-        places if op.order == "DCR" else places.transpose(1, 2, 0)
+        numbers if op.order == "DCR" else numbers.transpose(1, 2, 0)
     ):
         kernel[number, filter, row, column] = 1
     return kernel, 1

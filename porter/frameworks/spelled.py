@@ -18,12 +18,12 @@ class LayerMaker(Protocol):
         """The shape of the value of every path."""
 
     def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that nothing has."""
+        """Return `wanted`, or the first variation of it that nothing has, and reserve it."""
 
     def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
         """Add a layer and return the name of its value."""
 
-    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[Any]:
         """Return what holds the tensors of a path of these roles, without those that its op lacks, for the
         layer `name`.
         """
@@ -56,7 +56,7 @@ class Spelled(Generic[LayersT, OpT]):
 
     @property
     def source(self) -> str:
-        """The first of the values that it reads."""
+        """The first of the values that the node reads."""
         return self.inputs[0]
 
     @property
@@ -68,16 +68,19 @@ class Spelled(Generic[LayersT, OpT]):
         return channels_in(self.shape)
 
     def part(self, ending: str) -> str:
-        """Return a name for a layer before the last one; the last one's where nothing ends it."""
+        """Return a name for a layer before the last one, with this ending; without an ending, the name of the
+        last one.
+        """
         return self.maker.name(f"{self.name}_{ending}") if ending else self.name
 
     def step(self, ending: str, kind: str, *inputs: str, **own: Any) -> str:
-        """Add a layer under the name of a `part`."""
+        """Add a layer under the name that `part` gives for this ending, and return its value."""
         return self.maker.add(kind, self.part(ending), *inputs, **own)
 
     def result(self, kind: str, *inputs: str, **own: Any) -> str:
-        """Add the layer that gives its value."""
+        """Add the layer that gives the node's value, and return it."""
         return self.step("", kind, *inputs, **own)
 
-    def trained(self, *roles: str) -> list[Any]:
-        return self.maker.trained(self.path, self.name, *roles)
+    def tensors(self, *roles: str) -> list[Any]:
+        """Return what holds the node's tensors of these roles, without those that its op lacks."""
+        return self.maker.tensors_of(self.path, self.name, *roles)

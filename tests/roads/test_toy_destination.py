@@ -78,7 +78,7 @@ def test_what_it_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, TOY.CAPABILITIES)
     assert [str(error) for error in TOY.refusals(plan)] == [f"first: {said}"]
     with pytest.raises(GraphError, match=f"first: {said}"):
-        TOY.net(plan)
+        TOY.make_net(plan)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from porter.frameworks.numpy.nets import NetDestination
 from porter.graph.ops import row_of
 from porter.padding import Capabilities
 from porter_toy_destination.maker import ToyMaker
-from porter_toy_destination.spellings import SPELLINGS, windowed
+from porter_toy_destination.spellings import SPELLINGS, add_windowed
 
 
 class Toy(NetDestination[ToyMaker]):
@@ -39,21 +39,23 @@ class Toy(NetDestination[ToyMaker]):
         open_reshapes=False,
         lacks=lambda op: row_of(SPELLINGS, type(op)) is None,
     )
-    windowed = staticmethod(windowed)
+    add_windowed = staticmethod(add_windowed)
 
     def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(text.encode())
 
-    def parts(self, text: str) -> list[tuple[str, object]]:
+    def text_parts(self, text: str) -> list[tuple[str, object]]:
         stated = json.loads(text)
         return [*((layer["name"], layer) for layer in stated["layers"]), ("outputs", stated["outputs"])]
 
-    def in_bytes(self, net: ToyMaker, arrays: Mapping[str, NDArray[Any]]) -> Iterable[bytes | memoryview]:
+    def encode_arrays(
+        self, net: ToyMaker, arrays: Mapping[str, NDArray[Any]]
+    ) -> Iterable[bytes | memoryview]:
         file = io.BytesIO()
         np.savez(file, allow_pickle=False, **arrays)
         return [file.getvalue()]
 
-    def arrays_in(self, data: bytes) -> Mapping[str, NDArray[Any]]:
+    def decode_arrays(self, data: bytes) -> Mapping[str, NDArray[Any]]:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             return dict(stored)
 

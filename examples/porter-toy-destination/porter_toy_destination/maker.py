@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from porter.frameworks.numpy.nets import Maker, NetArray, Trained
+from porter.frameworks.numpy.nets import Maker, NetArray, PortTensor
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.plan import Plan
@@ -22,19 +22,19 @@ class ToyMaker(Maker):
         self.layers: list[dict[str, Any]] = []
 
     def add(self, kind: str, name: str, /, *inputs: str, held: Sequence[NetArray] = (), **stated: Any) -> str:
-        """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of
+        """Add a layer and return its value's name. A path in `inputs` or as `name` stands for the value of
         that path.
         """
         name, sources = self.values.get(name, name), [self.values.get(source, source) for source in inputs]
         weights = {f"{name}/{place}": tensor for place, tensor in enumerate(held)}
-        self.held |= weights
+        self.contents |= weights
         self.layers.append({"name": name, "kind": kind, "from": sources, "weights": [*weights], **stated})
         return name
 
-    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
-        """The tensors of a path of these roles, without those that it lacks."""
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[Any]:
+        """Return the tensors of a path of these roles, without those that it lacks."""
         shapes = self.tensors.get(path, {})
-        return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
+        return [PortTensor(path, role, shapes[role]) for role in roles if role in shapes]
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         image = {"channels": self.graph.channels, "size": [*(size if None in self.size else self.size)]}

@@ -19,8 +19,10 @@ Spelling: TypeAlias = Callable[[ToyNode[Any]], object]
 def _plain(
     kind: str, stated: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: tuple[str, ...] = ()
 ) -> Spelling:
-    """One layer of the values that the op takes, and of its tensors of these roles."""
-    return lambda node: node.result(kind, *node.inputs, held=node.trained(*roles), **stated(node.op))
+    """Return the spelling of an op as one layer, of the values that the op takes and of its tensors of these
+    roles.
+    """
+    return lambda node: node.result(kind, *node.inputs, held=node.tensors(*roles), **stated(node.op))
 
 
 def _norm(node: ToyNode[ops.BatchNorm]) -> None:
@@ -29,15 +31,15 @@ def _norm(node: ToyNode[ops.BatchNorm]) -> None:
         "gamma": np.ones(node.channels),
         "beta": np.zeros(node.channels),
     }
-    factors = [node.trained(role) or (neutral[role],) for role in ("gamma", "beta")]
-    held = (*node.trained("mean", "variance"), *factors[0], *factors[1])
+    factors = [node.tensors(role) or (neutral[role],) for role in ("gamma", "beta")]
+    held = (*node.tensors("mean", "variance"), *factors[0], *factors[1])
     node.result("norm", *node.inputs, held=held, epsilon=node.op.epsilon)
 
 
 def _transposed(node: ToyNode[ops.ConvTranspose]) -> None:
     if min(node.op.cut) < 0:
         raise GraphError("a toy deconv adds no cells", where=node.path)
-    held = node.trained("kernel", "bias")
+    held = node.tensors("kernel", "bias")
     node.result(
         "deconv",
         *node.inputs,
@@ -99,7 +101,7 @@ SPELLINGS: Mapping[type[Op], Spelling] = {
 }
 
 
-def windowed(node: ToyNode[Any], realisation: Realisation) -> None:
+def add_windowed(node: ToyNode[Any], realisation: Realisation) -> None:
     """The format says every pad of zeros around a convolution, and none that is real around a pool."""
     native, op = realisation.native, node.op
     if (
@@ -113,7 +115,7 @@ def windowed(node: ToyNode[Any], realisation: Realisation) -> None:
         raise GraphError("a toy pool has one side", where=node.path)
     stated = {"pads": native.pads, **_steps(node.path, op)}
     if isinstance(op, Conv):
-        held = node.trained("kernel", "bias")
+        held = node.tensors("kernel", "bias")
         node.result("conv", *node.inputs, held=held, groups=op.groups, **stated)
         return
     stated |= {"side": op.window.kernel[0], "ceil": native.rounding == "ceil"}

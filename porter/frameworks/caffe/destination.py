@@ -12,13 +12,13 @@ from porter.formats.caffe.blobs import net_message, read_blobs
 from porter.formats.caffe.text_format import parse
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import CaffeMaker, norm_name
-from porter.frameworks.caffe.sites import windowed
-from porter.frameworks.caffe.spellings import PLAIN, lacks
+from porter.frameworks.caffe.sites import add_windowed
+from porter.frameworks.caffe.spellings import PLAIN, lacks_op
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import BatchNorm, Graph
 from porter.padding import Capabilities
 
-_MOST_BYTES = (1 << 31) - (1 << 24)
+_MAX_BYTES = (1 << 31) - (1 << 24)
 """The most bytes of all blobs: a protobuf message has at most 2 GiB, and the layers take a part of it."""
 
 # pooling_layer.cpp: pads are alike on both sides and smaller than the kernel. The number of windows is
@@ -39,7 +39,7 @@ _CAPABILITIES = Capabilities(
     one_sided=True,
     zeros_only=True,
     keeps_last=True,
-    lacks=lacks,
+    lacks=lacks_op,
 )
 
 
@@ -50,18 +50,18 @@ class Caffe(NetDestination[CaffeMaker]):
     MODEL_FILE, NET_FILE = "model.caffemodel", "model.prototxt"
     CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, CaffeMaker, PLAIN
     NO_ARRAYS = "Caffe's layers take maps and features, not arrays of other axes"
-    windowed = staticmethod(windowed)
+    add_windowed = staticmethod(add_windowed)
 
     def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(text.encode())
 
-    def parts(self, text: str) -> list[tuple[str, object]]:
-        """Return the layers behind the input."""
+    def text_parts(self, text: str) -> list[tuple[str, object]]:
+        """Return the layers behind the input, with their names."""
         return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
 
-    def in_bytes(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+    def encode_arrays(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         """Return the .caffemodel of a net, within protobuf's limit."""
-        if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
+        if sum(array.nbytes for array in arrays.values()) > _MAX_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",
                 next="port it to torch or onnx",
@@ -72,8 +72,8 @@ class Caffe(NetDestination[CaffeMaker]):
             [[arrays[name] for name in layer.blobs] for layer in net.layers],
         )
 
-    def arrays_in(self, data: bytes) -> NamedArrays:
-        """Return the arrays of a .caffemodel by layer and number: `conv1/0`."""
+    def decode_arrays(self, data: bytes) -> NamedArrays:
+        """Return the arrays of a .caffemodel by layer and index: `conv1/0`."""
         return {
             f"{name}/{index}": array
             for name, blobs in read_blobs(data).items()
@@ -81,13 +81,13 @@ class Caffe(NetDestination[CaffeMaker]):
         }
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
-        """Return the blobs that the source lacks, with the number that changes nothing: what divides a norm's
-        statistics, a scale of 1.
+        """Return the blobs that the source lacks, with the number that changes nothing: the divisor of a
+        norm's statistics, 1, and a scale of 1.
         """
-        values, fills = CaffeMaker.named(graph)[0], {}
+        values, fills = CaffeMaker.name_values(graph)[0], {}
         for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
-            scaled = op.scale or op.center
-            fills[f"{values[norm_name(path) if scaled else path]}/scale_factor"] = 1
+            has_scale = op.scale or op.center
+            fills[f"{values[norm_name(path) if has_scale else path]}/scale_factor"] = 1
             if op.center and not op.scale:
                 fills[f"{values[path]}/scale"] = 1
         return fills

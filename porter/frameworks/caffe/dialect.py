@@ -17,7 +17,9 @@ AVERAGE_SUFFIX = None
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the blobs of a layer by role; a batch norm's scale and shift are blobs of a Scale layer."""
+    """Return the names of a layer's blobs by role; a batch norm's scale and shift are blobs of a Scale
+    layer.
+    """
     roles = node.op.tensors(channels_of(graph)[node.source])
     if isinstance(node.op, BatchNorm):
         scale = layer.replace("bn", "scale", 1)
@@ -28,7 +30,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return axes have porter's order. Blobs of older files have four of them, of which the first are 1."""
+    """Return the array in porter's shape; its axes have porter's order. Blobs of older files have four axes,
+    of which the first are 1.
+    """
     shape = node.op.tensors(channels_of(graph)[node.source])[role]
     return array.reshape(shape) if array.shape == (1,) * (4 - len(shape)) + tuple(shape) else array
 

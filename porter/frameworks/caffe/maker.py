@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from porter.filegraph.names import Names
-from porter.frameworks.numpy.nets import NONE as NONE, Maker, NetArray, Trained
+from porter.frameworks.numpy.nets import NO_PADS as NO_PADS, Maker, NetArray, PortTensor
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.graph.plan import Plan
@@ -48,26 +48,30 @@ class CaffeMaker(Maker):
         self.layers: list[WrittenLayer] = []
 
     @classmethod
-    def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """Return names nodes as every net does, with the names of the layers that only normalise."""
-        values, taken = super().named(graph)
+    def name_values(cls, graph: Graph) -> tuple[dict[str, str], Names]:
+        """Name the values as every net does, and also the layers that only normalise."""
+        values, used_names = super().name_values(graph)
         norms = [norm_name(node.path) for node in graph.nodes if isinstance(node.op, BatchNorm)]
-        return values | {name: taken.take(cls.plain(name)) for name in norms}, taken
+        return values | {name: used_names.take(cls.escape_name(name)) for name in norms}, used_names
 
     @staticmethod
-    def plain(name: str) -> str:
+    def escape_name(name: str) -> str:
         """Return a name as it may stand between quotes."""
         return re.sub(r'["\\\s]', "_", name)
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
-        """See Maker. It states no size where that is open, and facts stand in its first lines."""
+        """Write the net; see Maker. It states no size where that is open, and facts stand in its first
+        lines.
+        """
         facts = [f"# {name}: {' '.join(fact.split())}" for name, fact in (about or {}).items()]
-        name, image = self.plain((about or {}).get("porter.variant", "port")), self.values[INPUT]
-        taken = self.graph.axes or (self.graph.channels, *size)
-        dims = " ".join(f"dim: {n}" for n in (1, *taken))
-        shape = "" if None in taken else f" input_param {{ shape {{ {dims} }} }}"
-        first = f'layer {{ name: "{image}" type: "Input" top: "{image}"{shape} }}'
-        return "\n".join([*facts, f'name: "{name}"', first, *(layer.text for layer in self.layers)]) + "\n"
+        name, image = self.escape_name((about or {}).get("porter.variant", "port")), self.values[INPUT]
+        input_axes = self.graph.axes or (self.graph.channels, *size)
+        dims = " ".join(f"dim: {n}" for n in (1, *input_axes))
+        shape = "" if None in input_axes else f" input_param {{ shape {{ {dims} }} }}"
+        input_layer = f'layer {{ name: "{image}" type: "Input" top: "{image}"{shape} }}'
+        return (
+            "\n".join([*facts, f'name: "{name}"', input_layer, *(layer.text for layer in self.layers)]) + "\n"
+        )
 
     def add(
         self,
@@ -82,14 +86,14 @@ class CaffeMaker(Maker):
         `name` stands for the value of that path; a parameter with several numbers is stated for each.
         """
         sources = [self.values.get(source, source) for source in inputs]
-        return self._append(
+        return self._append_layer(
             kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters
         )
 
-    def parts(self, name: str, source: str, axis: int, count: int) -> list[str]:
-        """Return the single places along an axis, each a value."""
+    def add_slices(self, name: str, source: str, axis: int, count: int) -> list[str]:
+        """Add a Slice into single cells along an axis, and return their names."""
         tops = [self.name(f"{name}_{index}") for index in range(count)]
-        self._append(
+        self._append_layer(
             "Slice",
             self.name(f"{name}_parts"),
             [source],
@@ -99,58 +103,69 @@ class CaffeMaker(Maker):
         )
         return tops
 
-    def _append(
+    def _append_layer(
         self,
         kind: str,
         name: str,
         sources: Sequence[str],
         tops: list[str],
         blobs: Sequence[NetArray],
-        stated: Mapping[str, CaffeParameter],
+        parameters_by_name: Mapping[str, CaffeParameter],
     ) -> str:
-        """Add a layer with its blobs. Return the name of its value."""
+        """Append a layer with its blobs, and return its name, which is its value's."""
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
-        said = " ".join(_said(key, value) for key, value in stated.items())
-        parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
+        parameter_text = " ".join(_parameter_text(key, value) for key, value in parameters_by_name.items())
+        parameters = (
+            f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {parameter_text} }}"
+            if parameter_text
+            else ""
+        )
         named_blobs = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
         self.layers.append(
             WrittenLayer(
-                words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(named_blobs)
+                words,
+                " ".join([*self._shared_blob_names(kind, blobs), parameters]).strip(),
+                tuple(named_blobs),
             )
         )
-        self.held |= named_blobs
+        self.contents |= named_blobs
         return name
 
-    def _shared(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:
-        """Return names for the blobs of a layer that is one of several calls: Caffe has those of one name
-        once as it trains.
+    def _shared_blob_names(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:
+        """Return names, as text, for the blobs of a layer that is one of several calls: Caffe shares blobs of
+        one name as it trains. There are none for a layer that is called once.
         """
-        paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, Trained)]
+        paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, PortTensor)]
         if not paths or len(self.graph.calls[paths[0]]) == 1:
             return []
         return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{index}" }}' for index in range(len(blobs))]
 
-    def trained(self, path: str, name: str, *roles: str) -> list[Trained]:
-        """See porter.frameworks.spelled.LayerMaker."""
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[PortTensor]:
+        """Return the tensors of a path of these roles; see porter.frameworks.spelled.LayerMaker."""
         shapes = self.tensors.get(path, {})
-        return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
+        return [PortTensor(path, role, shapes[role]) for role in roles if role in shapes]
 
-    def kernel(self, path: str, amid: Pads) -> Trained:
-        """Return the kernel of a path, amid so many rows and columns of zeros."""
+    def padded_kernel(self, path: str, zeros_around: Pads) -> PortTensor:
+        """Return the kernel of a path with so many rows and columns of zeros around it."""
         filters, channels, rows, columns = self.tensors[path]["kernel"]
-        return Trained(
-            path, "kernel", (filters, channels, rows + sum(amid[:2]), columns + sum(amid[2:])), amid
+        return PortTensor(
+            path,
+            "kernel",
+            (filters, channels, rows + sum(zeros_around[:2]), columns + sum(zeros_around[2:])),
+            zeros_around,
         )
 
-    def filled(self, name: str, source: str, number: float) -> str:
-        """Return a value of the shape of another, with `number` everywhere."""
+    def add_filled(self, name: str, source: str, number: float) -> str:
+        """Add a value of the shape of another, with `number` everywhere."""
         return self.add("Power", name, source, scale=0.0, shift=number)
 
-    def negative(self, name: str, source: str) -> str:
+    def add_negative(self, name: str, source: str) -> str:
         return self.add("Power", name, source, scale=-1.0)
 
-    def moved(self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)) -> str:
-        """Return a map between pads of zeros, or without as many cells where they are negative, and every
+    def add_move(
+        self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)
+    ) -> str:
+        """Add pads of zeros to a map, or cut off as many cells where they are negative, and take every
         stride-th cell of it: a convolution of each channel by itself, with a kernel of a single one.
         """
         top, bottom, left, right = pads
@@ -173,12 +188,12 @@ def norm_name(path: str) -> str:
     return f"{path}_statistics"
 
 
-def _said(key: str, value: CaffeParameter) -> str:
+def _parameter_text(key: str, value: CaffeParameter) -> str:
     """Return a parameter in protobuf's text format."""
     if isinstance(value, bool):
         return f"{key}: {str(value).lower()}"
     if isinstance(value, str | int | float):
         return f"{key}: {value}"
     if isinstance(value, Mapping):
-        return f"{key} {{ {' '.join(_said(*each) for each in value.items())} }}"
+        return f"{key} {{ {' '.join(_parameter_text(*each) for each in value.items())} }}"
     return " ".join(f"{key}: {each}" for each in value)

@@ -14,10 +14,16 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
-from porter.frameworks.caffe.maker import NONE, CaffeNode, CaffeParameter, norm_name
-from porter.frameworks.caffe.sites import sides
+from porter.frameworks.caffe.maker import NO_PADS, CaffeNode, CaffeParameter, norm_name
+from porter.frameworks.caffe.sites import window_parameters
 from porter.frameworks.numpy.nets import NetArray
-from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
+from porter.frameworks.single_ones import (
+    ChannelChoice,
+    Spread,
+    channel_choice_kernel,
+    gathering_kernel,
+    spreading_kernel,
+)
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
 from porter.padding import subtract_pads
@@ -28,35 +34,42 @@ Spelling: TypeAlias = Callable[[CaffeNode[Any]], object]
 Parameters: TypeAlias = Mapping[str, CaffeParameter]
 
 
-def _plain(
+def _one_layer(
     kind: str, parameters: Callable[[Any], Parameters] = lambda op: {}, roles: tuple[str, ...] = ()
 ) -> Spelling:
-    """Return one layer of the values that the op takes, and of its tensors of these roles."""
-    return lambda node: node.result(kind, *node.inputs, blobs=node.trained(*roles), **parameters(node.op))
+    """Return the spelling of an op as one layer, of the values that the op takes and of its tensors of these
+    roles.
+    """
+    return lambda node: node.result(kind, *node.inputs, blobs=node.tensors(*roles), **parameters(node.op))
 
 
-def _joined(operation: str) -> Spelling:
+def _eltwise(operation: str) -> Spelling:
+    """Return the spelling of an op as an Eltwise of values of one shape."""
+
     def spelling(node: CaffeNode[Op]) -> None:
-        _expect_alike(node)
+        _expect_one_shape(node)
         node.result("Eltwise", *node.inputs, operation=operation)
 
     return spelling
 
 
-def _expect_alike(node: CaffeNode[Op]) -> None:
+def _expect_one_shape(node: CaffeNode[Op]) -> None:
+    """Refuse values of different shapes, which Caffe's Eltwise does not take."""
     if len({node.maker.shapes[path] for path in node.inputs}) > 1:
         raise GraphError("Caffe's Eltwise takes values of one shape", where=node.path)
 
 
-def _multiplied(node: CaffeNode[ops.Multiply]) -> None:
-    """A map times numbers for each channel, as of a squeeze and excitation, is a Scale."""
+def _multiply(node: CaffeNode[ops.Multiply]) -> None:
+    """Add a Scale for a map times numbers for each channel, as of a squeeze and excitation; otherwise an
+    Eltwise.
+    """
     factors = [path for path in node.inputs if node.maker.shapes[path][1:] == (1, 1)]
     if (
         len(node.inputs) != 2
         or len(factors) != 1
         or len({node.maker.channels(path) for path in node.inputs}) != 1
     ):
-        _joined("PROD")(node)
+        _eltwise("PROD")(node)
         return
     (source,) = (path for path in node.inputs if path not in factors)
     flat = node.step("factors", "Flatten", *factors)
@@ -64,16 +77,16 @@ def _multiplied(node: CaffeNode[ops.Multiply]) -> None:
 
 
 def _clip(node: CaffeNode[ops.Clip]) -> None:
-    """min(max(x, low), high), without rounding: 6 - relu(6 - x) would round."""
+    """Add min(max(x, low), high) without rounding, as negative maxima: 6 - relu(6 - x) would round."""
     value, low = node.source, node.op.low
     if low == 0:
         value = node.step("low", "ReLU", value)
     else:
-        least = node.maker.filled(node.part("least"), value, low)
-        value = node.step("low", "Eltwise", value, least, operation="MAX")
-    negative = node.maker.negative(node.part("negative"), value)
-    bound = node.maker.filled(node.part("most"), value, -node.op.high)
-    node.maker.negative(node.path, node.step("high", "Eltwise", negative, bound, operation="MAX"))
+        lowest = node.maker.add_filled(node.part("least"), value, low)
+        value = node.step("low", "Eltwise", value, lowest, operation="MAX")
+    negative = node.maker.add_negative(node.part("negative"), value)
+    highest = node.maker.add_filled(node.part("most"), value, -node.op.high)
+    node.maker.add_negative(node.path, node.step("high", "Eltwise", negative, highest, operation="MAX"))
 
 
 def _selu(node: CaffeNode[ops.Selu]) -> None:
@@ -88,21 +101,21 @@ def _softplus(node: CaffeNode[ops.Softplus]) -> None:
 
 
 def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
-    scaled = node.op.scale or node.op.center
-    name = norm_name(node.path) if scaled else node.path
-    blobs: list[NetArray] = [*node.trained("mean", "variance"), np.ones(1)]
+    has_scale = node.op.scale or node.op.center
+    name = norm_name(node.path) if has_scale else node.path
+    blobs: list[NetArray] = [*node.tensors("mean", "variance"), np.ones(1)]
     parameters: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
         "moving_average_fraction": round(1 - node.op.momentum, 9),
     }
     normed = node.maker.add("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **parameters)
-    if scaled:
-        _scale(node, normed)
+    if has_scale:
+        _add_scale(node, normed)
 
 
-def _scale(node: CaffeNode[Op], source: str) -> None:
-    """A Scale layer with the node's gamma, or ones, and beta."""
-    blobs: list[NetArray] = node.trained("gamma", "beta")
+def _add_scale(node: CaffeNode[Op], source: str) -> None:
+    """Add a Scale layer with the node's gamma, or ones, and beta."""
+    blobs: list[NetArray] = node.tensors("gamma", "beta")
     roles = node.maker.tensors[node.path]
     if "gamma" not in roles:
         blobs.insert(0, np.ones(node.channels))
@@ -119,6 +132,7 @@ def _affine(node: CaffeNode[ops.Affine]) -> None:
 
 
 def _response_norm(node: CaffeNode[ops.LocalResponseNorm]) -> None:
+    """Add an LRN. Where its bias is not 1, a factor stands for the bias."""
     op = node.op
     if op.bias <= 0 or op.bias == 1:
         node.result(
@@ -137,12 +151,14 @@ def _response_norm(node: CaffeNode[ops.LocalResponseNorm]) -> None:
 
 
 def _dense(node: CaffeNode[ops.Dense]) -> None:
-    blobs = node.trained("kernel", "bias")
+    blobs = node.tensors("kernel", "bias")
     node.result("InnerProduct", *node.inputs, blobs=blobs, num_output=node.op.units, bias_term=node.op.bias)
 
 
 def _flatten(node: CaffeNode[ops.Flatten]) -> None:
-    """Cell by cell: the cells along one axis, then one behind the other along the channels."""
+    """Add a Flatten; cell by cell where the channels come last: the cells along one axis, then one behind the
+    other along the channels.
+    """
     source, cells = node.source, node.op.rows * node.op.columns
     if node.op.order == "HWC" and cells > 1:
         line = node.step(
@@ -151,13 +167,13 @@ def _flatten(node: CaffeNode[ops.Flatten]) -> None:
             source,
             shape={"dim": (0, node.maker.channels(source), cells, 1)},
         )
-        source = node.step("cells", "Concat", *node.maker.parts(node.path, line, 2, cells), axis=1)
+        source = node.step("cells", "Concat", *node.maker.add_slices(node.path, line, 2, cells), axis=1)
     node.result("Flatten", source)
 
 
-def _chosen(node: CaffeNode[ChannelChoice]) -> None:
-    """Channels of a value, or zeros."""
-    source, kernel = node.source, choosing(node.op, node.maker.channels(node.source))
+def _choose_channels(node: CaffeNode[ChannelChoice]) -> None:
+    """Choose channels of a value, or zeros, by a convolution of one cell."""
+    source, kernel = node.source, channel_choice_kernel(node.op, node.maker.channels(node.source))
     if is_map(node.maker.shapes[source]):
         blobs = [kernel[..., np.newaxis, np.newaxis]]
         node.result(
@@ -175,39 +191,43 @@ def _chosen(node: CaffeNode[ChannelChoice]) -> None:
 def _pad_map(node: CaffeNode[ops.PadMap]) -> None:
     if node.op.fill:
         raise GraphError(f"Caffe pads with zeros only, not with {node.op.fill:g}", where=node.path)
-    node.maker.moved(node.path, node.source, node.channels, node.op.pads)
+    node.maker.add_move(node.path, node.source, node.channels, node.op.pads)
 
 
-def _transposed(node: CaffeNode[ops.ConvTranspose]) -> None:
-    """What is cut alike from both sides are its pads; anything else is cut, or added, behind it."""
+def _conv_transpose(node: CaffeNode[ops.ConvTranspose]) -> None:
+    """Add a Deconvolution. A cut that is the same on opposite sides is stated as its pads; any other is cut,
+    or added, behind it.
+    """
     op = node.op
-    window, trained = op.window, node.trained("kernel", "bias")
+    window, kernel_and_bias = op.window, node.tensors("kernel", "bias")
     top, bottom, left, right = op.cut
-    alike = (top, left) == (bottom, right) and min(op.cut) >= 0
-    late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    parameters = sides(window, op.cut if alike else NONE) | {
+    is_symmetric = (top, left) == (bottom, right) and min(op.cut) >= 0
+    adds_bias_later = op.bias and min(op.cut) < 0  # cells that only the bias reaches
+    parameters = window_parameters(window, op.cut if is_symmetric else NO_PADS) | {
         "num_output": op.filters,
-        "bias_term": op.bias and not late,
+        "bias_term": op.bias and not adds_bias_later,
     }
     if window.dilation != (1, 1):
         parameters["dilation"] = window.dilation
     if op.groups != 1:
         parameters["group"] = op.groups
-    blobs = trained[: 1 if late else 2]
-    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters)
-    if not alike:
-        moved = node.maker.moved(
-            node.part("cut" if late else ""), whole, op.filters, subtract_pads(NONE, op.cut)
+    blobs = kernel_and_bias[: 1 if adds_bias_later else 2]
+    uncut = node.step(
+        "" if is_symmetric else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters
+    )
+    if not is_symmetric:
+        cut = node.maker.add_move(
+            node.part("cut" if adds_bias_later else ""), uncut, op.filters, subtract_pads(NO_PADS, op.cut)
         )
-        if late:
-            node.result("Scale", moved, blobs=[np.ones(op.filters), *trained[1:]], bias_term=True)
+        if adds_bias_later:
+            node.result("Scale", cut, blobs=[np.ones(op.filters), *kernel_and_bias[1:]], bias_term=True)
 
 
-def _spread(node: CaffeNode[Spread]) -> None:
-    """A Deconvolution that spreads cells apart by a fixed kernel."""
-    kernel, group = spreading(node.op, node.maker.channels(node.source))
+def _spread_cells(node: CaffeNode[Spread]) -> None:
+    """Add a Deconvolution that spreads cells apart by a fixed kernel."""
+    kernel, group = spreading_kernel(node.op, node.maker.channels(node.source))
     rows, columns = kernel.shape[2:]
-    own: dict[str, CaffeParameter] = {
+    parameters: dict[str, CaffeParameter] = {
         "kernel_h": rows,
         "kernel_w": columns,
         "stride_h": rows,
@@ -215,65 +235,70 @@ def _spread(node: CaffeNode[Spread]) -> None:
         "group": group,
     }
     filters = kernel.shape[1] * group
-    node.result("Deconvolution", *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **own)
+    node.result(
+        "Deconvolution", *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **parameters
+    )
 
 
 def _space_to_depth(node: CaffeNode[ops.SpaceToDepth]) -> None:
-    kernel = gathering(node.op, node.maker.channels(node.source))
-    own = {"kernel_size": node.op.block, "stride": node.op.block}
-    node.result("Convolution", *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **own)
+    """Add a Convolution that gathers the cells of a block by a fixed kernel."""
+    kernel = gathering_kernel(node.op, node.maker.channels(node.source))
+    parameters = {"kernel_size": node.op.block, "stride": node.op.block}
+    node.result(
+        "Convolution", *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **parameters
+    )
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
-    ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _plain("Pooling", lambda op: {"pool": "AVE", "global_pooling": True}),
-    ops.GlobalMaxPool: _plain("Pooling", lambda op: {"pool": "MAX", "global_pooling": True}),
+    ops.ConvTranspose: _conv_transpose,
+    ops.GlobalAvgPool: _one_layer("Pooling", lambda op: {"pool": "AVE", "global_pooling": True}),
+    ops.GlobalMaxPool: _one_layer("Pooling", lambda op: {"pool": "MAX", "global_pooling": True}),
     ops.Dense: _dense,
     ops.BatchNorm: _batch_norm,
     ops.LocalResponseNorm: _response_norm,
-    ops.ChannelScale: lambda node: _scale(node, node.source),
+    ops.ChannelScale: lambda node: _add_scale(node, node.source),
     ops.Affine: _affine,
-    ops.Relu: _plain("ReLU"),
+    ops.Relu: _one_layer("ReLU"),
     ops.Clip: _clip,
-    ops.LeakyRelu: _plain("ReLU", lambda op: {"negative_slope": op.slope}),
-    ops.PRelu: _plain("PReLU", roles=("alpha",)),
-    ops.Elu: _plain("ELU", lambda op: {"alpha": op.alpha}),
+    ops.LeakyRelu: _one_layer("ReLU", lambda op: {"negative_slope": op.slope}),
+    ops.PRelu: _one_layer("PReLU", roles=("alpha",)),
+    ops.Elu: _one_layer("ELU", lambda op: {"alpha": op.alpha}),
     ops.Selu: _selu,
-    ops.Sigmoid: _plain("Sigmoid"),
-    ops.Tanh: _plain("TanH"),
+    ops.Sigmoid: _one_layer("Sigmoid"),
+    ops.Tanh: _one_layer("TanH"),
     ops.Softplus: _softplus,
-    ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
-    ops.Abs: _plain("AbsVal"),
-    ops.Exp: _plain("Exp"),
-    ops.Log: _plain("Log"),
-    ops.Sqrt: _plain("Power", lambda op: {"power": 0.5}),
-    ops.Reciprocal: _plain("Power", lambda op: {"power": -1.0}),
-    ops.Power: _plain("Power", lambda op: {"power": op.exponent}),
-    ops.Add: _joined("SUM"),
-    ops.Multiply: _multiplied,
-    ops.Maximum: _joined("MAX"),
-    ops.ConcatChannels: _plain("Concat", lambda op: {"axis": 1}),
-    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Power")),
+    ops.Softmax: _one_layer("Softmax", lambda op: {"axis": 1}),
+    ops.Abs: _one_layer("AbsVal"),
+    ops.Exp: _one_layer("Exp"),
+    ops.Log: _one_layer("Log"),
+    ops.Sqrt: _one_layer("Power", lambda op: {"power": 0.5}),
+    ops.Reciprocal: _one_layer("Power", lambda op: {"power": -1.0}),
+    ops.Power: _one_layer("Power", lambda op: {"power": op.exponent}),
+    ops.Add: _eltwise("SUM"),
+    ops.Multiply: _multiply,
+    ops.Maximum: _eltwise("MAX"),
+    ops.ConcatChannels: _one_layer("Concat", lambda op: {"axis": 1}),
+    **dict.fromkeys((ops.Identity, ops.Dropout), _one_layer("Power")),
     ops.Flatten: _flatten,
     ops.AsMap: lambda node: node.result("Reshape", *node.inputs, shape={"dim": (0, 0, 1, 1)}),
-    ops.Rearrange: _plain("Reshape", lambda op: {"shape": {"dim": (-1,)}}),
+    ops.Rearrange: _one_layer("Reshape", lambda op: {"shape": {"dim": (-1,)}}),
     ops.PadMap: _pad_map,
-    ops.CropMap: lambda node: node.maker.moved(
-        node.path, node.source, node.channels, subtract_pads(NONE, node.op.pads)
+    ops.CropMap: lambda node: node.maker.add_move(
+        node.path, node.source, node.channels, subtract_pads(NO_PADS, node.op.pads)
     ),
-    ops.PadChannels: _chosen,
-    ops.SliceChannels: _chosen,
-    ops.ChannelShuffle: _chosen,
-    ops.DepthToSpace: _spread,
+    ops.PadChannels: _choose_channels,
+    ops.SliceChannels: _choose_channels,
+    ops.ChannelShuffle: _choose_channels,
+    ops.DepthToSpace: _spread_cells,
     ops.SpaceToDepth: _space_to_depth,
-    ops.Upsample: _spread,
+    ops.Upsample: _spread_cells,
 }
 """Ops without a padding site that Caffe has, or of which its layers compose the same numbers."""
 
 
-def lacks(op: Op) -> bool:
-    """Say whether Caffe has none of an op, or not of this kind: its LRN takes an odd number of channels, and
-    a pool gives a map.
+def lacks_op(op: Op) -> bool:
+    """Say whether Caffe lacks an op, or this kind of it: its LRN takes an odd number of channels, and a pool
+    gives a map.
     """
     match op:
         case ops.LocalResponseNorm():

@@ -18,35 +18,39 @@ from porter.graph import Attention, BatchNorm, Conv, Dense, Graph, GroupNorm, La
 SEPARATOR = "/"
 AVERAGE_SUFFIX = None
 
-_LAYER = {"kernel": "kernel", "bias": "bias"}
-_TRAINED = {"gamma": "scale", "beta": "bias"}
+_LAYER_NAMES = {"kernel": "kernel", "bias": "bias"}
+_NORM_NAMES = {"gamma": "scale", "beta": "bias"}
 _NAMES: Mapping[type[Op], Mapping[str, str]] = {
-    Conv: _LAYER,
-    Dense: _LAYER,
-    LayerNorm: _TRAINED,
-    GroupNorm: _TRAINED,
-    BatchNorm: {**_TRAINED, "mean": "mean", "variance": "var"},
+    Conv: _LAYER_NAMES,
+    Dense: _LAYER_NAMES,
+    LayerNorm: _NORM_NAMES,
+    GroupNorm: _NORM_NAMES,
+    BatchNorm: {**_NORM_NAMES, "mean": "mean", "variance": "var"},
 }
-_TRAINED_ON, _COUNTED = "params/", "batch_stats/"
+_PARAMS, _BATCH_STATS = "params/", "batch_stats/"
 """The collections of linen."""
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the tensors of a layer by role; the statistics of norms are in a collection of their own."""
+    """Return the names of a layer's tensors by role; the statistics of norms are in a collection of their
+    own.
+    """
     roles = node.op.tensors(channels_of(graph)[node.source])
-    counted = layer.replace(_TRAINED_ON, _COUNTED, 1) if layer.startswith(_TRAINED_ON) else layer
+    statistics_layer = layer.replace(_PARAMS, _BATCH_STATS, 1) if layer.startswith(_PARAMS) else layer
     return {
-        role: (f"{counted if role in ('mean', 'variance') else layer}/{name}",)
+        role: (f"{statistics_layer if role in ('mean', 'variance') else layer}/{name}",)
         for role, name in _NAMES.get(type(node.op), {}).items()
         if role in roles
     }
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return a tensor in porter's axis order; that of an attention has its heads as an axis."""
+    """Return a tensor in porter's axis order; a layer before or after an attention has the heads as an
+    axis.
+    """
     if role == "value":
         return without_batch(graph, node, array)
-    stored = _of_heads(graph, node, role)
+    stored = _shape_with_heads(graph, node, role)
     if stored is not None:
         if array.shape != stored:
             raise MappingError(
@@ -58,16 +62,16 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return the inverse of `to_canonical`."""
-    stored = _of_heads(graph, node, role)
+    """Undo `to_canonical`."""
+    stored = _shape_with_heads(graph, node, role)
     if stored is not None:
         return array.T.reshape(stored)
     return array if role == "value" else keras.from_canonical(graph, node, role, array)
 
 
-def _of_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
-    """Return the shape of a tensor that has an axis for the heads of the attention that the layer is before
-    or after; None of others.
+def _shape_with_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
+    """Return the shape, with an axis for the heads, of a tensor of the layer before or after an attention;
+    None for other tensors.
     """
     if not isinstance(node.op, Dense):
         return None

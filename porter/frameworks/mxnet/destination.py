@@ -11,8 +11,8 @@ from porter.formats.mxnet import rows
 from porter.formats.mxnet.params_file import arrays_parts, read_arrays
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import SymbolMaker
-from porter.frameworks.mxnet.sites import windowed
-from porter.frameworks.mxnet.spellings import PLAIN, lacks
+from porter.frameworks.mxnet.sites import add_windowed
+from porter.frameworks.mxnet.spellings import PLAIN, lacks_op
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import Graph, tensor_shapes
 from porter.padding import Capabilities
@@ -32,7 +32,7 @@ _CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=True,
     open_reshapes=False,
-    lacks=lacks,
+    lacks=lacks_op,
 )
 
 
@@ -42,21 +42,21 @@ class MXNet(NetDestination[SymbolMaker]):
     NAME, TITLE = "mxnet", "MXNet"
     MODEL_FILE, NET_FILE = "model-0000.params", "model-symbol.json"
     CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, SymbolMaker, PLAIN
-    windowed = staticmethod(windowed)
+    add_windowed = staticmethod(add_windowed)
 
     def program(self, text: str, image: str) -> KernelProgram:
         return rows.program(f"{image}\n{text}".encode())
 
-    def parts(self, text: str) -> list[tuple[str, object]]:
+    def text_parts(self, text: str) -> list[tuple[str, object]]:
         symbol = json.loads(text)
         return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
 
-    def in_bytes(self, net: SymbolMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+    def encode_arrays(self, net: SymbolMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         return arrays_parts(
             {f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()}
         )
 
-    def arrays_in(self, data: bytes) -> NamedArrays:
+    def decode_arrays(self, data: bytes) -> NamedArrays:
         return read_arrays(data)
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:

@@ -20,42 +20,42 @@ __all__ = ["from_canonical", "to_canonical"]
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
 
-_LAYER = {"kernel": ("weight",), "bias": ("bias",)}
-_TRAINED = {"gamma": ("gamma",), "beta": ("beta",)}
+_LAYER_NAMES = {"kernel": ("weight",), "bias": ("bias",)}
+_NORM_NAMES = {"gamma": ("gamma",), "beta": ("beta",)}
 _NAMES: Mapping[type[Op], Mapping[str, tuple[str, ...]]] = {
-    Conv: _LAYER,
-    ConvTranspose: _LAYER,
-    Dense: _LAYER,
+    Conv: _LAYER_NAMES,
+    ConvTranspose: _LAYER_NAMES,
+    Dense: _LAYER_NAMES,
     BatchNorm: {
-        **_TRAINED,
+        **_NORM_NAMES,
         "mean": ("running_mean", "moving_mean"),
         "variance": ("running_var", "moving_var"),
     },
     PRelu: {"alpha": ("alpha", "gamma")},
 }
-_NETWORK = re.compile(r"[A-Za-z]\w*?\d+_")
+_NETWORK_PREFIX = re.compile(r"[A-Za-z]\w*?\d+_")
 """What a network's names begin with: its class, counted through the process."""
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the arrays of a layer by role, with `_` or `.` between."""
+    """Return the names of a layer's arrays by role, with `.` or `_` before the last part."""
     roles = node.op.tensors(1)
     return {
-        role: tuple(f"{layer}{between}{name}" for between in (".", "_") for name in names)
+        role: tuple(f"{layer}{separator}{name}" for separator in (".", "_") for name in names)
         for role, names in _NAMES.get(type(node.op), {}).items()
         if role in roles
     }
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Return the layers after what most of their names in the file begin with: `resnetv10_`, in a second
-    network `resnetv11_`.
+    """Return the layers' names in the file, with the prefix that most of its names have: `resnetv10_`, in a
+    second network `resnetv11_`.
     """
     known = set(layers)
     counts = Counter[str]()
     for tensor in tensors:
-        begins = _NETWORK.match(tensor)
-        for prefix in ("", begins[0]) if begins else ("",):
+        network_prefix = _NETWORK_PREFIX.match(tensor)
+        for prefix in ("", network_prefix[0]) if network_prefix else ("",):
             counts[prefix] += tensor.removeprefix(prefix).rpartition("_")[0].removesuffix("_running") in known
     prefix = max(counts, key=lambda prefix: counts[prefix], default="")
     return {layer: f"{prefix}{layer}" for layer in layers} if prefix else {}

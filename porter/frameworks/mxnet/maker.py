@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array
-from porter.frameworks.numpy.nets import Maker, NetArray, Trained
+from porter.frameworks.numpy.nets import Maker, NetArray, PortTensor
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.ops import is_map
@@ -33,107 +33,119 @@ class SymbolMaker(Maker):
         super().__init__(plan)
         self.states = set[str]()
         self.nodes = list[dict[str, Any]]()
-        self._places = dict[str, int]()
-        self._trained: dict[Trained, str] = {}
-        taken = self.graph.axes or (self.graph.channels, *self.size)
-        self.add("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
+        self._index_of_node = dict[str, int]()
+        self._variables: dict[PortTensor, str] = {}
+        input_axes = self.graph.axes or (self.graph.channels, *self.size)
+        self.add("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in input_axes)))
 
-    def own_name(self, path: str) -> str:
+    def layer_name(self, path: str) -> str:
         return self.values[path]
 
-    def left_out(self, path: str) -> None:
+    def add_placeholder(self, path: str) -> None:
         self.add("null", self.values[path])
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
-        """See Maker. The symbol states the one size that it takes."""
+        """Write the symbol; see Maker. It states the one size that it takes."""
         variables = [index for index, node in enumerate(self.nodes) if node["op"] == "null"]
         facts = {name: ["str", fact] for name, fact in (about or {}).items()}
-        known: dict[str, Any] = {"arg_nodes": variables, "node_row_ptr": [*range(len(self.nodes) + 1)]}
-        known |= {"heads": [[self.place(path), 0, 0] for path in self.graph.outputs]}
-        known |= {"attrs": {"mxnet_version": ["int", _VERSION], **facts}}
+        further: dict[str, Any] = {"arg_nodes": variables, "node_row_ptr": [*range(len(self.nodes) + 1)]}
+        further |= {"heads": [[self.node_index(path), 0, 0] for path in self.graph.outputs]}
+        further |= {"attrs": {"mxnet_version": ["int", _VERSION], **facts}}
         lines = ",\n".join(json.dumps(node) for node in self.nodes)
-        ends = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in known.items())
+        ends = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in further.items())
         return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
     def add(self, op: str, name: str, /, *inputs: str, **attributes: MxnetAttribute) -> str:
         """Add a node and return its name, which is its value's. A path in `inputs` stands for the value of
         that path.
         """
-        sources = [[self.place(source), 0, 0] for source in inputs]
-        words = {key: _said(value) for key, value in attributes.items()}
-        self._places[name] = len(self.nodes)
+        sources = [[self.node_index(source), 0, 0] for source in inputs]
+        words = {key: _attribute_text(value) for key, value in attributes.items()}
+        self._index_of_node[name] = len(self.nodes)
         self.nodes.append(
             {"op": op, "name": name} | ({"attrs": words} if words else {}) | {"inputs": sources}
         )
         return name
 
-    def place(self, source: str) -> int:
-        """Return the number of a path's value, or of a node or variable, among all nodes."""
-        return self._places[self.values.get(source, source)]
+    def node_index(self, source: str) -> int:
+        """Return the index, among all nodes, of the node that gives a path's value, or of a node or variable
+        of this name.
+        """
+        return self._index_of_node[self.values.get(source, source)]
 
-    def variable(self, name: str, held: NetArray, *, state: bool = False) -> str:
-        """Add a variable and return its name: of a tensor that has one, this."""
-        if isinstance(held, Trained):
-            held = replace(held, path=self.graph.by_path[held.path].holder)
-            if held in self._trained:
-                return self._trained[held]
+    def add_variable(self, name: str, content: NetArray, *, state: bool = False) -> str:
+        """Add a variable for an array and return its name. A tensor of the port has one variable only, which
+        all calls of its layer share.
+        """
+        if isinstance(content, PortTensor):
+            content = replace(content, path=self.graph.by_path[content.path].holder)
+            if content in self._variables:
+                return self._variables[content]
         name = self.name(name)
-        if isinstance(held, Trained):
-            self._trained[held] = name
-        self.held[name] = held
+        if isinstance(content, PortTensor):
+            self._variables[content] = name
+        self.contents[name] = content
         self.states |= {name} if state else set()
         return self.add("null", name)
 
-    def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Return variables, see porter.frameworks.spelled.LayerMaker."""
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[str]:
+        """Add variables for a path's tensors of these roles, and return their names; see
+        porter.frameworks.spelled.LayerMaker.
+        """
         shapes = self.tensors.get(path, {})
         return [
-            self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role]))
+            self.add_variable(f"{name}_{NAMES[role]}", PortTensor(path, role, shapes[role]))
             for role in roles
             if role in shapes
         ]
 
-    def along_channels(self, path: str) -> tuple[int, ...]:
-        """Return the shape of one number for each channel of a path's value."""
+    def shape_along_channels(self, path: str) -> tuple[int, ...]:
+        """Return the shape of an array with one number for each channel of a path's value."""
         return (1, self.channels(path), *((1, 1) if is_map(self.shapes[path]) else ()))
 
-    def cropped(self, name: str, source: str, pads: Pads) -> str:
-        """Return a map without so many rows and columns at its top, bottom, left and right."""
+    def add_crop(self, name: str, source: str, pads: Pads) -> str:
+        """Cut so many rows and columns off a map at its top, bottom, left and right."""
         for axis, (before, after) in ((2, pads[:2]), (3, pads[2:])):
             last = axis == 3 or not any(pads[2:])
             if before or after:
-                own = name if last else self.name(f"{name}_rows")
+                step_name = name if last else self.name(f"{name}_rows")
                 source = self.add(
-                    "slice_axis", own, source, axis=axis, begin=before, end=-after if after else "None"
+                    "slice_axis", step_name, source, axis=axis, begin=before, end=-after if after else "None"
                 )
         return source
 
-    def padded(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
+    def add_pad(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
         return self.add("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
 
-    def moved(self, name: str, source: str, pads: Pads) -> str:
-        """Return a map between pads of zeros, or without as many cells where they are negative."""
+    def add_pad_or_crop(self, name: str, source: str, pads: Pads) -> str:
+        """Add pads of zeros to a map, or cut off as many cells where they are negative."""
         top, bottom, left, right = (max(-pad, 0) for pad in pads)
-        more, less = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
-        if any(less):
-            source = self.cropped(self.name(f"{name}_cut") if any(more) else name, source, less)
-        return self.padded(name, source, (more[0], more[1], more[2], more[3])) if any(more) else source
-
-    def chosen(
-        self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1
-    ) -> str:
-        """Sum over channels, as of a convolution of one cell: filters x channels of a group."""
-        if not is_map(self.shapes.get(source, (0, 0, 0))):
-            weight = self.variable(f"{name}_weight", kernel)
-            return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
-        weight = self.variable(f"{name}_weight", kernel[:, :, None, None])
-        own = {"num_filter": len(kernel), "num_group": groups}
-        return self.add(
-            "Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own
+        pads_added, cells_cut = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
+        if any(cells_cut):
+            source = self.add_crop(self.name(f"{name}_cut") if any(pads_added) else name, source, cells_cut)
+        return (
+            self.add_pad(name, source, (pads_added[0], pads_added[1], pads_added[2], pads_added[3]))
+            if any(pads_added)
+            else source
         )
 
-    def filled(self, name: str, source: str, number: float) -> str:
-        """Return a value of the shape of another, with `number` everywhere."""
+    def add_channel_sums(
+        self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1
+    ) -> str:
+        """Add sums over channels, as those of a convolution of one cell; the kernel is filters x channels of
+        a group.
+        """
+        if not is_map(self.shapes.get(source, (0, 0, 0))):
+            weight = self.add_variable(f"{name}_weight", kernel)
+            return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
+        weight = self.add_variable(f"{name}_weight", kernel[:, :, None, None])
+        filters = {"num_filter": len(kernel), "num_group": groups}
+        return self.add(
+            "Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **filters
+        )
+
+    def add_filled(self, name: str, source: str, number: float) -> str:
+        """Add a value of the shape of another, with `number` everywhere."""
         return self.add(
             "_plus_scalar",
             name,
@@ -158,7 +170,8 @@ NAMES = {
 """MXNet's names of tensors, by role."""
 
 
-def _said(value: MxnetAttribute) -> str:
+def _attribute_text(value: MxnetAttribute) -> str:
+    """Return an attribute's value as the symbol's text has it."""
     if isinstance(value, bool | int | float | str):
         return str(value)
     return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"

@@ -16,9 +16,15 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, MxnetAttribute, MxnetNode
-from porter.frameworks.mxnet.sites import filters, sides
-from porter.frameworks.numpy.nets import NONE, NetArray, Trained
-from porter.frameworks.single_ones import ChannelChoice, Spread, choosing, gathering, spreading
+from porter.frameworks.mxnet.sites import filter_attributes, window_attributes
+from porter.frameworks.numpy.nets import NO_PADS, NetArray, PortTensor
+from porter.frameworks.single_ones import (
+    ChannelChoice,
+    Spread,
+    channel_choice_kernel,
+    gathering_kernel,
+    spreading_kernel,
+)
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
 from porter.padding import subtract_pads
@@ -27,40 +33,47 @@ Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
 _GLOBAL: Mapping[str, MxnetAttribute] = {"global_pool": True, "kernel": (1, 1)}
 
 
-def _plain(
-    op: str, stated: Callable[[Any], Mapping[str, MxnetAttribute]] = lambda op: {}, *roles: str
+def _one_node(
+    op: str, attributes: Callable[[Any], Mapping[str, MxnetAttribute]] = lambda op: {}, *roles: str
 ) -> Spelling:
-    """Return one node of the values that the op takes, and of its tensors of these roles."""
-    return lambda node: node.result(op, *node.inputs, *node.trained(*roles), **stated(node.op))
+    """Return the spelling of an op as one node, of the values that the op takes and of its tensors of these
+    roles.
+    """
+    return lambda node: node.result(op, *node.inputs, *node.tensors(*roles), **attributes(node.op))
 
 
-def _in_turn(alike: str, other: str) -> Spelling:
-    """Return a node of two values for each value after the first: `alike` where they have one shape."""
+def _pairwise(of_one_shape: str, broadcasting: str) -> Spelling:
+    """Return a spelling that adds a node of two values for each value after the first: `of_one_shape` where
+    all have one shape, otherwise `broadcasting`.
+    """
 
     def spelling(node: MxnetNode[Op]) -> None:
-        *before, last = node.inputs
-        kind = alike if len({node.maker.shapes[path] for path in node.inputs}) == 1 else other
-        node.result(kind, reduce(lambda value, path: node.step("part", kind, value, path), before), last)
+        *others, last = node.inputs
+        kind = of_one_shape if len({node.maker.shapes[path] for path in node.inputs}) == 1 else broadcasting
+        node.result(kind, reduce(lambda value, path: node.step("part", kind, value, path), others), last)
 
     return spelling
 
 
-def _by_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -> None:
-    """Operators of a value and of one number for each channel."""
-    value, held = node.source, [step for step in steps if step[1] is not None]
-    for number, (kind, numbers) in enumerate(held, 1):
+def _add_per_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -> None:
+    """Add a node for each step, an operator of a value and of one number for each channel; steps without
+    numbers are left out.
+    """
+    value, present_steps = node.source, [step for step in steps if step[1] is not None]
+    for number, (kind, numbers) in enumerate(present_steps, 1):
         assert numbers is not None
-        variable = node.maker.variable(f"{node.name}_{kind.removeprefix('broadcast_')}", numbers)
-        value = node.step("" if number == len(held) else "scaled", kind, value, variable)
+        variable = node.maker.add_variable(f"{node.name}_{kind.removeprefix('broadcast_')}", numbers)
+        value = node.step("" if number == len(present_steps) else "scaled", kind, value, variable)
 
 
 def _channel_scale(node: MxnetNode[ops.ChannelScale]) -> None:
-    shape = node.maker.along_channels(node.path)
-    beta = Trained(node.path, "beta", shape) if node.op.bias else None
-    _by_channel(node, ("broadcast_mul", Trained(node.path, "gamma", shape)), ("broadcast_add", beta))
+    shape = node.maker.shape_along_channels(node.path)
+    beta = PortTensor(node.path, "beta", shape) if node.op.bias else None
+    _add_per_channel(node, ("broadcast_mul", PortTensor(node.path, "gamma", shape)), ("broadcast_add", beta))
 
 
 def _affine(node: MxnetNode[ops.Affine]) -> None:
+    """Add a product and a sum, by operators of one number where there is one for all channels."""
     op = node.op
     if len(op.scale) == len(op.offset) == 1:
         source = node.source
@@ -71,29 +84,29 @@ def _affine(node: MxnetNode[ops.Affine]) -> None:
             source = node.step("scaled", "_mul_scalar", source, scalar=op.scale[0])
         node.result("_plus_scalar", source, scalar=op.offset[0])
         return
-    shape = node.maker.along_channels(node.path)
+    shape = node.maker.shape_along_channels(node.path)
     scale, offset = (
         np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape)
         for numbers in (op.scale, op.offset)
     )
-    _by_channel(node, ("broadcast_mul", scale), ("broadcast_add", offset))
+    _add_per_channel(node, ("broadcast_mul", scale), ("broadcast_add", offset))
 
 
-def _factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
-    """Return variables of a norm's gamma and beta: MXNet's norms have both, where the source lacks one
-    too.
+def _norm_factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
+    """Add variables for a norm's gamma and beta and return their names: MXNet's norms have both, where the
+    source lacks one too.
     """
     path, name, channels = node.path, node.name, node.channels
-    gamma: NetArray = Trained(path, "gamma", (channels,)) if node.op.scale else np.ones(channels)
-    beta: NetArray = Trained(path, "beta", (channels,)) if node.op.center else np.zeros(channels)
-    return [node.maker.variable(f"{name}_gamma", gamma), node.maker.variable(f"{name}_beta", beta)]
+    gamma: NetArray = PortTensor(path, "gamma", (channels,)) if node.op.scale else np.ones(channels)
+    beta: NetArray = PortTensor(path, "beta", (channels,)) if node.op.center else np.zeros(channels)
+    return [node.maker.add_variable(f"{name}_gamma", gamma), node.maker.add_variable(f"{name}_beta", beta)]
 
 
 def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
     shape = (node.channels,)
-    factors, roles = _factors(node), ("mean", "variance")
+    factors, roles = _norm_factors(node), ("mean", "variance")
     states = [
-        node.maker.variable(f"{node.name}_{NAMES[role]}", Trained(node.path, role, shape), state=True)
+        node.maker.add_variable(f"{node.name}_{NAMES[role]}", PortTensor(node.path, role, shape), state=True)
         for role in roles
     ]
     attributes: dict[str, MxnetAttribute] = {
@@ -107,7 +120,7 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
 def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
     if node.op.groups != node.channels or not is_map(node.shape):
         raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path)
-    node.result("InstanceNorm", *node.inputs, *_factors(node), eps=node.op.epsilon)
+    node.result("InstanceNorm", *node.inputs, *_norm_factors(node), eps=node.op.epsilon)
 
 
 def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
@@ -128,9 +141,9 @@ def _step(node: MxnetNode[ops.Step]) -> None:
 
 
 def _hard_swish(node: MxnetNode[ops.HardSwish]) -> None:
-    """A sixth is rounded in float32, and 6 is not."""
-    moved = node.step("moved", "_plus_scalar", node.source, scalar=3.0)
-    cut = node.step("cut", "clip", moved, a_min=0.0, a_max=6.0)
+    """Add a hard swish that divides by 6, because a sixth is rounded in float32, and 6 is not."""
+    shifted = node.step("moved", "_plus_scalar", node.source, scalar=3.0)
+    cut = node.step("cut", "clip", shifted, a_min=0.0, a_max=6.0)
     product = node.step("product", "elemwise_mul", node.source, cut)
     node.result("_div_scalar", product, scalar=6.0)
 
@@ -148,75 +161,81 @@ def _flatten(node: MxnetNode[ops.Flatten]) -> None:
     node.result("Flatten", source)
 
 
-def _extended(node: MxnetNode[ops.ExtendMap]) -> None:
+def _extend_map(node: MxnetNode[ops.ExtendMap]) -> None:
     if node.op.mode not in ("edge", "reflect"):
         raise GraphError(f"MXNet's Pad knows no mode {node.op.mode}", where=node.path)
-    node.maker.padded(node.name, node.source, node.op.pads, mode=node.op.mode)
+    node.maker.add_pad(node.name, node.source, node.op.pads, mode=node.op.mode)
 
 
-def _chosen(node: MxnetNode[ChannelChoice]) -> None:
-    """Channels of a value, or zeros, by a slice where they are a range and otherwise by a convolution."""
+def _choose_channels(node: MxnetNode[ChannelChoice]) -> None:
+    """Choose channels of a value, or zeros: by a slice where they are a range, otherwise by a convolution."""
     source, op = node.source, node.op
     if isinstance(op, ops.SliceChannels) and op.step == 1:
         node.result("slice_axis", source, axis=1, begin=op.start, end=op.stop)
     else:
-        node.maker.chosen(node.name, source, choosing(op, node.maker.channels(source)))
+        node.maker.add_channel_sums(node.name, source, channel_choice_kernel(op, node.maker.channels(source)))
 
 
-def _transposed(node: MxnetNode[ops.ConvTranspose]) -> None:
-    """What is cut alike from both sides are its pads; anything else is cut, or added, behind it."""
+def _conv_transpose(node: MxnetNode[ops.ConvTranspose]) -> None:
+    """Add a Deconvolution. A cut that is the same on opposite sides is stated as its pads; any other is cut,
+    or added, behind it.
+    """
     op = node.op
     path, (top, bottom, left, right) = node.path, op.cut
-    alike = (top, left) == (bottom, right) and min(op.cut) >= 0
-    late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    attributes = sides(op.window, op.cut if alike else NONE) | filters(
-        op.filters, op.groups, op.bias and not late
+    is_symmetric = (top, left) == (bottom, right) and min(op.cut) >= 0
+    adds_bias_later = op.bias and min(op.cut) < 0  # cells that only the bias reaches
+    attributes = window_attributes(op.window, op.cut if is_symmetric else NO_PADS) | filter_attributes(
+        op.filters, op.groups, op.bias and not adds_bias_later
     )
-    variables = node.trained("kernel", *([] if late else ["bias"]))
-    whole = node.step("" if alike else "whole", "Deconvolution", *node.inputs, *variables, **attributes)
-    if not alike:
-        moved = node.maker.moved(node.part("moved" if late else ""), whole, subtract_pads(NONE, op.cut))
-        if late:
-            bias = node.maker.variable(
-                f"{node.name}_bias", Trained(path, "bias", node.maker.along_channels(path))
+    variables = node.tensors("kernel", *([] if adds_bias_later else ["bias"]))
+    uncut = node.step(
+        "" if is_symmetric else "whole", "Deconvolution", *node.inputs, *variables, **attributes
+    )
+    if not is_symmetric:
+        cut = node.maker.add_pad_or_crop(
+            node.part("moved" if adds_bias_later else ""), uncut, subtract_pads(NO_PADS, op.cut)
+        )
+        if adds_bias_later:
+            bias = node.maker.add_variable(
+                f"{node.name}_bias", PortTensor(path, "bias", node.maker.shape_along_channels(path))
             )
-            node.result("broadcast_add", moved, bias)
+            node.result("broadcast_add", cut, bias)
 
 
-def _spread(node: MxnetNode[Spread]) -> None:
-    """A Deconvolution that spreads cells apart by a fixed kernel."""
-    kernel, groups = spreading(node.op, node.maker.channels(node.source))
-    sides, own = kernel.shape[2:], filters(kernel.shape[1] * groups, groups, False)
+def _spread_cells(node: MxnetNode[Spread]) -> None:
+    """Add a Deconvolution that spreads cells apart by a fixed kernel."""
+    kernel, groups = spreading_kernel(node.op, node.maker.channels(node.source))
+    window_attributes, filters = kernel.shape[2:], filter_attributes(kernel.shape[1] * groups, groups, False)
     node.result(
         "Deconvolution",
         *node.inputs,
-        node.maker.variable(f"{node.name}_weight", kernel),
-        kernel=sides,
-        stride=sides,
-        **own,
+        node.maker.add_variable(f"{node.name}_weight", kernel),
+        kernel=window_attributes,
+        stride=window_attributes,
+        **filters,
     )
 
 
 def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
-    """A Convolution that gathers the cells of a block by a fixed kernel."""
-    kernel = gathering(node.op, node.maker.channels(node.source))
-    sides, own = (node.op.block, node.op.block), filters(len(kernel), 1, False)
+    """Add a Convolution that gathers the cells of a block by a fixed kernel."""
+    kernel = gathering_kernel(node.op, node.maker.channels(node.source))
+    window_attributes, filters = (node.op.block, node.op.block), filter_attributes(len(kernel), 1, False)
     node.result(
         "Convolution",
         *node.inputs,
-        node.maker.variable(f"{node.name}_weight", kernel),
-        kernel=sides,
-        stride=sides,
-        **own,
+        node.maker.add_variable(f"{node.name}_weight", kernel),
+        kernel=window_attributes,
+        stride=window_attributes,
+        **filters,
     )
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
-    ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _plain("Pooling", lambda op: {"pool_type": "avg", **_GLOBAL}),
-    ops.GlobalMaxPool: _plain("Pooling", lambda op: {"pool_type": "max", **_GLOBAL}),
+    ops.ConvTranspose: _conv_transpose,
+    ops.GlobalAvgPool: _one_node("Pooling", lambda op: {"pool_type": "avg", **_GLOBAL}),
+    ops.GlobalMaxPool: _one_node("Pooling", lambda op: {"pool_type": "max", **_GLOBAL}),
     ops.ReduceMap: _reduce,
-    ops.Dense: _plain(
+    ops.Dense: _one_node(
         "FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"
     ),
     ops.BatchNorm: _batch_norm,
@@ -224,50 +243,50 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.LocalResponseNorm: _response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
-    ops.Relu: _plain("Activation", lambda op: {"act_type": "relu"}),
-    ops.Clip: _plain("clip", lambda op: {"a_min": op.low, "a_max": op.high}),
-    ops.LeakyRelu: _plain("LeakyReLU", lambda op: {"act_type": "leaky", "slope": op.slope}),
-    ops.PRelu: _plain("LeakyReLU", lambda op: {"act_type": "prelu"}, "alpha"),
-    ops.Elu: _plain("LeakyReLU", lambda op: {"act_type": "elu", "slope": op.alpha}),
-    ops.Selu: _plain("LeakyReLU", lambda op: {"act_type": "selu"}),
-    ops.Gelu: _plain("LeakyReLU", lambda op: {"act_type": "gelu"}),
-    ops.Sigmoid: _plain("Activation", lambda op: {"act_type": "sigmoid"}),
-    ops.Tanh: _plain("Activation", lambda op: {"act_type": "tanh"}),
+    ops.Relu: _one_node("Activation", lambda op: {"act_type": "relu"}),
+    ops.Clip: _one_node("clip", lambda op: {"a_min": op.low, "a_max": op.high}),
+    ops.LeakyRelu: _one_node("LeakyReLU", lambda op: {"act_type": "leaky", "slope": op.slope}),
+    ops.PRelu: _one_node("LeakyReLU", lambda op: {"act_type": "prelu"}, "alpha"),
+    ops.Elu: _one_node("LeakyReLU", lambda op: {"act_type": "elu", "slope": op.alpha}),
+    ops.Selu: _one_node("LeakyReLU", lambda op: {"act_type": "selu"}),
+    ops.Gelu: _one_node("LeakyReLU", lambda op: {"act_type": "gelu"}),
+    ops.Sigmoid: _one_node("Activation", lambda op: {"act_type": "sigmoid"}),
+    ops.Tanh: _one_node("Activation", lambda op: {"act_type": "tanh"}),
     ops.Softplus: _softplus,
-    ops.Softsign: _plain("Activation", lambda op: {"act_type": "softsign"}),
+    ops.Softsign: _one_node("Activation", lambda op: {"act_type": "softsign"}),
     ops.HardSwish: _hard_swish,
-    ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
-    ops.LogSoftmax: _plain("log_softmax", lambda op: {"axis": 1}),
+    ops.Softmax: _one_node("softmax", lambda op: {"axis": 1}),
+    ops.LogSoftmax: _one_node("log_softmax", lambda op: {"axis": 1}),
     ops.Step: _step,
-    **{type(op): _plain(name) for name, op in OF_NUMBERS.items()},
-    ops.Power: _plain("_power_scalar", lambda op: {"scalar": op.exponent}),
-    ops.Add: _in_turn("elemwise_add", "broadcast_add"),
-    ops.Multiply: _in_turn("elemwise_mul", "broadcast_mul"),
-    ops.Divide: _in_turn("elemwise_div", "broadcast_div"),
-    ops.Maximum: _in_turn("broadcast_maximum", "broadcast_maximum"),
-    ops.Minimum: _in_turn("broadcast_minimum", "broadcast_minimum"),
+    **{type(op): _one_node(name) for name, op in OF_NUMBERS.items()},
+    ops.Power: _one_node("_power_scalar", lambda op: {"scalar": op.exponent}),
+    ops.Add: _pairwise("elemwise_add", "broadcast_add"),
+    ops.Multiply: _pairwise("elemwise_mul", "broadcast_mul"),
+    ops.Divide: _pairwise("elemwise_div", "broadcast_div"),
+    ops.Maximum: _pairwise("broadcast_maximum", "broadcast_maximum"),
+    ops.Minimum: _pairwise("broadcast_minimum", "broadcast_minimum"),
     ops.ConcatChannels: lambda node: node.result("Concat", *node.inputs, dim=1, num_args=len(node.inputs)),
-    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("_mul_scalar", lambda op: {"scalar": 1.0})),
+    **dict.fromkeys((ops.Identity, ops.Dropout), _one_node("_mul_scalar", lambda op: {"scalar": 1.0})),
     ops.Flatten: _flatten,
-    ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
-    ops.Rearrange: _plain("Reshape", lambda op: {"shape": (-1,)}),
-    ops.PadMap: lambda node: node.maker.padded(node.name, node.source, node.op.pads, node.op.fill),
-    ops.ExtendMap: _extended,
-    ops.CropMap: lambda node: node.maker.cropped(node.name, node.source, node.op.pads),
-    ops.PadChannels: _chosen,
-    ops.SliceChannels: _chosen,
-    ops.ChannelShuffle: _chosen,
-    ops.DepthToSpace: _spread,
+    ops.AsMap: _one_node("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
+    ops.Rearrange: _one_node("Reshape", lambda op: {"shape": (-1,)}),
+    ops.PadMap: lambda node: node.maker.add_pad(node.name, node.source, node.op.pads, node.op.fill),
+    ops.ExtendMap: _extend_map,
+    ops.CropMap: lambda node: node.maker.add_crop(node.name, node.source, node.op.pads),
+    ops.PadChannels: _choose_channels,
+    ops.SliceChannels: _choose_channels,
+    ops.ChannelShuffle: _choose_channels,
+    ops.DepthToSpace: _spread_cells,
     ops.SpaceToDepth: _space_to_depth,
-    ops.Upsample: _spread,
+    ops.Upsample: _spread_cells,
 }
 """Ops without a padding site that MXNet has, or of which its operators compose the same numbers."""
 
 
-def lacks(op: Op) -> bool:
-    """Say whether MXNet has none of an op, or not of this kind: its LRN takes an odd number of channels, a
-    pool gives a map, its GELU is the exact one, and its softrelu is cut. Its hard sigmoid is not in PLAIN,
-    because it holds its numbers as float32, which rounds a sixth.
+def lacks_op(op: Op) -> bool:
+    """Say whether MXNet lacks an op, or this kind of it: its LRN takes an odd number of channels, a pool
+    gives a map, its GELU is the exact one, and its softrelu is cut. Its hard sigmoid is not in PLAIN, because
+    it holds its numbers as float32, which rounds a sixth.
     """
     match op:
         case ops.GlobalPool():

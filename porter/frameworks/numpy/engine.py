@@ -48,111 +48,114 @@ class NumpyModel:
     arrays: Collection[str] = ()
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Return the values called `names`, those of them that the program has, for a batch N×C×H×W; maps
-        come back so.
+        """Run the program on a batch N×C×H×W and return the values called `names`, those of them that it has;
+        maps are N×C×H×W.
 
         Args:
-            cut: by name, what is read in place of a value that has the name alone.
-
-        Raises:
-            CannotRun: porter has no row for an operator that they need.
-            Contradiction: a row does not take the inputs of an operator that porter reads.
+            cut: by name, an array that is read in place of a value that has the name alone.
         """
         if self.program.single and len(batch) > 1:
-            each = [
-                self(batch[at : at + 1], names, {name: value[at : at + 1] for name, value in cut.items()})
-                for at in range(len(batch))
+            values_of_images = [
+                self(
+                    batch[index : index + 1],
+                    names,
+                    {name: value[index : index + 1] for name, value in cut.items()},
+                )
+                for index in range(len(batch))
             ]
-            return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
+            return {
+                name: np.concatenate([values[name] for values in values_of_images])
+                for name in values_of_images[0]
+            }
         images = batch.astype(self.dtype)
-        given = {self.program.image: images, **self._beside(images)}
-        known = {name: self._own(value) for name, value in given.items()}
-        return self._computed(self.needed(names), known, names, cut)
+        inputs = {self.program.image: images, **self._further_arrays(images)}
+        known = {name: self._in_programs_layout(value) for name, value in inputs.items()}
+        return self._run_steps(self.steps_for(names), known, names, cut)
 
-    def called_once(self, name: str) -> bool:
-        """Say whether one value has the name."""
+    def is_unique(self, name: str) -> bool:
+        """Say whether one value only has the name."""
         return sum(step.outputs.count(name) for step in self.program.steps) == 1
 
-    def _own(self, value: Array) -> Numbers:
-        """Return a map N×C×H×W as the program has it."""
+    def _in_programs_layout(self, value: Array) -> Numbers:
+        """Return a map N×C×H×W in the layout that the program has."""
         return with_channels_last(value) if self.program.channels_last else value
 
-    def _computed(
+    def _run_steps(
         self,
         steps: Sequence[OperatorCall],
         known: dict[str, Numbers],
         names: tuple[str, ...],
         cut: NamedArrays = UNCUT,
     ) -> dict[str, Array]:
-        """Return the values called `names` that steps give, maps N×C×H×W, from those that are known."""
-        channels_last, shown = self.program.channels_last, dict[str, Array]()
-        unused = last_uses((*step.inputs, *step.outputs) for step in steps)
-        for step, ended in zip(steps, unused, strict=True):
+        """Run steps on the values that are known, and return the values called `names`, maps as N×C×H×W."""
+        channels_last, results = self.program.channels_last, dict[str, Array]()
+        last_read = last_uses((*step.inputs, *step.outputs) for step in steps)
+        for step, unread in zip(steps, last_read, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
-            shown |= {name: known[name] for name in step.outputs if name in names}
+            results |= {name: known[name] for name in step.outputs if name in names}
             for name in cut.keys() & set(step.outputs):
-                instead = cut[name].astype(known[name].dtype)
-                known[name] = instead if name in self.arrays else self._own(instead)
-            for name in ended:
+                replacement = cut[name].astype(known[name].dtype)
+                known[name] = replacement if name in self.arrays else self._in_programs_layout(replacement)
+            for name in unread:
                 known.pop(name, None)
         return {
             name: with_channels_first(value) if channels_last and name not in self.arrays else value
-            for name, value in shown.items()
+            for name, value in results.items()
         }
 
     def replay(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
-        """Yield each step with what it gives for the values that are `given`, by name and in the file's own
-        axis order. It reads other values as the steps before it give them.
+        """Run each step on the values that are `given`, by name and in the file's own axis order, and yield
+        it with its outputs. Other values are read as the steps before give them.
 
         Raises:
             CannotRun, Contradiction: as a call.
         """
-        unused = last_uses((*step.inputs, *step.outputs) for step in self.program.steps)
+        last_read = last_uses((*step.inputs, *step.outputs) for step in self.program.steps)
         known = dict(given)
-        for step, ended in zip(self.program.steps, unused, strict=True):
+        for step, unread in zip(self.program.steps, last_read, strict=True):
             values = self._run(step, known)
             yield step, values
             known |= {name: given.get(name, value) for name, value in zip(step.outputs, values, strict=True)}
-            for name in ended:
+            for name in unread:
                 known.pop(name, None)
 
-    def _beside(self, images: Array) -> dict[str, Array]:
-        """Return what the further inputs are fed, by name."""
+    def _further_arrays(self, images: Array) -> dict[str, Array]:
+        """Return the arrays to feed to the further inputs, by name."""
         if self.takes is None:
             return {}
         return dict(
             zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
         )
 
-    def needed(self, names: tuple[str, ...]) -> list[OperatorCall]:
-        """Return the steps that the values called `names` need."""
-        needed = set(names)
+    def steps_for(self, names: tuple[str, ...]) -> list[OperatorCall]:
+        """Return the steps that the values called `names` are computed by."""
+        names_needed = set(names)
         steps = list[OperatorCall]()
         for step in reversed(self.program.steps):
-            if needed.intersection(step.outputs):
-                needed.update(step.inputs)
+            if names_needed.intersection(step.outputs):
+                names_needed.update(step.inputs)
                 steps.insert(0, step)
         return steps
 
     def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
-        """Return the values of an operator."""
+        """Run an operator by its row and return its values."""
         row = self.program.rows.get(step.op)
         if row is None:
             raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
         try:
             with np.errstate(all="ignore"):
-                given = row(step.attributes, *(self._value(name, known) for name in step.inputs))
+                outputs = row(step.attributes, *(self._value(name, known) for name in step.inputs))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
             raise Contradiction(
                 f"porter reads this '{step.op}', and its own engine cannot run it: {reason}",
                 where=step.outputs[0],
             ) from None
-        return given if isinstance(given, tuple) else (given,)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
-        """Return a value or a tensor in the number type of this model; None for one that is left out."""
+        """Return a value or a tensor in the number type of this model; None for an input that is left out."""
         if not name:
             return None
         value = known[name] if name in known else self.tensors[name]
@@ -178,14 +181,14 @@ def run_reference(
     model: NumpyModel, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
     """See porter.frameworks.Engine.run_reference."""
-    taps = {path: tap for path, tap in taps.items() if path not in cut or model.called_once(tap)}
-    instead = {taps[path]: cut[path] for path in cut if path in taps}
-    values = model(batch, tuple(dict.fromkeys(taps.values())), instead)
+    taps = {path: tap for path, tap in taps.items() if path not in cut or model.is_unique(tap)}
+    replacements = {taps[path]: cut[path] for path in cut if path in taps}
+    values = model(batch, tuple(dict.fromkeys(taps.values())), replacements)
     return {path: values[tap] for path, tap in taps.items() if tap in values}
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """No disagreement, because nothing else runs these files."""
+    """Return None, because nothing else runs these files."""
 
 
 def classifier(

@@ -42,20 +42,20 @@ from porter.padding import ANY, Capabilities, Pads, Realisation, Size
 if TYPE_CHECKING:
     from porter.frameworks import PortEngine
 
-NONE: Pads = (0, 0, 0, 0)
+NO_PADS: Pads = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One of the port's tensors, in this shape; a kernel stands amid so many rows and columns of zeros."""
+class PortTensor:
+    """One of the port's tensors, in this shape; a kernel has `zeros_around` it, so many rows and columns."""
 
     path: str
     role: str
     shape: tuple[int, ...]
-    amid: Pads = NONE
+    zeros_around: Pads = NO_PADS
 
 
-NetArray: TypeAlias = Trained | Array
+NetArray: TypeAlias = PortTensor | Array
 """What a tensor of a net holds: one of the port's, or constants."""
 
 
@@ -66,38 +66,38 @@ class Maker(ABC):
         size: of the inputs that the net takes.
         shapes: of every path, for these.
         tensors: the shapes of those of every path, by role.
-        values: what the net calls the value of each path.
-        taken: all names of layers.
-        held: what the net's tensors hold, by their names in its file.
+        values: the name in the net of the value of each path.
+        used_names: all names of layers.
+        contents: what the tensors of the net hold, by their names in its file.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.graph, self.size = plan.lowered, plan.only_size or ANY
         self.shapes = shapes(self.graph, self.size)
         self.tensors = tensor_shapes(self.graph)
-        self.values, self.taken = self.named(self.graph)
-        self.held: dict[str, NetArray] = {}
+        self.values, self.used_names = self.name_values(self.graph)
+        self.contents: dict[str, NetArray] = {}
 
     @classmethod
-    def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """Return what the net calls the value of each path, and the names that are taken."""
-        taken = Names()
+    def name_values(cls, graph: Graph) -> tuple[dict[str, str], Names]:
+        """Return the name in the net of the value of each path, and all names that are used."""
+        used_names = Names()
         return {
-            path: taken.take(cls.plain("data" if path == INPUT else path))
+            path: used_names.take(cls.escape_name("data" if path == INPUT else path))
             for path in (*graph.inputs, *graph.by_path)
-        }, taken
+        }, used_names
 
     @staticmethod
-    def plain(name: str) -> str:
+    def escape_name(name: str) -> str:
         """Return a name as the net's text may have it."""
         return name
 
     def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that nothing has."""
-        return self.taken.take(self.plain(wanted))
+        """Return `wanted`, or the first variation of it that nothing has, and reserve it."""
+        return self.used_names.take(self.escape_name(wanted))
 
-    def own_name(self, path: str) -> str:
-        """Return what the layer of a path is called that gives its value."""
+    def layer_name(self, path: str) -> str:
+        """Return the name of the layer that gives the value of a path."""
         return path
 
     @abstractmethod
@@ -105,21 +105,21 @@ class Maker(ABC):
         """Add a layer and return the name of its value."""
 
     @abstractmethod
-    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[Any]:
         """See porter.frameworks.spelled.LayerMaker."""
 
     def channels(self, path: str) -> int:
         return channels_in(self.shapes[path])
 
-    def left_out(self, path: str) -> None:
-        """What stands for a node that has no layers, while the refusals of others are looked for."""
+    def add_placeholder(self, path: str) -> None:
+        """Add what stands for a node without layers while the refusals of other nodes are looked for; by
+        default nothing.
+        """
         return
 
     @abstractmethod
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
-        """Return the net for images of `size` (rows and columns), where that is open otherwise, with
-        facts.
-        """
+        """Write the net for images of `size` (rows and columns), where that is open otherwise, with facts."""
 
 
 M = TypeVar("M", bound=Maker)
@@ -162,7 +162,7 @@ class NetDestination(ABC, Generic[M]):
         self.ENGINE: PortEngine = self
 
     @abstractmethod
-    def windowed(self, node: Spelled[M, Any], realisation: Realisation) -> None:
+    def add_windowed(self, node: Spelled[M, Any], realisation: Realisation) -> None:
         """Add the layers of a windowed node.
 
         Raises:
@@ -172,56 +172,58 @@ class NetDestination(ABC, Generic[M]):
 
     @abstractmethod
     def program(self, text: str, image: str) -> KernelProgram:
-        """Return the net as the rows of its format make it of its text.
+        """Read the net's text by the rows of its format.
 
         Args:
-            image: what the net calls its input.
+            image: the name of the net's input.
         """
 
     @abstractmethod
-    def parts(self, text: str) -> list[tuple[str, object]]:
-        """Return what a plan decides of a net's text, in parts with names."""
+    def text_parts(self, text: str) -> list[tuple[str, object]]:
+        """Return those parts of a net's text that a plan decides, with their names."""
 
     @abstractmethod
-    def in_bytes(self, net: M, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
-        """Return the file of a net's tensors."""
+    def encode_arrays(self, net: M, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+        """Return the content of the file of a net's tensors."""
 
     @abstractmethod
-    def arrays_in(self, data: bytes) -> NamedArrays:
-        """Return the tensors in a file, by name."""
+    def decode_arrays(self, data: bytes) -> NamedArrays:
+        """Return the tensors in a file's content, by name."""
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
-        return self._made(plan)[1]
+        return self._try_net(plan)[1]
 
-    def net(self, plan: Plan) -> M:
-        """Return the net of a plan.
+    def make_net(self, plan: Plan) -> M:
+        """Make the net of a plan.
 
         Raises:
             GraphError, PaddingError: the framework has no layers for an op; `where` is its path.
         """
-        net, refused = self._made(plan)
-        if refused:
-            raise refused[0]
+        net, errors = self._try_net(plan)
+        if errors:
+            raise errors[0]
         return net
 
-    def _made(self, plan: Plan) -> tuple[M, list[PorterError]]:
-        """Return the net without what the framework has no layers for, and the errors of these ops."""
+    def _try_net(self, plan: Plan) -> tuple[M, list[PorterError]]:
+        """Make the net of a plan without the ops that the framework has no layers for, and return the errors
+        of these ops too.
+        """
         maker = self.MAKER(plan)
-        refused = list[PorterError]()
+        errors = list[PorterError]()
         for further in plan.graph.further_inputs:
             message = f"porter writes nets of {self.TITLE} with one input"
             next = "port it to torch, tf or onnx"
             return maker, [GraphError(message, where=further.path, next=next)]
         for node in maker.graph.nodes:
             try:
-                self._add(maker, node, plan)
+                self._add_node(maker, node, plan)
             except (GraphError, PaddingError) as error:
-                refused.append(error.at(plan.origin(error.where or node.path)))
-                maker.left_out(node.path)
-        return maker, refused
+                errors.append(error.at(plan.origin(error.where or node.path)))
+                maker.add_placeholder(node.path)
+        return maker, errors
 
-    def _add(self, maker: M, node: Node, plan: Plan) -> None:
-        """Add the layers of a node, or refuses it by name."""
+    def _add_node(self, maker: M, node: Node, plan: Plan) -> None:
+        """Add the layers of a node, or refuse it by name."""
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
         if any(
             isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)
@@ -231,27 +233,27 @@ class NetDestination(ABC, Generic[M]):
                 or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
             )
             raise GraphError(words, where=node.path)
-        said = Spelled[M, Any](maker, node, op, maker.own_name(node.path))
+        spelled = Spelled[M, Any](maker, node, op, maker.layer_name(node.path))
         if isinstance(op, Conv | MaxPool | AvgPool):
-            self.windowed(said, plan.realisations[node.path])
+            self.add_windowed(spelled, plan.realisations[node.path])
         elif spelling is not None and not (isinstance(op, Rearrange) and maker.shapes[node.path]):
-            spelling(said)
+            spelling(spelled)
         else:
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
 
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> ports.PortModel:
-        """Return the net of the plan, as its text says it.
+        """Build the net of the plan, as its text states it, as a model.
 
         Raises:
             UsageError: the device is another one than the CPU, or the number type is not float32 or float64.
             GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
         """
-        net = self.net(plan)
+        net = self.make_net(plan)
         program = self.program(net.text(), net.values[INPUT])
-        arrays = _arrays(net, tensors, storage_type(dtype))
-        return ports.port_model(plan, program, arrays, net.values, dtype, device)
+        arrays = _arrays_by_name(net, tensors, storage_type(dtype))
+        return ports.make_port_model(plan, program, arrays, net.values, dtype, device)
 
     def write(
         self,
@@ -262,7 +264,7 @@ class NetDestination(ABC, Generic[M]):
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> dict[str, str]:
-        """Write both files into `folder`. Return the sha256 of each by its name.
+        """Write both files into `folder` and return the sha256 of each by its name.
 
         Raises:
             UsageError: porter's engine does not run this number type, or the tensors are too large for the
@@ -272,8 +274,8 @@ class NetDestination(ABC, Generic[M]):
         if dtype not in ("float32", "float64"):
             message = f"porter writes {self.TITLE}'s tensors in float32 and float64, not in {dtype}"
             raise UsageError(message, where=DTYPE, next="leave it out")
-        net = self.net(plan)
-        data = self.in_bytes(net, _arrays(net, tensors, storage_type(dtype)))
+        net = self.make_net(plan)
+        data = self.encode_arrays(net, _arrays_by_name(net, tensors, storage_type(dtype)))
         rows, columns = plan.only_size or json.loads(about.get("porter.native_size", "[null, null]"))
         (folder / self.NET_FILE).write_text(net.text((rows, columns), about), encoding="utf-8")
         with (folder / self.MODEL_FILE).open("wb") as file:
@@ -281,76 +283,87 @@ class NetDestination(ABC, Generic[M]):
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """Return the canonical tensors of a port that `write` wrote.
+        """Read the tensors of a port that `write` wrote, in porter's axis order.
 
         Raises:
             FileError: a file is missing or damaged, or the net is another than the plan's.
             MappingError: a tensor is missing or another.
         """
-        net = self.net(plan)
+        net = self.make_net(plan)
         try:
-            parts = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8"))
-            own = self.parts(net.text())
-            stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
+            stored_parts = self.text_parts((folder / self.NET_FILE).read_text(encoding="utf-8"))
+            expected_parts = self.text_parts(net.text())
+            stored = self.decode_arrays((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             message = f"the port's model cannot be read: {first_line(error)}"
             raise FileError(message, where=folder, next="convert again") from None
-        if parts != own:
-            other = next(
-                (name for (name, part), (_, wanted) in zip(own, parts, strict=False) if part != wanted), None
+        if stored_parts != expected_parts:
+            name_of_different = next(
+                (
+                    name
+                    for (name, part), (_, wanted) in zip(expected_parts, stored_parts, strict=False)
+                    if part != wanted
+                ),
+                None,
             )
-            wrong = f"'{other}' differs" if other else "it has more layers, or fewer"
+            difference = (
+                f"'{name_of_different}' differs" if name_of_different else "it has more layers, or fewer"
+            )
             raise FileError(
-                f"the net is not the one that port.json records: {wrong}",
+                f"the net is not the one that port.json records: {difference}",
                 where=folder / self.NET_FILE,
                 next="convert again",
             )
-        return _read_back(net, stored)
+        return _to_canonical(net, stored)
 
 
-def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
+def _arrays_by_name(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
     """Return the arrays of the net in the number type `kind`."""
     try:
-        return {name: _filled(array, tensors).astype(kind, copy=False) for name, array in net.held.items()}
+        return {
+            name: _array_of(array, tensors).astype(kind, copy=False) for name, array in net.contents.items()
+        }
     except KeyError as error:
         raise MappingError("the tensors lack one of the graph's", where=error) from None
 
 
-def _filled(held: NetArray, tensors: Tensors) -> Array:
-    """Return an array of a net: one that is trained, with zeros around its kernel where a site asks for them,
-    or a constant.
+def _array_of(array: NetArray, tensors: Tensors) -> Array:
+    """Return an array of a net: a constant, or one of the port's tensors, with zeros around its kernel where
+    a site asks for them.
     """
-    if not isinstance(held, Trained):
-        return held
-    tensor, (top, bottom, left, right) = tensors[held.path][held.role], held.amid
+    if not isinstance(array, PortTensor):
+        return array
+    tensor, (top, bottom, left, right) = tensors[array.path][array.role], array.zeros_around
     return (
         np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)])
-        if any(held.amid)
-        else tensor.reshape(held.shape)
+        if any(array.zeros_around)
+        else tensor.reshape(array.shape)
     )
 
 
-def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
-    """Return the canonical tensors in those of a net's file."""
+def _to_canonical(net: Maker, stored: NamedArrays) -> OwnTensors:
+    """Return the port's tensors from those of a net's file. Constants and zeros that porter would not have
+    written are refused.
+    """
     tensors = dict[str, dict[str, Array]]()
-    for name, array_of_net in net.held.items():
+    for name, array_of_net in net.contents.items():
         array = stored.get(name)
         if array is None or array.shape != array_of_net.shape:
             got = f"got {array.shape}" if array is not None else "got none"
             raise MappingError(f"expected a tensor of shape {array_of_net.shape}, {got}", where=name)
-        if not isinstance(array_of_net, Trained):
+        if not isinstance(array_of_net, PortTensor):
             if not np.array_equal(array, array_of_net.astype(array.dtype)):
                 raise MappingError("expected the constants that porter writes, got other numbers", where=name)
             continue
-        cut, (top, bottom, left, right) = array, array_of_net.amid
-        if any(array_of_net.amid):
-            cut = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
-            if np.count_nonzero(cut) != np.count_nonzero(array):
+        kernel, (top, bottom, left, right) = array, array_of_net.zeros_around
+        if any(array_of_net.zeros_around):
+            kernel = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
+            if np.count_nonzero(kernel) != np.count_nonzero(array):
                 raise MappingError(
                     f"expected a kernel amid zeros {array_of_net.amid}, got other numbers around it",
                     where=name,
                 )
-        tensors.setdefault(array_of_net.path, {})[array_of_net.role] = cut.reshape(
+        tensors.setdefault(array_of_net.path, {})[array_of_net.role] = kernel.reshape(
             net.tensors[array_of_net.path][array_of_net.role]
         )
     return {

@@ -27,7 +27,7 @@ class PortModel:
     """A port's net.
 
     Attributes:
-        values: what the net calls the value of each path of the plan's graph.
+        values: the name in the net of the value of each path of the plan's graph.
     """
 
     plan: Plan = field(repr=False)
@@ -35,8 +35,9 @@ class PortModel:
     values: Mapping[str, str] = field(repr=False)
 
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
-        """Return the output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the
-        model's own number type. Where the graph's input is no map, the batch has that input's axes.
+        """Run the model on a batch N×C×H×W. Return its output, or a tuple of several: maps N×C×H×W, features
+        N×C, in the model's own number type. Where the graph's input is no map, the batch has that input's
+        axes.
 
         Args:
             batch: whatever numpy makes an array of, so a tensor of torch's too.
@@ -49,7 +50,7 @@ class PortModel:
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
 
-def port_model(
+def make_port_model(
     plan: Plan,
     program: KernelProgram,
     tensors: NamedArrays,
@@ -57,10 +58,10 @@ def port_model(
     dtype: Dtype,
     device: str,
 ) -> PortModel:
-    """Return the net of a plan, as porter.frameworks.numpy.nets builds it.
+    """Make a model of a plan's net, which porter.frameworks.numpy.nets builds.
 
     Args:
-        program: what the rows of its format make of the net's definition.
+        program: the net, as the rows of its format read its definition.
         tensors: by their names in the file, in its axis order.
         values: as PortModel.
 
@@ -75,7 +76,8 @@ def port_model(
 
 
 def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps are
+    N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -97,7 +99,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
 
 
 def with_other_pads(model: PortModel, plan: Plan) -> None:
-    """None: a net is written anew for each plan."""
+    """Return None: a net is written anew for each plan."""
 
 
 def classifier(

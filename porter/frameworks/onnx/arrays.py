@@ -98,10 +98,8 @@ def add_attention(node: OnnxSpelled[ops.Attention]) -> None:
             node.maker.add_slice(node.part("part"), node.source, (start,), (end,), (rank,))
             for start, end in bounds
         ]
-    swap_heads, copied_sizes = (
-        [*range(rank - 1), rank, rank - 1, rank + 1],
-        [0] * rank,
-    )  # a size of 0 is copied
+    swap_heads = [*range(rank - 1), rank, rank - 1, rank + 1]
+    copied_sizes = [0] * rank  # a size of 0 is copied
     sizes_of_heads = node.integers("heads", *copied_sizes, node.op.heads, -1)
     heads = []
     for part, name, perm in zip(
@@ -141,5 +139,5 @@ def add_tokens(node: OnnxSpelled[ops.Tokens]) -> None:
     )
     rest = node.integers("rest", node.op.count, node.shape[-1] or 0)
     shape = node.step("sizes", "Concat", images, rest, axis=0)
-    tokens = node.step("expanded", "Expand", *node.trained("value"), shape)
+    tokens = node.step("expanded", "Expand", *node.tensors("value"), shape)
     node.result("Concat", tokens, node.source, axis=1)

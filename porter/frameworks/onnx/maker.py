@@ -113,7 +113,7 @@ class NodeMaker:
         node.input[3] = self.add("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
-    def trained(self, path: str, name: str, *roles: str) -> list[str]:
+    def tensors_of(self, path: str, name: str, *roles: str) -> list[str]:
         """Return the names of a path's tensors of these roles, without those that its op lacks."""
         names = self.tensors.get(path, {})
         return [names[role] for role in roles if role in names]

@@ -44,7 +44,7 @@ def add_windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     attributes = _attributes(node, realisation)
     padded = node.source if front is None else _add_pad(node, front, "pad", node.source, front.fill)
     if realisation.counted is None or front is None:
-        node.result(kind, padded, *node.trained("kernel", "bias"), **attributes)
+        node.result(kind, padded, *node.tensors("kernel", "bias"), **attributes)
         return
     sums = node.step("all_cells", kind, padded, **attributes)
     share = node.step("share", kind, _add_counted_cells(node, front, realisation.counted), **attributes)

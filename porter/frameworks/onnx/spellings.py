@@ -30,7 +30,7 @@ def _one_node(
     """Return the spelling of an op as one node, of the values that the op takes and of its tensors of these
     roles.
     """
-    return lambda node: node.result(kind, *node.inputs, *node.trained(*roles), **attributes(node.op))
+    return lambda node: node.result(kind, *node.inputs, *node.tensors(*roles), **attributes(node.op))
 
 
 def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
@@ -65,15 +65,15 @@ def _conv_transpose(node: OnnxSpelled[ops.ConvTranspose]) -> None:
     }
     attributes |= {"pads": (top, left, bottom, right), "group": op.groups}
     if min(op.cut) >= 0:
-        node.result("ConvTranspose", *node.inputs, *node.trained("kernel", "bias"), **attributes)
+        node.result("ConvTranspose", *node.inputs, *node.tensors("kernel", "bias"), **attributes)
         return
-    uncut = node.step("cut", "ConvTranspose", *node.inputs, *node.trained("kernel"), **attributes)
+    uncut = node.step("cut", "ConvTranspose", *node.inputs, *node.tensors("kernel"), **attributes)
     padded = node.maker.add_pad(
         node.part("pad") if op.bias else path, uncut, (above, below, before, after), 0.0
     )
     if op.bias:
         axes = node.maker.integers(f"{path}_bias.axes", 1, 2)
-        bias = node.step("bias", "Unsqueeze", *node.trained("bias"), axes)
+        bias = node.step("bias", "Unsqueeze", *node.tensors("bias"), axes)
         node.result("Add", padded, bias)
 
 
@@ -81,7 +81,7 @@ def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
     """Add a LayerNormalization; ONNX has it over the last axes only, so the channels of a map are moved
     there.
     """
-    source, trained = node.source, node.trained("gamma", "beta")
+    source, trained = node.source, node.tensors("gamma", "beta")
     if not is_map(node.shape):
         node.result("LayerNormalization", source, *trained, axis=-1, epsilon=float(node.op.epsilon))
         return
@@ -100,7 +100,7 @@ def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
     root = node.step("root", "Sqrt", total)
     normed = node.step("norm" if node.op.scale else "", "Div", source, root)
     if node.op.scale:
-        node.result("Mul", normed, *node.trained("gamma"))
+        node.result("Mul", normed, *node.tensors("gamma"))
 
 
 def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
@@ -124,7 +124,7 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
             "" if number == len(steps) else "scaled",
             kind,
             value,
-            *node.trained(role),
+            *node.tensors(role),
         )
 
 
@@ -135,9 +135,9 @@ def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
 
 
 def _channel_scale(node: OnnxSpelled[ops.ChannelScale]) -> None:
-    scaled = node.step("scaled" if node.op.bias else "", "Mul", *node.inputs, *node.trained("gamma"))
+    scaled = node.step("scaled" if node.op.bias else "", "Mul", *node.inputs, *node.tensors("gamma"))
     if node.op.bias:
-        node.result("Add", scaled, *node.trained("beta"))
+        node.result("Add", scaled, *node.tensors("beta"))
 
 
 def _affine(node: OnnxSpelled[ops.Affine]) -> None:
@@ -257,12 +257,12 @@ def _dense(node: OnnxSpelled[ops.Dense]) -> None:
     kernel.
     """
     if len(node.shape) == 1:
-        node.result("Gemm", *node.inputs, *node.trained("kernel", "bias"), transB=1)
+        node.result("Gemm", *node.inputs, *node.tensors("kernel", "bias"), transB=1)
         return
-    transposed = node.step("turned", "Transpose", *node.trained("kernel"), perm=(1, 0))
+    transposed = node.step("turned", "Transpose", *node.tensors("kernel"), perm=(1, 0))
     product = node.step("product" if node.op.bias else "", "MatMul", *node.inputs, transposed)
     if node.op.bias:
-        node.result("Add", product, *node.trained("bias"))
+        node.result("Add", product, *node.tensors("bias"))
 
 
 def _resize(node: OnnxSpelled[ops.Resize | ops.ResizeLike]) -> None:

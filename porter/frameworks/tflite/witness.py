@@ -67,7 +67,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         model = read_model(graph.definition)
         whole_program = program(graph.definition)
         # What a cut leaves out, such as an operator of a detector's that porter lacks, is not asked.
-        steps = NumpyModel(whole_program, model.stored, "float32").needed(graph.output_names)
+        steps = NumpyModel(whole_program, model.stored, "float32").steps_for(graph.output_names)
         reading = _Reading(replace(whole_program, steps=tuple(steps)), model.stored)
         values = {name for operator in model.operators for name in operator.gives}
         for run in recorded.runs:

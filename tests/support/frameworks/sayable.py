@@ -109,4 +109,4 @@ def expect_read_back(framework: NetDestination[Any], known: Collection[Any], fol
 def expect_refused(framework: NetDestination[Any], op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
     with pytest.raises(GraphError, match=f"first: {said}"):
-        framework.net(plan)
+        framework.make_net(plan)

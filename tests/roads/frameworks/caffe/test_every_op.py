@@ -77,7 +77,7 @@ def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
     assert plan.only_size == (None if size == ANY else SIZE)
     metadata = {"porter.native_size": json.dumps(SIZE), "porter.zoo": "keras"}
     framework.write(tmp_path, plan, tensors_of(graph), {}, "float32", metadata)
-    net, outputs = framework.net(plan), plan.graph.outputs
+    net, outputs = framework.make_net(plan), plan.graph.outputs
     for batch, wanted in expect_every_op(framework, KNOWN, graph, plan):
         run = opencv(tmp_path, batch, [net.values[path] for path in outputs])
         numbers = {net.values[path] for path in outputs if wanted[path].ndim == 1}

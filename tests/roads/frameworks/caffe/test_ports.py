@@ -52,7 +52,7 @@ def test_mobilenet_of_tensorflow(tmp_path: Path) -> None:
     wanted = logits(get_destination("torch"), graph, tensors, images)
     assert db(logits(caffe, graph, tensors, images), wanted) > 250
     caffe.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": "[224, 224]"})
-    head = caffe.net(plan).values[graph.output]
+    head = caffe.make_net(plan).values[graph.output]
     assert db(opencv(tmp_path, images, [head])[head], wanted) > 95
     strided = {
         path: Convention("explicit", (1, 1, 1, 1))

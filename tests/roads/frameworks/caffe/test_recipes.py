@@ -16,7 +16,7 @@ from tests.support.random_graphs import difference
 
 
 def test_every_recipe_has_a_net_but_those_with_layer_norms() -> None:
-    expect_spelled(lambda plan: caffe.net(plan).layers, caffe)
+    expect_spelled(lambda plan: caffe.make_net(plan).layers, caffe)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ from tests.support.random_graphs import difference
 
 
 def test_every_recipe_has_a_symbol_but_those_with_layer_norms() -> None:
-    expect_spelled(lambda plan: mxnet.net(plan).nodes, mxnet)
+    expect_spelled(lambda plan: mxnet.make_net(plan).nodes, mxnet)
 
 
 @needs_mxnet

@@ -10,7 +10,7 @@ import pytest
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
-from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, with_other_pads
+from porter.frameworks.numpy.ports import PortModel, classifier, make_port_model, run, with_other_pads
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
 from porter.graph.plan import Plan
 from tests.support.evaluation.protocols import PROTOCOLS, pixels_of
@@ -32,7 +32,7 @@ BATCH = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
 
 def made(dtype: Any = "float64", device: str = "cpu") -> PortModel:
     values = {"most": "a", "share": "b"}
-    return port_model(
+    return make_port_model(
         Plan(GRAPH, {}, (4, 5)), PROGRAM, {"least": np.zeros(1, np.float32)}, values, dtype, device
     )
 
@@ -48,7 +48,7 @@ def test_values_by_the_paths_of_the_graph() -> None:
 
 def test_photos() -> None:
     pixels = pixels_of(PROTOCOLS[0])
-    model = port_model(
+    model = make_port_model(
         Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu"
     )
     assert classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)().shape == (
@@ -58,7 +58,7 @@ def test_photos() -> None:
 
 
 def test_a_net_that_does_not_run_is_a_mistake_of_its_writer() -> None:
-    model = port_model(
+    model = make_port_model(
         Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(7)}, {"most": "a", "share": "b"}, "float64", "cpu"
     )
     with pytest.raises(CheckFailed, match=r"a: the port's own net does not run: .*'most'"):

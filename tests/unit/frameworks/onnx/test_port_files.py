@@ -80,7 +80,7 @@ def test_a_pad_without_axes_is_merged(tmp_path: Path) -> None:
 
 
 def test_large_tensors_are_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port_files, "MOST_BYTES", 100)
+    monkeypatch.setattr(port_files, "MAX_BYTES", 100)
     digests = framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
     assert [*digests] == ["model.onnx", "model.onnx.data"] == sorted(path.name for path in tmp_path.iterdir())
     onnx.checker.check_model(str(tmp_path / "model.onnx"), full_check=True)
