@@ -14,7 +14,7 @@ from porter.base.errors import PorterError
 from porter.comparison.sides import IN, Side
 from porter.frameworks import get_destination
 from porter.frameworks.in_memory import Held
-from porter.frameworks.reference_models import framework_of, given_models
+from porter.frameworks.reference_models import framework_of, get_given_models
 from porter.padding import KnownSize
 from porter.source.opened import Opened
 from porter.source.place import File, FilePair, InMemory
@@ -71,7 +71,7 @@ def _outputs(side: Side, opened: Opened | None) -> Outputs:
 
 
 def _of_model(model: Any, name: str, batch: Array) -> Sequence[Array]:
-    framework = given_models(str(framework_of(model)))
+    framework = get_given_models(str(framework_of(model)))
     with running_model(name):
         made, _ = framework.prepare(lambda: deepcopy(model), batch, None, "float32", "float32")
         return framework.show(made, [batch], {}, ()).outputs

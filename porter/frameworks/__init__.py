@@ -75,7 +75,7 @@ class Engine(Protocol):
     RUNNER: str
 
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-        """Return the file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
+        """Build the file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
         tensors of `checkpoint`, for `run_reference`.
 
         Args:
@@ -90,8 +90,8 @@ class Engine(Protocol):
     def run_reference(
         self, model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
     ) -> dict[str, Array]:
-        """Return values by path of a model of `build_file` or of a zoo's own implementation, for a batch
-        N×C×H×W; maps come back so too.
+        """Run a model of `build_file` or of a zoo's own implementation on a batch N×C×H×W, and return its
+        values by path; maps are N×C×H×W.
 
         Args:
             taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
@@ -101,8 +101,8 @@ class Engine(Protocol):
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
-        """Where two implementations of the file's graph, both not porter's, disagree beyond rounding, in
-        words; None where they agree or there is only one. It is asked after a proof has failed.
+        """Say in words where two implementations of the file's graph, both not porter's, disagree beyond
+        rounding; None where they agree or there is only one. It is asked after a proof has failed.
 
         Args:
             batch: N×C×H×W; one image is enough.
@@ -111,8 +111,8 @@ class Engine(Protocol):
     def classifier(
         self, model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None
     ) -> Classifier:
-        """Return a model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as
-        porter.data does.
+        """Return a classifier of photos that runs a model: pixels are scaled and normalised on `device`, bit
+        for bit as porter.data does.
 
         Args:
             model: from PortEngine.build, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's
@@ -131,22 +131,22 @@ class PortEngine(Engine, Protocol):
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> Any:
-        """Return a model of the framework's own kind, in inference mode.
+        """Build a model of the framework's own kind, in inference mode.
 
         Args:
             layers: as `Destination.write`.
         """
 
     def with_other_pads(self, model: Any, plan: Plan) -> Any | None:
-        """Return a model of `plan` that shares the weights of `model`. The plan's graph may differ only in
-        its pads. None where the framework cannot share weights.
+        """Make a model of `plan` that shares the weights of `model`. The plan's graph may differ only in its
+        pads. None where the framework cannot share weights.
         """
 
     def run(
         self, model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
     ) -> dict[str, Array]:
-        """Return values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W
-        in every framework.
+        """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps
+        are N×C×H×W in every framework.
 
         Args:
             cut: as in `run_reference`; its paths are among the taps, and none is left out in float64.
@@ -168,13 +168,13 @@ class Destination(Protocol):
     """What runs its ports."""
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
-        """Destination tensors that no source tensor gives, by the destination's names, with the number that
-        fills them.
+        """Return the destination's tensors that no source tensor gives, by the destination's names, with the
+        number that fills them.
         """
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
-        """Return what it has no words for: an error for each such node, whose path is its `where`. `write`
-        raises the first one.
+        """Return an error for each node that the destination has no words for; its `where` is the node's
+        path. `write` raises the first one.
         """
 
     def write(
@@ -194,7 +194,9 @@ class Destination(Protocol):
         """
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """Return the canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
+        """Read the tensors of a port that `write` or a stock library (porter.zoos) wrote, in porter's axis
+        order.
+        """
 
     def code_files(self, plan: Plan, layers: LayerNames) -> Mapping[str, bytes]:
         """Return the files of a port that are code, by name, as they would be written today."""
@@ -278,7 +280,7 @@ def _names_of(protocol: type) -> list[str]:
 
 
 def other_than(framework: str) -> str:
-    """Return a framework to port to from this one."""
+    """Return another framework than this one, to port to."""
     return next(name for name in DESTINATION_NAMES if name != framework)
 
 

@@ -19,43 +19,45 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Build no model: no file has a graph of this framework.
+    """Refuse the file: no file has a graph of this framework.
 
     Raises:
         CannotRun: always.
     """
-    of = checkpoint.carried and checkpoint.format
-    raise CannotRun(f"porter runs its own ports in this framework, and no {of} file", where=checkpoint.path)
+    format_name = checkpoint.carried and checkpoint.format
+    raise CannotRun(
+        f"porter runs its own ports in this framework, and no {format_name} file", where=checkpoint.path
+    )
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """None: there are no two other implementations that run such files."""
+    """Return None: there are no two other implementations that run such files."""
 
 
 def with_other_pads(model: Any, plan: Plan) -> None:
-    """None: a model gets its padding when it is made."""
+    """Return None: a model gets its padding when it is made."""
 
 
 def refusals(plan: Plan) -> tuple[PorterError, ...]:
-    """None: the framework has words for every op."""
+    """Return no refusals: the framework has words for every op."""
     return ()
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return no files of code, because a port is none."""
+    """Return no files: a port has no code."""
     return {}
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Empty: the model has only the tensors that the graph has."""
+    """Return no fillings: the model has only the tensors that the graph has."""
     return {}
 
 
 def counted_layers(graph: Graph, convolutions: Collection[str], layers: LayerNames) -> Mapping[str, str]:
-    """Return no counted layers, because files have the layers' own names."""
+    """Return no counted layers: files have the layers' own names."""
     return {}
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: names are the user's own, or the code's."""
+    """Return no numbered layers: names are the user's own, or the code's."""
     return {}

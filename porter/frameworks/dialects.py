@@ -25,7 +25,8 @@ class Dialect(Protocol):
     """The end of a moving average's name, after the tensor's name."""
 
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
+        """Return, for each role of a node's tensors, the names that a file may give it in `layer`, likeliest
+        first.
 
         Beside the canonical roles there may be `batches`, the number of batches that a normalisation has
         seen. It is kept, but never needed.
@@ -34,16 +35,16 @@ class Dialect(Protocol):
     def counted_layers(
         self, graph: Graph, convolutions: Collection[str], layers: LayerNames
     ) -> Mapping[str, str]:
-        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty
-        if no file has.
+        """Return layer names by path for files that have class counters instead of names
+        (Checkpoint.counted); empty if the framework has no such files.
 
         `convolutions` are dense nodes that are 1x1 convolutions in the source, `layers` the names that its
         layers have otherwise.
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Map those of `layers` that the framework numbered when it made them to their names in a file with
-        these `tensors`; empty if the framework numbers nothing.
+        """Return the names, in a file with these `tensors`, of those of `layers` that the framework numbered
+        when it made them; empty if the framework numbers nothing.
         """
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -54,7 +55,7 @@ class Dialect(Protocol):
         """
 
     def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
-        """Return the inverse of `to_canonical`."""
+        """Undo `to_canonical`."""
 
 
 class PortDialect(Dialect, Protocol):
@@ -62,8 +63,8 @@ class PortDialect(Dialect, Protocol):
 
     def port_keys(self, plan: Plan, layers: LayerNames) -> Mapping[tuple[str, str], tuple[str, ...]]:
         """Return the names by path and role that a file saved from a port's model gives its tensors,
-        likeliest first. Those that the destination's own layers have besides are listed too, such as the
-        gamma of a norm without a scale.
+        likeliest first. Tensors that only the destination's own layers have are among them, such as the gamma
+        of a norm without a scale.
 
         Args:
             layers: as `Destination.write` (porter.frameworks).

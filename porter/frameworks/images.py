@@ -19,8 +19,8 @@ from porter.graph.ops import is_map
 from porter.padding import ANY
 
 
-def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
-    """Return what classifies photos with a model on the CPU.
+def make_cpu_classifier(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
+    """Return a classifier of photos that runs a model on the CPU.
 
     Args:
         logits: gives them for images N×C×H×W; a head that is a convolution gives maps of one cell.
@@ -36,24 +36,24 @@ def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Cla
 
 
 def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, columns: int | None) -> None:
-    """Refuse a batch of another shape than N×C×H×W with these sizes, None where any will do.
+    """Refuse a batch of another shape than N×C×H×W with these sizes; a size of None fits any.
 
     Raises:
         UsageError: it has another, or no image.
     """
-    wanted = (channels, rows, columns)
+    expected = (channels, rows, columns)
     if (
         len(shape) != 4
         or not shape[0]
-        or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True))
+        or any(size not in (None, got) for size, got in zip(expected, shape[1:], strict=True))
     ):
-        text = "x".join("?" if size is None else str(size) for size in wanted)
+        text = "x".join("?" if size is None else str(size) for size in expected)
         next = f"feed N×C×H×W; for another size, convert again with {INPUT_SIZE}"
         raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}", next=next)
 
 
 def expect_axes(shape: Sequence[int], axes: Sequence[int | None]) -> None:
-    """Refuse a batch of other axes than these behind its first, None where any size will do.
+    """Refuse a batch whose axes behind the first are others than these; a size of None fits any.
 
     Raises:
         UsageError: it has others, or no image.
@@ -87,8 +87,8 @@ def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_p
 
 
 def as_maps(batch: Array, graph: Graph) -> Array:
-    """Return a user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch
-    has that input's axes, and maps of one channel have its numbers in their order.
+    """Return a user's batch as engines take it, N×C×H×W. Where the graph's input is no map, the batch has
+    that input's axes, and is returned as maps of one channel with the same numbers in their order.
 
     Raises:
         UsageError: it has other axes, or no image.
@@ -100,8 +100,8 @@ def as_maps(batch: Array, graph: Graph) -> Array:
 
 
 def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
-    """Refuse batches that are not those of a graph's inputs, in their order, of the `only` size that it
-    takes, if it takes one.
+    """Refuse batches that are not those of a graph's inputs, in their order, or not of the `only` size that
+    it takes.
 
     Raises:
         UsageError: one has other axes, there are more or fewer, or no image.
@@ -118,26 +118,26 @@ def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] 
             expect_axes(batch.shape, graph.axes if path == INPUT else shape)
 
 
-def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> list[Array]:
-    """Return what a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map,
-    arrays of its axes; and what `beside` makes of them for the further inputs.
+def arrays_for_inputs(batch: Array, graph: TakesInputs, channels_last: bool = False) -> list[Array]:
+    """Return the arrays for all inputs of a model of a graph, made from maps N×C×H×W: these maps, or where
+    the first input is no map arrays of its axes; and those of `further_arrays`.
 
     Args:
-        channels_last: it takes maps N×H×W×C.
+        channels_last: the model takes maps N×H×W×C.
     """
     rows, columns = batch.shape[2:]
     first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
-    arrays = [first, *beside(batch, graph)]
-    of_maps = map(is_map, input_shapes(graph, (rows, columns)).values())
+    arrays = [first, *further_arrays(batch, graph)]
+    are_maps = map(is_map, input_shapes(graph, (rows, columns)).values())
     return [
-        each.transpose(0, 2, 3, 1) if channels_last and of_map else each
-        for each, of_map in zip(arrays, of_maps, strict=True)
+        each.transpose(0, 2, 3, 1) if channels_last and is_a_map else each
+        for each, is_a_map in zip(arrays, are_maps, strict=True)
     ]
 
 
-def beside(batch: Array, graph: TakesInputs) -> list[Array]:
-    """Return what a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays
-    of the input's axes.
+def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
+    """Make arrays for a graph's further inputs from maps N×C×H×W, to compare two models: maps N×C×H×W, or
+    arrays of the input's axes.
 
     They are of the same images, turned around and moved, so that every input has numbers of the network's
     range, and no two have the same.
@@ -147,26 +147,28 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
     for index, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
         if path == INPUT:
             continue
-        turned = np.roll(batch[:, :, ::-1, ::-1], index, axis=(1, 2))
+        rotated = np.roll(batch[:, :, ::-1, ::-1], index, axis=(1, 2))
         if is_map(shape):
             cells = (
-                np.arange(size or 0) * own // (size or 1)
-                for own, size in zip(batch.shape[2:], shape[1:], strict=True)
+                np.arange(size or 0) * map_size // (size or 1)
+                for map_size, size in zip(batch.shape[2:], shape[1:], strict=True)
             )
-            of = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
-            arrays.append(turned[of])
+            cell_indices = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
+            arrays.append(rotated[cell_indices])
         else:
-            numbers = turned.reshape(count, -1)
-            wanted = math.prod(size or 0 for size in shape)
-            step = max(numbers.shape[1] // wanted, 1)
-            arrays.append(numbers[:, np.arange(wanted) * step % numbers.shape[1]].reshape(count, *shape))
+            numbers = rotated.reshape(count, -1)
+            count_needed = math.prod(size or 0 for size in shape)
+            step = max(numbers.shape[1] // count_needed, 1)
+            arrays.append(
+                numbers[:, np.arange(count_needed) * step % numbers.shape[1]].reshape(count, *shape)
+            )
     return arrays
 
 
-def in_parts(images: Array, at_once: int | None) -> list[Array]:
-    """Return images, as many at a time as a model takes that was made for so many; the last one is repeated
-    where they do not suffice.
+def split_into_batches(images: Array, batch_size: int | None) -> list[Array]:
+    """Split images into batches of the size that a model was made for, None for any; the last image is
+    repeated where they do not suffice.
     """
-    count = at_once or len(images)
-    filled = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
-    return np.split(filled, len(filled) // count)
+    count = batch_size or len(images)
+    filled_up = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
+    return np.split(filled_up, len(filled_up) // count)

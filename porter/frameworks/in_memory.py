@@ -42,15 +42,16 @@ class Saved:
         graph: what its graph is called where a port is compared with it.
         size: rows and columns of the example that it was saved with, or of a port whose model it is; None
             where the file says all of its sizes.
-        copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's
-            graph in their order and gives its outputs; None where the file itself is the model.
+        make_copy: makes a copy of the model, in inference mode on the CPU, that takes the images of the
+            file's graph in their order and gives its outputs; None where the file itself is the model.
         batch: so many images its graph, and therefore a copy, takes at once; None for any number.
-        itself: runs the model as the user holds it, in inference mode and in its own number types, on a batch
-            for each input of the file's graph, maps as N×C×H×W. It gives the outputs in the file's order, a
-            dict's by the names that the file has for them, maps as N×C×H×W but at the places that are arrays.
-            None where only copies are run, or its number types say too little.
-        whole: whether the model takes whole numbers.
-        turned: places of the outputs that are maps with their channels last, and in the file first.
+        run_itself: runs the model as the user holds it, in inference mode and in its own number types, on a
+            batch for each input of the file's graph, maps as N×C×H×W. It gives the outputs in the file's
+            order, a dict's by the names that the file has for them, maps as N×C×H×W but at the places that
+            are arrays. None where only copies are run, or its number types say too little.
+        takes_integers: whether the model takes whole numbers.
+        channels_last_outputs: indices of the outputs that are maps with their channels last, and in the file
+            first.
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0:
             `layer1.0.relu@1`. Of a module of Flax, the traced value, with `@last` where its map has its
             channels last and the file's has them first. Where it is empty, the file's names are the layers'
@@ -58,23 +59,23 @@ class Saved:
         notes: what the copy lacks of the model, one line each.
         variables: by the names of its framework's checkpoints, the model's variables, by which a recipe finds
             it where porter lacks an op for its graph; empty where its file has them.
-        fixed: saves the model once more, for the example's size only, then for one image; None where it says
-            its sizes itself.
+        save_fixed: saves the model once more, for the example's size only, then for one image; None where it
+            says its sizes itself.
     """
 
     name: str
     path: Path
     graph: str
     size: KnownSize | None = None
-    copied: Callable[[], Any] | None = None
+    make_copy: Callable[[], Any] | None = None
     batch: int | None = None
-    itself: Callable[[Sequence[Array], Collection[int], Sequence[str]], tuple[Array, ...]] | None = None
-    whole: bool = False
-    turned: frozenset[int] = frozenset()
+    run_itself: Callable[[Sequence[Array], Collection[int], Sequence[str]], tuple[Array, ...]] | None = None
+    takes_integers: bool = False
+    channels_last_outputs: frozenset[int] = frozenset()
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     variables: NamedArrays = field(default_factory=dict, repr=False)
-    fixed: Callable[[], Saved] | None = None
+    save_fixed: Callable[[], Saved] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ModelsInMemory(Protocol):
     """The module-level names of `in_memory.py` in a framework's folder."""
 
     def save(self, model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-        """Save a model in an empty folder. Not a bit of the model is changed.
+        """Save a model in an empty folder, without changing a bit of it.
 
         Args:
             example: what the model is called with; empty for zeros of `size`, where the framework has to call
@@ -104,7 +105,7 @@ class ModelsInMemory(Protocol):
 _IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "flax", "onnx")}
 
 
-_INSTEAD: Mapping[str, str] = {
+_ADVICE: Mapping[str, str] = {
     "builtins.dict": "of a state_dict give the model, or save it and name its variant: weights=FILE",
     "tf_keras.Model": "it is tf_keras's: save it, model.save('model.keras'), and give the file",
     "flax.Module": "make a module of linen one of nnx, with its variables (docs/api.md): nnx.bridge.ToNNX",
@@ -122,7 +123,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def expect_subject(subject: T, others: str, where: str | None = None) -> T:
-    """Expect a path or a model in memory.
+    """Return the subject if it is a path or a model in memory; anything else is refused.
 
     Args:
         others: what a text or a path is here, for the message.
@@ -137,16 +138,17 @@ def expect_subject(subject: T, others: str, where: str | None = None) -> T:
         f"got an object of {type(subject).__name__}, expected {others}, a torch.nn.Module, an nnx.Module, a "
         "keras.Model or an onnx.ModelProto",
         where=where,
-        next=next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), "give one of them"),
+        next=next((_ADVICE[kind] for kind in kinds if kind in _ADVICE), "give one of them"),
     )
 
 
 def is_model(subject: object) -> TypeGuard[Model]:
-    """Say whether it is a model in memory, and no path. This imports no framework."""
+    """Say whether an object is a model in memory, and no path. This imports no framework."""
     return _framework_of(subject) is not None
 
 
 def _framework_of(subject: object) -> str | None:
+    """Return the framework of a model in memory, `onnx` for an ONNX model; None for any other object."""
     subject = subject.model if isinstance(subject, Held) else subject
     onnx = sys.modules.get("onnx")
     return "onnx" if onnx is not None and isinstance(subject, onnx.ModelProto) else framework_of(subject)
@@ -167,7 +169,7 @@ def save_model(
         UsageError: as ModelsInMemory.save.
     """
     held = model if isinstance(model, Held) else Held(model, example)
-    fed = () if held.example is None else held.example
-    given = tuple(fed) if isinstance(fed, tuple | list) else (fed,)
+    inputs = () if held.example is None else held.example
+    example_inputs = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     models = cast(ModelsInMemory, import_module(_IN_MEMORY[str(_framework_of(held.model))]))
-    return models.save(held.model, folder, given, size)
+    return models.save(held.model, folder, example_inputs, size)

@@ -9,15 +9,15 @@ Key = TypeVar("Key")
 
 
 def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> list[list[Key]]:
-    """List for each step which of its values no later step reads.
+    """List, for each step, the values of the step that no later step reads.
 
     Args:
-        steps: what each step reads and makes.
-        kept: values that stay.
+        steps: the values that each step reads and makes.
+        kept: values that stay until the end.
     """
     uses = [dict.fromkeys(values) for values in steps]
-    last = {value: index for index, values in enumerate(uses) for value in values}
+    last_step = {value: index for index, values in enumerate(uses) for value in values}
     return [
-        [value for value in values if last[value] == index and value not in kept]
+        [value for value in values if last_step[value] == index and value not in kept]
         for index, values in enumerate(uses)
     ]

@@ -43,7 +43,8 @@ class GivenModels(Protocol):
         stored: Dtype,
         dtype: Dtype,
     ) -> tuple[Any, str]:
-        """Return a model that `make` gives, in inference mode and in `dtype`, and a few words on its weights.
+        """Make a model by `make`, in inference mode and in `dtype`, and return it with a few words on its
+        weights.
 
         It gets the tensors of `checkpoint` if they are its own by name, otherwise it keeps the weights that
         it has. Either are rounded to `stored` first, as a port's are.
@@ -62,7 +63,8 @@ class GivenModels(Protocol):
         layers: Mapping[str, Sequence[str]],
         arrays: Collection[str | int],
     ) -> Shown:
-        """Run a prepared model on a batch for each input, maps as N×C×H×W.
+        """Run a prepared model on a batch for each input, maps as N×C×H×W, and return its outputs and the
+        values of these layers.
 
         Args:
             layers: by path, names that the layer may have. The first counts that is a layer without layers of
@@ -82,6 +84,6 @@ def framework_of(model: object) -> str | None:
     return next((name for name, base in bases if base is not None and isinstance(model, base)), None)
 
 
-def given_models(framework: str) -> GivenModels:
-    """Return what runs the models of a framework."""
+def get_given_models(framework: str) -> GivenModels:
+    """Return the module of a framework that runs such models."""
     return cast(GivenModels, import_module(f"porter.frameworks.{framework}.reference_models"))

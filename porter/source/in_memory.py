@@ -80,8 +80,8 @@ def export(
         saved = save_model(model, Path(folder), example, size)
         checkpoint = _read(saved, outputs, size)
         tried = saved
-        while (checkpoint.graph is None or checkpoint.graph.foreign) and tried.fixed is not None:
-            tried = tried.fixed()
+        while (checkpoint.graph is None or checkpoint.graph.foreign) and tried.save_fixed is not None:
+            tried = tried.save_fixed()
             again = _read(tried, outputs, size)
             if again.graph is not None and (checkpoint.graph is None or not again.graph.foreign):
                 checkpoint, saved = again, tried
@@ -94,7 +94,7 @@ def export(
         )
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
-        saved = replace(saved, copied=None, itself=None, notes=(*saved.notes, only))
+        saved = replace(saved, make_copy=None, run_itself=None, notes=(*saved.notes, only))
     digests = {saved.path: {"sha256": digest_of_tensors(checkpoint.tensors)}}
     return Exported(replace(checkpoint, digests=digests), saved)
 

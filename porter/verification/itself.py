@@ -12,7 +12,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import engine_name, get_engine
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import arrays_for_inputs
 from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY
@@ -50,7 +50,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
     except (NotInstalled, CannotRun) as error:
         held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
         # A copy of the model is a reference of its own (porter.verification.user_reference).
-        return Testimony((held,), None if saved.copied else f"{itself}, whose file does not run")
+        return Testimony((held,), None if saved.make_copy else f"{itself}, whose file does not run")
     for number, (wanted, got) in enumerate(zip(own, read_outputs, strict=True)):
         where = f"output {number + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
@@ -79,7 +79,7 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
     what = "the file" if saved is None else f"the model {saved.name}"
     fact = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
     try:
-        own = read.outputs(read.type) if saved is None or saved.itself is None else read.run_model(saved)
+        own = read.outputs(read.type) if saved is None or saved.run_itself is None else read.run_model(saved)
         distances = [distance(exact, got) for exact, got in zip(read.outputs("float64"), own, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
         return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
@@ -95,7 +95,7 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
 
 def _as_model_input(batch: Array, saved: Saved | None) -> Array:
     """Return a batch as a model takes it: in single precision, and rounded where it takes whole numbers."""
-    return (np.rint(batch) if saved is not None and saved.whole else batch).astype(np.float32)
+    return (np.rint(batch) if saved is not None and saved.takes_integers else batch).astype(np.float32)
 
 
 class ReadGraph:
@@ -116,10 +116,12 @@ class ReadGraph:
 
     def run_model(self, saved: Saved) -> tuple[Array, ...]:
         """Run the model that was saved, and return its outputs in their order."""
-        assert saved.itself is not None, "the model is run as it is"
+        assert saved.run_itself is not None, "the model is run as it is"
         arrays = {number for number, tap in enumerate(self.taps) if tap in self._graph.arrays}
         with running_model(f"the model {saved.name} itself"):
-            return saved.itself(as_taken(self._images, self._graph), arrays, self._graph.output_names)
+            return saved.run_itself(
+                arrays_for_inputs(self._images, self._graph), arrays, self._graph.output_names
+            )
 
     def outputs(self, dtype: Dtype, seed: int | None = None) -> list[Array]:
         """Return the graph's outputs in a number type; with a `seed`, those of inputs that are moved by one

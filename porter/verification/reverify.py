@@ -250,7 +250,7 @@ def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict
     reading.
     """
     saved, fitted = opened.in_memory, opened.fitted
-    if saved is None or saved.itself is None or fitted is None:
+    if saved is None or saved.run_itself is None or fitted is None:
         testimony = ask_witness(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
     else:
         testimony = compare_with_saved_graph(

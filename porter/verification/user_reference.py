@@ -26,9 +26,9 @@ from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
 from porter.frameworks import engine_name, get_engine
-from porter.frameworks.images import as_taken, in_parts
+from porter.frameworks.images import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
-from porter.frameworks.reference_models import Shown, framework_of, given_models
+from porter.frameworks.reference_models import Shown, framework_of, get_given_models
 from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
 from porter.padding import ANY, KnownSize
@@ -92,7 +92,7 @@ def model_itself(opened: Opened) -> ReferenceName | None:
     model in memory, or its file is the model.
     """
     held = opened.in_memory
-    if held is None or held.copied is None:
+    if held is None or held.make_copy is None:
         return None
     return ReferenceName(Path(held.name), held=held)
 
@@ -204,7 +204,7 @@ def _image(graph: Graph, size: KnownSize) -> Array:
 def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """Make the reference of a user's code, or of a model in memory, which is run in its framework."""
     held, notes = given.held, dict[str, None]()
-    copied = None if held is None else held.copied
+    copied = None if held is None else held.make_copy
     make = load_maker(given.file, str(given.maker)) if copied is None else copied
     running = partial(running_model, given.name) if held else partial(running_code, given.file)
     image = _image(opened.graph, opened.sizes.built)
@@ -222,7 +222,7 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
         return model
 
     with running():
-        framework = given_models(str(framework_of(make_model())))
+        framework = get_given_models(str(framework_of(make_model())))
         saved_model = framework.KEEPS_TYPES and _reference_of_saved_model(
             given, opened, stored, *framework.prepare(make_model, image, checkpoint, "float64", "float32")
         )
@@ -235,7 +235,7 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
     arrays: set[str | int] = {path for path, shape in opened.graph.open_shapes.items() if not is_map(shape)}
     arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
     if held is not None and opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
-        arrays |= set(range(len(opened.graph.outputs))) - held.turned
+        arrays |= set(range(len(opened.graph.outputs))) - held.channels_last_outputs
 
     @cache
     def model(dtype: Dtype) -> Any:
@@ -248,11 +248,12 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
         """Run the model on a batch, in parts where it takes so many images only."""
-        parts = in_parts(batch.astype(dtype), held.batch if held is not None else None)
+        parts = split_into_batches(batch.astype(dtype), held.batch if held is not None else None)
         wanted = {path: names for path, names in layers.items() if paths is None or path in paths}
         with running():
             parts_shown = [
-                framework.show(model(dtype), as_taken(part, opened.graph), wanted, arrays) for part in parts
+                framework.show(model(dtype), arrays_for_inputs(part, opened.graph), wanted, arrays)
+                for part in parts
             ]
         return parts_shown[0] if len(parts[0]) == len(batch) else _join_outputs(parts_shown, len(batch))
 

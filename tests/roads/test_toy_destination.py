@@ -47,7 +47,7 @@ def test_a_port_is_written_and_proved_by_porters_own_engine(file: Path, tmp_path
 @pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
 def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None:
     known = [op for op in OPS.values() if row_of(SPELLINGS, op)]
-    graph, said = sayable(every_op(of_maps), size, TOY.CAPABILITIES, TOY.net, known)
+    graph, said = sayable(every_op(of_maps), size, TOY.CAPABILITIES, TOY.make_net, known)
     lacking = [op for op in SPELLINGS if not any(isinstance(node.op, op) for node in graph.nodes)]
     if size != ANY:  # sums and concats read slices, which the format lacks; the first test has others
         assert lacking == [Add, Concat] and "a toy lrn has an odd size" in said

@@ -13,7 +13,7 @@ from porter.base.dtypes import Array, Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
 from porter.frameworks.flax.graph_module import GraphModule
-from porter.frameworks.images import classifier_of
+from porter.frameworks.images import make_cpu_classifier
 
 
 def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str | None) -> Classifier:
@@ -35,4 +35,4 @@ def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str
         with jax.default_matmul_precision("highest"):
             return np.asarray(run(state, jnp.asarray(images.transpose(0, 2, 3, 1))))
 
-    return classifier_of(logits, protocol)
+    return make_cpu_classifier(logits, protocol)

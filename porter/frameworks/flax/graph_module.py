@@ -21,7 +21,7 @@ from porter.frameworks.flax.code import ModulePlace, places
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
-from porter.frameworks.images import as_taken, expect_axes, expect_only_size
+from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.graph import Dropout, Graph
 from porter.graph.ops import is_map
@@ -186,7 +186,8 @@ def run_model(
         raise UsageError("the model has no such node", where=missing[0])
     with jax.enable_x64(program.dtype == "float64"), jax.default_matmul_precision("highest"):
         inputs = [
-            jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)
+            jnp.asarray(_cast(each, program.dtype))
+            for each in arrays_for_inputs(batch, graph, channels_last=True)
         ]
         replacements = {
             path: jnp.asarray(

@@ -72,11 +72,11 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
             path,
             "the graph that JAX traces",
             (shapes[0][1], shapes[0][2]),
-            copied=partial(nnx.clone, model),
-            turned=maps,
+            make_copy=partial(nnx.clone, model),
+            channels_last_outputs=maps,
             calls=calls,
             variables=_variables_by_linen_name(model),
-            fixed=(lambda: save_graph(False)) if is_open else None,
+            save_fixed=(lambda: save_graph(False)) if is_open else None,
         )
 
     # A further image has the first one's size, or one size only.

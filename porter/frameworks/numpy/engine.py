@@ -22,7 +22,7 @@ from porter.filegraph.kernels.layouts import with_channels_first, with_channels_
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall
 from porter.formats.recognition import known_format
 from porter.frameworks import UNCUT, Classifier
-from porter.frameworks.images import beside, classifier_of
+from porter.frameworks.images import further_arrays, make_cpu_classifier
 from porter.frameworks.last_uses import last_uses
 from porter.graph import TakesInputs
 from porter.padding import Size
@@ -125,7 +125,11 @@ class NumpyModel:
         if self.takes is None:
             return {}
         return dict(
-            zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
+            zip(
+                (each.name for each in self.takes.further_inputs),
+                further_arrays(images, self.takes),
+                strict=True,
+            )
         )
 
     def steps_for(self, names: tuple[str, ...]) -> list[OperatorCall]:
@@ -205,4 +209,4 @@ def classifier(
             where=SOURCE,
             next=f"leave out {PRECISION}",
         )
-    return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
+    return make_cpu_classifier(lambda images: model(images, (tap,))[tap], protocol)

@@ -360,7 +360,7 @@ def _to_canonical(net: Maker, stored: NamedArrays) -> OwnTensors:
             kernel = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
             if np.count_nonzero(kernel) != np.count_nonzero(array):
                 raise MappingError(
-                    f"expected a kernel amid zeros {array_of_net.amid}, got other numbers around it",
+                    f"expected a kernel amid zeros {array_of_net.zeros_around}, got other numbers around it",
                     where=name,
                 )
         tensors.setdefault(array_of_net.path, {})[array_of_net.role] = kernel.reshape(

@@ -16,7 +16,7 @@ from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run
-from porter.frameworks.images import as_maps, as_taken, classifier_of, expect_fit
+from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, make_cpu_classifier
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
 from porter.graph.plan import Plan
@@ -92,7 +92,10 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
         raise UsageError("the model has no such node", where=unknown[0])
     try:
         return engine.run_reference(
-            model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps}, cut
+            model.net,
+            arrays_for_inputs(batch, model.plan.graph)[0],
+            {path: model.values[path] for path in taps},
+            cut,
         )
     except (CannotRun, Contradiction) as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
@@ -114,4 +117,4 @@ def classifier(
         return engine.classifier(model, protocol, device, how, tap)
     expect_run(how, "Caffe and MXNet")
     output = model.plan.graph.output
-    return classifier_of(lambda images: run(model, images, [output])[output], protocol)
+    return make_cpu_classifier(lambda images: run(model, images, [output])[output], protocol)

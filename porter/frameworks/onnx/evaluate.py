@@ -6,7 +6,7 @@ from porter.base.dtypes import Array, Run
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
-from porter.frameworks.images import classifier_of
+from porter.frameworks.images import make_cpu_classifier
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.running import OnnxModel
 
@@ -29,4 +29,4 @@ def classifier(
         value = model(batch)
         return value[0] if isinstance(value, tuple) else value
 
-    return classifier_of(logits, protocol)
+    return make_cpu_classifier(logits, protocol)

@@ -23,7 +23,7 @@ from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.image_input import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import UNCUT
-from porter.frameworks.images import beside, in_parts
+from porter.frameworks.images import further_arrays, split_into_batches
 from porter.frameworks.onnx.double import make_rounding_session
 from porter.frameworks.onnx.model import ModelParts, make_model_session, replay_model
 from porter.frameworks.onnx.session import Session
@@ -89,7 +89,7 @@ class OnnxRunner:
         run = self._sessions[taps]
         if cut:
             images_at_once = -(-len(batch) // len(parts)) if WHOLE in self._metadata else len(parts[0][0])
-            cuts = {tap: in_parts(value, images_at_once) for tap, value in cut.items()}
+            cuts = {tap: split_into_batches(value, images_at_once) for tap, value in cut.items()}
             outputs = [
                 run(*part, cut={tap: values[index] for tap, values in cuts.items()})
                 for index, part in enumerate(parts)
@@ -193,14 +193,16 @@ class OnnxRunner:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
         arrays = [images]
         for value, array in zip(
-            self.definition.graph.input[1:], beside(batch, self.file) if self.file else (), strict=True
+            self.definition.graph.input[1:],
+            further_arrays(batch, self.file) if self.file else (),
+            strict=True,
         ):
             arrays.append(
                 array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._metadata else array
             )
         # Paddle writes -1 for a free batch.
         parts = (
-            [np.ascontiguousarray(part, kind) for part in in_parts(each, max(count, 0))]
+            [np.ascontiguousarray(part, kind) for part in split_into_batches(each, max(count, 0))]
             for each, kind in zip(arrays, self._input_types, strict=True)
         )
         return [*zip(*parts, strict=True)]

@@ -17,7 +17,7 @@ from porter.base.errors import UsageError
 from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
 from porter.frameworks import UNCUT, LayerNames, Tensors
-from porter.frameworks.images import as_taken, expect_fit, expect_inputs
+from porter.frameworks.images import arrays_for_inputs, expect_fit, expect_inputs
 from porter.frameworks.onnx.model import ModelParts, make_model, make_model_session
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
@@ -68,7 +68,7 @@ class OnnxModel:
 
     def _values(self, batch: Array, paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
         expect_fit(batch.shape, self.plan.lowered.channels, *(self.plan.only_size or (None, None)))
-        return self._run(as_taken(batch, self.plan.lowered), paths, cut)
+        return self._run(arrays_for_inputs(batch, self.plan.lowered), paths, cut)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
         """Run the session that gives these values; each set of values has one."""

@@ -13,7 +13,7 @@ from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier, expect_run
-from porter.frameworks.images import classifier_of
+from porter.frameworks.images import make_cpu_classifier
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import tap_value, tf32
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
@@ -30,7 +30,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     if isinstance(model, GraphRunner):
         if tap is None:
             raise UsageError("name the value to take from the frozen graph: it gives no output by default")
-        return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
+        return make_cpu_classifier(lambda images: model(images, (tap,))[tap], protocol)
     return _keras_classifier(model, protocol, name, how.precision == "tf32", tap)
 
 

@@ -30,7 +30,13 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
         takes_integers = any("int" in value.dtype for value in keras.tree.flatten(symbolic_inputs))
         itself = partial(run_as_it_is, model)
         return Saved(
-            model.name, path, graph, usual_size_of(model), itself=itself, whole=takes_integers, fixed=fixed
+            model.name,
+            path,
+            graph,
+            usual_size_of(model),
+            run_itself=itself,
+            takes_integers=takes_integers,
+            save_fixed=fixed,
         )
 
     def save_traced() -> Saved:

@@ -100,7 +100,7 @@ def show(
 def run_as_it_is(
     model: Any, batches: Sequence[Array], arrays: Collection[str | int], names: Sequence[str] = ()
 ) -> tuple[Array, ...]:
-    """See porter.frameworks.in_memory.Saved.itself."""
+    """See porter.frameworks.in_memory.Saved.run_itself."""
     tensorflow, keras = import_tensorflow(), import_keras()
     symbolic_inputs = inputs_of(model)
     shapes = [tuple(value.shape) for value in keras.tree.flatten(symbolic_inputs)]

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT
-from porter.frameworks.images import as_taken, expect_fit
+from porter.frameworks.images import arrays_for_inputs, expect_fit
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first, channels_last
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
@@ -112,7 +112,7 @@ class Runner:
         return (
             [batch.transpose(0, 2, 3, 1)]
             if self._takes is None
-            else as_taken(batch, self._takes, channels_last=True)
+            else arrays_for_inputs(batch, self._takes, channels_last=True)
         )
 
     def _function(

@@ -77,8 +77,8 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
         UsageError: TensorFlow Lite has no such run.
     """
     from porter.frameworks import expect_run
-    from porter.frameworks.images import classifier_of
+    from porter.frameworks.images import make_cpu_classifier
 
     expect_run(how, "TensorFlow Lite")
     path = tap or model.plan.lowered.output
-    return classifier_of(lambda images: run(model, images, [path])[path], protocol)
+    return make_cpu_classifier(lambda images: run(model, images, [path])[path], protocol)

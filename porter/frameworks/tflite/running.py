@@ -17,7 +17,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed, FileError, UsageError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import UNCUT, Tensors
-from porter.frameworks.images import as_taken, expect_axes, expect_fit
+from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
 from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import (
@@ -95,7 +95,7 @@ class LiteModel:
         """
         graph = self.plan.lowered
         expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
-        inputs = as_taken(batch, graph, channels_last=True)
+        inputs = arrays_for_inputs(batch, graph, channels_last=True)
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         if cut:
             values = self._values_cut(

@@ -23,7 +23,7 @@ from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, re
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.program_sizes import SIZE_ARITHMETIC
 from porter.formats.torch_export.read import inputs_among, tap_of
-from porter.frameworks.images import beside
+from porter.frameworks.images import further_arrays
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
@@ -168,7 +168,7 @@ class ExportedModule(nn.Module):
 
     def inputs_for(self, batch: Array) -> list[Array]:
         """Return the arrays that the program takes for images N×C×H×W: these, and its further inputs."""
-        return [batch] if self._file is None else [batch, *beside(batch, self._file)]
+        return [batch] if self._file is None else [batch, *further_arrays(batch, self._file)]
 
     def _own_dtype(self, stated: int) -> torch.dtype:
         """Return the dtype in which this module computes what the program has in a ScalarType."""

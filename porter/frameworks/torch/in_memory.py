@@ -20,7 +20,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import UsageError, first_line
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.calls import calls_in
-from porter.frameworks.images import in_parts
+from porter.frameworks.images import split_into_batches
 from porter.frameworks.in_memory import Saved
 from porter.frameworks.torch.copies import prove_copies, run_users_model, tensors_of, unwrap
 from porter.frameworks.torch.graph_module import GraphModule, as_tensor, plan_of
@@ -80,12 +80,12 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
             path,
             "the graph that torch.export draws",
             (images[0].shape[2], images[0].shape[3]) if len(sides) == 3 else None,
-            copied=lambda: adapt(copies.make()),
-            itself=None if copies.has_halves else partial(_run_as_it_is, model, order, at_once),
+            make_copy=lambda: adapt(copies.make()),
+            run_itself=None if copies.has_halves else partial(_run_as_it_is, model, order, at_once),
             batch=at_once,
             calls=_calls_of_taps(path, copy),
             notes=copies.notes,
-            fixed=None if is_last else lambda: save_program(level + 1),
+            save_fixed=None if is_last else lambda: save_program(level + 1),
         )
 
     return save_program(0)
@@ -99,9 +99,12 @@ def _run_as_it_is(
     arrays: Collection[int],
     names: Sequence[str],
 ) -> tuple[Array, ...]:
-    """See Saved.itself."""
+    """See Saved.run_itself."""
     count = len(batches[0])
-    parts = zip(*(in_parts(batches[order.index(index)], at_once) for index in range(len(order))), strict=True)
+    parts = zip(
+        *(split_into_batches(batches[order.index(index)], at_once) for index in range(len(order))),
+        strict=True,
+    )
     outputs = [run_users_model(model, [as_tensor(each) for each in part]) for part in parts]
     return tuple(to_array(torch.cat(each)[:count]) for each in zip(*outputs, strict=True))
 

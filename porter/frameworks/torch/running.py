@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import UsageError
 from porter.frameworks import UNCUT
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import arrays_for_inputs
 from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
 from porter.frameworks.torch.layout import module_name
@@ -35,7 +35,7 @@ def run_model(
     missing = [path for path, name in modules.items() if not _has_module(model, name)]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
-    return _capture(model, as_taken(batch, graph_of(model)), modules, cut)
+    return _capture(model, arrays_for_inputs(batch, graph_of(model)), modules, cut)
 
 
 def run_stock(

@@ -67,7 +67,7 @@ def sayable_plan(
     framework: NetDestination[Any], known: Collection[Any], size: Size, of_maps: Any
 ) -> tuple[Graph, Plan, set[str]]:
     """The graph, its plan, and what the framework says of the other ops."""
-    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, known)
+    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.make_net, known)
     return graph, make_plan(graph, size, framework.CAPABILITIES), said
 
 

@@ -12,7 +12,7 @@ from porter.base.errors import CannotRun, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT, LayerNames
-from porter.frameworks.images import beside, expect_fit, in_parts
+from porter.frameworks.images import expect_fit, further_arrays, split_into_batches
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
 from porter.graph import TakesInputs
@@ -110,7 +110,7 @@ class GraphRunner:
                 )
                 for name, array in cut.items()
             }
-        parts = {name: in_parts(array, images_at_once) for name, array in to_feed.items()}
+        parts = {name: split_into_batches(array, images_at_once) for name, array in to_feed.items()}
         runs = [
             self._run(session, dict(zip(parts, part, strict=True)), names)
             for part in zip(*parts.values(), strict=True)
@@ -129,7 +129,11 @@ class GraphRunner:
         if self._takes is None:
             return {}
         return dict(
-            zip((each.name for each in self._takes.further_inputs), beside(batch, self._takes), strict=True)
+            zip(
+                (each.name for each in self._takes.further_inputs),
+                further_arrays(batch, self._takes),
+                strict=True,
+            )
         )
 
     def _to_feed(self, array: Array) -> Array:

@@ -23,7 +23,7 @@ def test_every_recipe_has_a_net_but_those_with_layer_norms() -> None:
 @pytest.mark.parametrize("architecture", WITHOUT_LAYER_NORMS)
 def test_opencv_computes_a_ports_function(architecture: str, tmp_path: Path) -> None:
     for case in cases(architecture, caffe):
-        head = caffe.net(case.plan).values[case.plan.graph.output]
+        head = caffe.make_net(case.plan).values[case.plan.graph.output]
         facts = {"porter.native_size": json.dumps(case.images.shape[2:])}
         caffe.write(tmp_path, case.plan, case.tensors, {}, "float32", facts)
         found = opencv(tmp_path, case.images, [head])[head]

@@ -150,7 +150,7 @@ def test_a_network_without_weights_runs_in_double_precision() -> None:
 
 
 def test_the_file_states_the_native_size(made: Any) -> None:
-    interpreter = LiteModel(made.port.plan, (made.folder / "model.tflite").read_bytes())._plain
+    interpreter = LiteModel(made.port.plan, (made.folder / "model.tflite").read_bytes())._interpreter
     assert interpreter.get_input_details()[0]["shape"].tolist() == [1, *SIZE, 3]
     assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [-1, -1, -1, 3]
 

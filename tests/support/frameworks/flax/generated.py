@@ -19,7 +19,7 @@ from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import model_source
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.graph_module import GraphModule
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import arrays_for_inputs
 from porter.graph import input_shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
@@ -40,7 +40,7 @@ def outputs_of(
     """The outputs of a module of a plan, or those of `paths`, for a batch N×C×H×W, maps N×C×H×W too. Only
     what they need is compiled.
     """
-    inputs = as_taken(batch, plan.graph, channels_last=True)
+    inputs = arrays_for_inputs(batch, plan.graph, channels_last=True)
     graph, state = nnx.split(model)
 
     def wanted(state: Any, *inputs: Any) -> dict[str, Any]:
