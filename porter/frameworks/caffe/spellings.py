@@ -101,6 +101,9 @@ def _softplus(node: CaffeNode[ops.Softplus]) -> None:
 
 
 def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
+    """Add a BatchNorm, which only normalises, and a Scale behind it where the norm has a scale or a
+    centre.
+    """
     has_scale = node.op.scale or node.op.center
     name = norm_name(node.path) if has_scale else node.path
     blobs: list[NetArray] = [*node.tensors("mean", "variance"), np.ones(1)]
@@ -123,6 +126,7 @@ def _add_scale(node: CaffeNode[Op], source: str) -> None:
 
 
 def _affine(node: CaffeNode[ops.Affine]) -> None:
+    """Add a Power where one scale and one offset hold for all channels, otherwise a Scale."""
     op = node.op
     if len(op.scale) == len(op.offset) == 1:
         node.result("Power", *node.inputs, scale=op.scale[0], shift=op.offset[0])

@@ -48,7 +48,7 @@ class Computation:
         self.functions = {
             step.path: _hashable(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS
         }
-        self.taken = taken_shapes(plan)
+        self.input_shapes = taken_shapes(plan)
 
     def values(
         self,
@@ -64,8 +64,11 @@ class Computation:
             cut: by path, a value that is read in place of the computed one.
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
                 time.
+
+        Raises:
+            UsageError: the inputs are others than those of the plan.
         """
-        values = dict(zip(self.taken, self._expect_inputs(inputs), strict=True))
+        values = dict(zip(self.input_shapes, self._expect_inputs(inputs), strict=True))
         results = dict[str, Any]()
         last_read = last_uses((*step.inputs, step.path) for step in self.steps)
         for step, unread in zip(self.steps, last_read, strict=True):
@@ -91,10 +94,10 @@ class Computation:
         """Return the inputs if they are as many and have the shapes that the model takes; any others are
         refused.
         """
-        if len(inputs) != len(self.taken):
-            next = f"give it {', '.join(self.taken)}"
-            raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(inputs)}", next=next)
-        for x, shape in zip(inputs, self.taken.values(), strict=True):
+        if len(inputs) != len(self.input_shapes):
+            next = f"give it {', '.join(self.input_shapes)}"
+            raise UsageError(f"the model takes {len(self.input_shapes)} inputs, got {len(inputs)}", next=next)
+        for x, shape in zip(inputs, self.input_shapes.values(), strict=True):
             if not is_map(shape):
                 expect_axes(x.shape, shape)
                 continue

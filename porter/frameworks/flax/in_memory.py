@@ -49,6 +49,7 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
     model = _in_eval_mode(model, name, shapes)
 
     def save_graph(is_open: bool) -> Saved:
+        """Save the traced graph, with open sizes or at the example's size only."""
         path = folder / f"{name}{'' if is_open else ' of one size'}.onnx"
         try:
             traced = _trace_at_sizes(model, shapes, is_open)

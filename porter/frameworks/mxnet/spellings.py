@@ -103,6 +103,7 @@ def _norm_factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
 
 
 def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
+    """Add a BatchNorm, whose mean and variance are states."""
     shape = (node.channels,)
     factors, roles = _norm_factors(node), ("mean", "variance")
     states = [
@@ -155,6 +156,7 @@ def _reduce(node: MxnetNode[ops.ReduceMap]) -> None:
 
 
 def _flatten(node: MxnetNode[ops.Flatten]) -> None:
+    """Add a Flatten; where the cells come before the channels, behind a transpose."""
     source = node.source
     if node.op.order == "HWC" and (node.op.rows, node.op.columns) != (1, 1):
         source = node.step("channels_last", "transpose", source, axes=(0, 2, 3, 1))

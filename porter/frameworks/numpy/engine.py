@@ -53,6 +53,10 @@ class NumpyModel:
 
         Args:
             cut: by name, an array that is read in place of a value that has the name alone.
+
+        Raises:
+            CannotRun: porter has no row for an operator that they need.
+            Contradiction: a row does not take the inputs of an operator that porter reads.
         """
         if self.program.single and len(batch) > 1:
             values_of_images = [

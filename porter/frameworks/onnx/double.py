@@ -62,6 +62,9 @@ def _make_session(
     has_branches = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array, cut: NamedArrays = UNCUT) -> list[Array]:
+        """Run the model on batches of its inputs; values named in `cut` are read in place of computed
+        ones.
+        """
         inputs = {**dict(zip(names, batches, strict=False)), **tensors}
         try:
             with np.errstate(all="ignore"):  # a logarithm of what is below 0 is compared as it is
@@ -107,6 +110,9 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
     Args:
         tensors: the content of the model's last inputs, as stored.
         values: the other runtime's values, and the model's inputs, by name.
+
+    Raises:
+        CannotRun: as `make_float64_session`.
     """
     evaluator = _make_evaluator(model, {})
     known = {"": None, **evaluator.rt_inits_, **tensors, **values}

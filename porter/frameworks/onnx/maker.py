@@ -25,7 +25,7 @@ class NodeMaker:
         dtype: of all values and of the constants that are real numbers.
         tensors: names of the stored tensors, by path and role.
         shapes: of every path, for the sizes of input that the model takes.
-        taken: names of values and tensors.
+        used_names: names of values and tensors.
         nodes: NodeProto.
         constants: by name.
         exact: numbers that an attribute rounds to float32, by the name of the node's value and of the

@@ -192,6 +192,7 @@ def _also_for_rows(operator: OperatorFunction) -> OperatorFunction:
     """Let an operator of maps also take rows of cells N×C×W, which are maps of one row."""
 
     def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
+        """Run the operator on maps of one row where it is given rows."""
         if x.ndim != 3:
             return operator(x, *others, **stated)
         of_rows = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}

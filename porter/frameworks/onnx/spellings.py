@@ -37,10 +37,10 @@ def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
     """Add a node of two values for each value after the first."""
     *others, last = node.inputs
 
-    def joined(first: str, second: str) -> str:
+    def add_part(first: str, second: str) -> str:
         return node.step("part", kind, first, second)
 
-    node.result(kind, reduce(joined, others), last)
+    node.result(kind, reduce(add_part, others), last)
 
 
 def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
@@ -184,6 +184,7 @@ def _softplus(node: OnnxSpelled[ops.Softplus]) -> None:
 
 
 def _flatten(node: OnnxSpelled[ops.Flatten]) -> None:
+    """Add a Flatten; where the cells come before the channels, behind a Transpose."""
     source = node.source
     if node.op.order == "HWC" and (node.op.rows, node.op.columns) != (1, 1):
         source = node.step("channels_last", "Transpose", source, perm=(0, 2, 3, 1))
@@ -227,6 +228,7 @@ def _crop(node: OnnxSpelled[ops.Crop]) -> None:
 
 
 def _pad(node: OnnxSpelled[ops.Pad]) -> None:
+    """Add a Pad of the axes that the op pads."""
     before, after = zip(*node.op.ends.values(), strict=True)
     amounts = node.integers("pads", *before, *after)
     node.maker.add_pad_by_value(
@@ -246,6 +248,7 @@ def _channel_shuffle(node: OnnxSpelled[ops.ChannelShuffle]) -> None:
 
 
 def _upsample(node: OnnxSpelled[ops.Upsample]) -> None:
+    """Add a Resize that repeats each cell."""
     scales = node.maker.name(f"{node.path}.scales")
     node.maker.constants[scales] = np.array((1, 1, node.op.rows, node.op.columns), np.float32)
     attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

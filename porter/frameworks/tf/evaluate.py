@@ -52,6 +52,7 @@ def _keras_classifier(
         return logits_model(normalise(pixels, divide, mean, std), training=False)
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        """Compute the logits of photos at once; the function that is returned only gives them."""
         images = pixels.reshape(-1, *pixels.shape[2:])
         # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded
         # reciprocal.

@@ -27,6 +27,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     symbolic_inputs, path = inputs_of(model), folder / f"{model.name}.keras"
 
     def describe(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
+        """Describe the file that the model was saved as."""
         takes_integers = any("int" in value.dtype for value in keras.tree.flatten(symbolic_inputs))
         itself = partial(run_as_it_is, model)
         return Saved(
@@ -40,6 +41,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
         )
 
     def save_traced() -> Saved:
+        """Save the graph that TensorFlow traces of the model."""
         signature = keras.tree.map_structure(
             lambda value: keras.InputSpec(value.dtype, _with_size(value.shape, size)), symbolic_inputs
         )

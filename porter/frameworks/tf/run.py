@@ -149,6 +149,9 @@ def _memory_saving_model() -> Any:
         def _run_through_graph(
             self, inputs: Any, operation_fn: Any = lambda operation: operation, **options: Any
         ) -> Any:
+            """Run the layers one after the other, as Keras's own method does, and drop each value after its
+            last use; a value that is cut is replaced for the layers that read it.
+            """
             if options:  # without values
                 return super()._run_through_graph(inputs, operation_fn=operation_fn, **options)
             nodes = [
@@ -228,16 +231,17 @@ def run_reference(
         UsageError: the batch does not fit the model's input.
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
-    shown = {path: layer for path, layer in taps.items() if layer in runner.values}
-    names = Counter(map(runner.value_of, shown.values()))
-    shown = {
+    layers = {path: layer for path, layer in taps.items() if layer in runner.values}
+    names = Counter(map(runner.value_of, layers.values()))
+    # A value that several paths have, or that is another with its axes moved, cannot be cut off by itself.
+    layers = {
         path: layer
-        for path, layer in shown.items()
+        for path, layer in layers.items()
         if path not in cut or (names[runner.value_of(layer)] == 1 and layer not in runner.moved)
     }
-    instead = {shown[path]: cut[path] for path in cut if path in shown}
-    results = runner(batch, tuple(dict.fromkeys(shown.values())), instead)
-    return {path: results[layer] for path, layer in shown.items()}
+    replacements = {layers[path]: cut[path] for path in cut if path in layers}
+    results = runner(batch, tuple(dict.fromkeys(layers.values())), replacements)
+    return {path: results[layer] for path, layer in layers.items()}
 
 
 def tap_value(model: Any, tap: str) -> Any:

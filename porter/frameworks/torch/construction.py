@@ -72,6 +72,7 @@ def _limit_parts(tensors: int, where: str) -> Iterator[None]:
     left = _PARTS_PER_TENSOR * tensors + _USUAL_PARTS
 
     def count(*_: Any) -> None:
+        """Count a part that is registered, and refuse the first one too many."""
         nonlocal left
         left -= 1
         if left < 0:

@@ -101,9 +101,8 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
     images = _first_accepted(watched_copy, candidates, name)
     device = next((each.device for _, each in tensors_of(module)), torch.device("cpu"))
     wanted = _run_users_model(model, images, device)
-    hooks = frozenset(
-        _user_hooks(_copy_on_cpu(module, name))
-    )  # a module may add some when it is first called
+    # Once more, because a module may add hooks when it is first called.
+    hooks = frozenset(_user_hooks(_copy_on_cpu(module, name)))
     changing = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
     difference = None
     for kept_hooks in dict.fromkeys((changing, hooks)):

@@ -67,7 +67,7 @@ class _TorchClassifier:
     ) -> None:
         self.model, self.protocol, self.target, self.how, self.tap = model, protocol, target, how, tap
         self.scaling = [
-            torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol)
+            torch.tensor(value, dtype=torch.float32, device=target) for value in _divisor_mean_std(protocol)
         ]
         self.callable_model: Any = model
         self.compile_errors: tuple[type[Exception], ...] = ()
@@ -186,7 +186,8 @@ def _send_to_host(logits: torch.Tensor) -> Callable[[], Array]:
     return wait
 
 
-def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+def _divisor_mean_std(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    """Return the divisor, the mean and the standard deviation of pixels, each as a tuple."""
     return (protocol.divide,), protocol.mean, protocol.std
 
 

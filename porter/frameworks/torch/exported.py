@@ -95,9 +95,9 @@ class ExportedModule(nn.Module):
         self._nodes = [
             (
                 node,
-                _op_function(node)
-                if dtype is not None or node.autocast_type is None
-                else _with_autocast(node),
+                _with_autocast(node)
+                if dtype is None and node.autocast_type is not None
+                else _op_function(node),
             )
             for node in program.nodes.values()
             if node.name in wanted and node.target
@@ -108,37 +108,24 @@ class ExportedModule(nn.Module):
         }
         for name, buffer in self._stored.items():
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
-        # What is given may be changed in place after the op that makes it.
+        # An output may be changed in place after the op that makes it, so it is read once more at the end.
         changes = any(_is_in_place(node) for node, _ in self._nodes)
-        given = {value: program.sources[value] for value in program.outputs} if changes else {}
+        outputs = {value: program.sources[value] for value in program.outputs} if changes else {}
         self._output_values = {
-            tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules
+            tap_of(value): each for value, each in outputs.items() if tap_of(value) in self._modules
         }
-        names = {name for name, _ in self._output_values.values()}
-        uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
+        read_at_end = {name for name, _ in self._output_values.values()}
+        last_reader = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
         self._unread_after: dict[str, list[str]] = {}
-        for source, user in uses.items():
-            if source not in names:
-                self._unread_after.setdefault(user, []).append(source)
+        for source, reader in last_reader.items():
+            if source not in read_at_end:
+                self._unread_after.setdefault(reader, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
         size = self._fixed_batch or max(len(images), self._min_images)
         if self._fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
-        # An op in place may change them.
-        inputs = [
-            each.to(
-                self._own_dtype(self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE),
-                copy=True,
-            )
-            for name, each in zip(self._images, (images, *further), strict=False)
-        ]
-        parts = zip(
-            *([[_fill_part(part, size)] for part in torch.split(each, size)] for each in inputs), strict=True
-        )
-        shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
-        stored = {name: [value] for name, value in shared.items()}
-        values_of_parts = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
+        values_of_parts = self._first_values((images, *further), size)
         outputs = images
         for node, function in self._nodes:
             copies: dict[Any, torch.Tensor] = {}
@@ -165,6 +152,25 @@ class ExportedModule(nn.Module):
                 _join_parts([values[name][index] for values in values_of_parts], len(images))
             )
         return outputs
+
+    def _first_values(self, batches: Sequence[torch.Tensor], size: int) -> list[dict[str, list[Any]]]:
+        """Split the batches into parts of `size` images, and return for each part the values that are there
+        before the first node: its inputs, and the program's numbers and tensors.
+        """
+        # A copy, because an op in place may change the inputs.
+        inputs = [
+            each.to(
+                self._own_dtype(self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE),
+                copy=True,
+            )
+            for name, each in zip(self._images, batches, strict=False)
+        ]
+        parts = zip(
+            *([[_fill_part(part, size)] for part in torch.split(each, size)] for each in inputs), strict=True
+        )
+        shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
+        stored = {name: [value] for name, value in shared.items()}
+        return [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
 
     def inputs_for(self, batch: Array) -> list[Array]:
         """Return the arrays that the program takes for images N×C×H×W: these, and its further inputs."""

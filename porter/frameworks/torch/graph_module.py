@@ -87,7 +87,7 @@ class GraphModule(nn.Module):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         # Names that no layer of a file has: "outputs", "steps" and "graph" are layers in many.
-        self._plan, self._taken = plan, taken_shapes(plan)
+        self._plan, self._input_shapes = plan, taken_shapes(plan)
         steps = make_steps(plan)
         modules = {step.path: _make_module(step.layer) for step in steps if step.shares is None}
         modules |= {
@@ -103,10 +103,12 @@ class GraphModule(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        if len(further) + 1 != len(self._taken):
-            next = f"give it {', '.join(self._taken)}"
-            raise UsageError(f"the model takes {len(self._taken)} inputs, got {len(further) + 1}", next=next)
-        given = zip(self._taken.items(), (x, *further), strict=True)
+        if len(further) + 1 != len(self._input_shapes):
+            next = f"give it {', '.join(self._input_shapes)}"
+            raise UsageError(
+                f"the model takes {len(self._input_shapes)} inputs, got {len(further) + 1}", next=next
+            )
+        given = zip(self._input_shapes.items(), (x, *further), strict=True)
         values = {path: self._expect_input(value, shape) for (path, shape), value in given}
         for name, path, inputs, unread in self._steps:
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))

@@ -63,6 +63,9 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     images_at_once = _images_at_once(copy, images)
 
     def save_program(level: int) -> Saved:
+        """Save the module's program with the open axes of this level, or of the next one if torch cannot
+        write it.
+        """
         file_suffix, choices = _OPEN_AXES[level]
         program = _export_with_open_axes(copy, images, name, choices)
         is_last = level + 1 == len(_OPEN_AXES)

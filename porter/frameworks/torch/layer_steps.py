@@ -68,6 +68,7 @@ def _refusing_foreign_pads(
     """Wrap a maker of windowed layers so that it refuses pads that only other frameworks' layers have."""
 
     def checked_make(op: Any, channels: int, realisation: Realisation) -> Layer:
+        """Make the layer if torch's layers have its pads."""
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads
         counted_at_run_time = (

@@ -91,6 +91,8 @@ def record(
     values: dict[str, list[torch.Tensor]] = {}
 
     def make_hook(path: str) -> Any:
+        """Return a hook that notes a module's tensors under a path, and replaces them where they are cut."""
+
         def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
             tensor = next(tensors_in(output), None) if module is model else output
             if isinstance(tensor, torch.Tensor):
@@ -190,6 +192,7 @@ class _ReplaceDtypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        """Call an op with the replaced types in its arguments."""
         replaced = _REPLACED_DTYPES[self._kind]
         given = [
             self._kind if isinstance(each, torch.dtype) and each in replaced else each

@@ -66,6 +66,7 @@ float32 moves a cell.
 
 
 def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
+    """Return a batch norm of maps or of features; torch's has both a scale and a centre, or neither."""
     kind = "BatchNorm2d" if is_map(shape) else "BatchNorm1d"
     affine = op.scale or op.center
     return Layer(
@@ -74,6 +75,7 @@ def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
 
 
 def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
+    """Return a layer norm; on maps it is porter's own, over the channels of each cell."""
     kind = "LayerNorm2d" if is_map(shape) else "LayerNorm"
     return Layer(
         kind,
@@ -86,6 +88,7 @@ def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
 
 
 def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
+    """Return an RMS norm; on maps it is porter's own, over the channels of each cell."""
     kind = "RMSNorm2d" if is_map(shape) else "RMSNorm"
     return Layer(
         kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale}
@@ -304,6 +307,7 @@ WINDOWED.
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
+    """Return a Conv2d with the pads of the realisation."""
     channels_in_out: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     dilation = {"dilation": pair(op.window.dilation)}
     arguments = {**channels_in_out, **_window(op.window), **_padding(realisation), **dilation}
@@ -311,6 +315,7 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
+    """Return a MaxPool2d with the pads and the rounding of the realisation."""
     dilation = {"dilation": pair(op.window.dilation)}
     return Layer(
         "MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil_mode(realisation)}
@@ -318,6 +323,7 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
+    """Return an AvgPool2d, or one of porter's own where torch cannot count the cells of the average."""
     front, window = realisation.front, _window(op.window)
     if realisation.counted is not None and front is not None:
         if front.rule != "explicit":

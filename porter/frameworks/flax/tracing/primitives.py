@@ -118,6 +118,7 @@ def _broadcast(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _transpose(writer: Writer, operation: JaxEquation) -> str:
+    """Write a transpose."""
     return writer.add_node(
         "Transpose",
         writer.full_value(operation.source),
@@ -185,6 +186,7 @@ def _product(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _power(writer: Writer, operation: JaxEquation) -> str:
+    """Write a power by a whole number; a square is a product."""
     (value,), exponent = writer.broadcastable_inputs(operation), operation.params["y"]
     if exponent == 2:
         return writer.add_node("Mul", value, value)
@@ -227,6 +229,7 @@ def _select(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _clamp(writer: Writer, operation: JaxEquation) -> str:
+    """Write a clamp as a Max and a Min."""
     low, value, high = operation.inputs
     return writer.add_node(
         "Min",
@@ -236,6 +239,7 @@ def _clamp(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _stack(writer: Writer, operation: JaxEquation) -> str:
+    """Write a stack as a Concat of values with one axis more."""
     axis = int(operation.params["axis"])
     rows = [
         writer.add_node("Unsqueeze", writer.full_value(name), writer.add_integers(axis))
@@ -254,17 +258,17 @@ def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
 
 
 def _tile(writer: Writer, operation: JaxEquation) -> str | None:
+    """Write a repetition; None if it is open how often."""
     counts = operation.params["reps"]
-    return (
-        None
-        if has_open(counts)
-        else writer.add_node(
-            "Tile", writer.full_value(operation.source), writer.add_integers(*map(int, counts))
-        )
+    if has_open(counts):
+        return None
+    return writer.add_node(
+        "Tile", writer.full_value(operation.source), writer.add_integers(*map(int, counts))
     )
 
 
 def _split(writer: Writer, operation: JaxEquation) -> list[str]:
+    """Write a split into parts of these sizes."""
     sizes = writer.add_integers(*map(int, operation.params["sizes"]))
     inputs = [writer.full_value(operation.source), sizes]
     return writer.add_node_of_several(

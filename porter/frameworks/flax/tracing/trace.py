@@ -136,6 +136,9 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
 
     Args:
         input_shapes: the shapes of the module's inputs, by name and in its order: of images N×H×W×C.
+
+    Raises:
+        Exception: whatever the module's own code raises.
     """
     graph, state = nnx.split(module)
     flat = nnx.to_flat_state(state)
@@ -222,6 +225,7 @@ def _unroll_scan(scan: Any) -> Any:
     constants, carried = scan.params["num_consts"], scan.params["num_carry"]
 
     def steps(*values: Any) -> list[Any]:
+        """Run all steps of the scan; its constants come first, then the carried values and the rows."""
         carry, rows = [*values[constants : constants + carried]], values[constants + carried :]
         stacked_rows = [list[Any]() for _ in scan.outvars[carried:]]
         for index in reversed(range(count)) if scan.params["reverse"] else range(count):

@@ -63,28 +63,10 @@ class Writer:
         self.owners = {name: name.rpartition(".")[0].replace(".", "/") for name in self.traced.variables}
 
     def write(self, operation: JaxEquation) -> None:
-        """Add the operators that compute an operation's values. Values of constants only are computed at
-        once.
-        """
+        """Add the operators that compute an operation's values, unless it is one of constants only."""
         for name in operation.outputs:
             self.producers[name] = operation
-        constants = [self.constant(name) for name in operation.inputs]
-        if (
-            operation.name in ("broadcast_in_dim", "reshape")
-            and not is_open(constants[0])
-            and np.ndim(constants[0]) == 0
-        ):
-            self.traced.constants[operation.outputs[0]] = constants[0]  # one number for all cells
-            self.unexpanded.add(operation.outputs[0])
-            return
-        if (
-            self.unexpanded.isdisjoint(operation.inputs)
-            and all(each is not None for each in constants)
-            and not has_open([*constants, *operation.params.values()])
-        ):
-            computed = operation.primitive.bind(*constants, **operation.params)
-            arrays = computed if operation.primitive.multiple_results else [computed]
-            self.traced.constants.update(zip(operation.outputs, arrays, strict=True))
+        if self._fold_constants(operation):
             return
         title = next((self.owners[name] for name in operation.inputs if name in self.owners), "")
         if title and all(name in self.owners or name in self.traced.constants for name in operation.inputs):
@@ -105,6 +87,28 @@ class Writer:
             if name not in self.unexpanded and name not in self.kept_axes:
                 self.note_open_sizes(name)
                 self.calls.setdefault(value, name)
+
+    def _fold_constants(self, operation: JaxEquation) -> bool:
+        """Compute an operation of constants only, and note its values as constants; say whether it is one."""
+        constants = [self.constant(name) for name in operation.inputs]
+        if (
+            operation.name in ("broadcast_in_dim", "reshape")
+            and not is_open(constants[0])
+            and np.ndim(constants[0]) == 0
+        ):
+            self.traced.constants[operation.outputs[0]] = constants[0]  # one number for all cells
+            self.unexpanded.add(operation.outputs[0])
+            return True
+        if (
+            not self.unexpanded.isdisjoint(operation.inputs)
+            or any(each is None for each in constants)
+            or has_open([*constants, *operation.params.values()])
+        ):
+            return False
+        computed = operation.primitive.bind(*constants, **operation.params)
+        values = computed if operation.primitive.multiple_results else [computed]
+        self.traced.constants.update(zip(operation.outputs, values, strict=True))
+        return True
 
     def _name_node(self, node: Any, title: str) -> None:
         """Name a node after its layer and its operator, as torch's exporter does. ONNX has each name once."""

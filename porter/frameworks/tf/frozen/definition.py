@@ -215,6 +215,7 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
     """
 
     def expect_known(names: Collection[str], reader: str) -> Collection[str]:
+        """Return the names, or refuse one that the graph lacks, which `reader` reads."""
         for name in names:
             if name not in nodes:
                 raise GraphError(f"reads '{name}', which the graph lacks", where=reader)

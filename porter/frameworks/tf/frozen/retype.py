@@ -30,8 +30,8 @@ def read_constants(graph: Any, tensors: NamedArrays, max_bytes: int) -> dict[str
     """Return the values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
-        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large
-            shape.
+        max_bytes: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a
+            large shape.
 
     Raises:
         MappingError: an array has another shape than its constant.

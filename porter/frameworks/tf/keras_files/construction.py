@@ -30,6 +30,9 @@ def build_for_file(tensors: int, numbers: int, build: Callable[[], Any], where: 
     Args:
         tensors: how many the file has.
         numbers: how many weights they hold together.
+
+    Raises:
+        UsageError: it has more or fewer weights.
     """
     keras = import_keras()
 
@@ -56,6 +59,8 @@ def _limit_parts(tensors: int, where: str) -> Iterator[None]:
     left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
 
     def counting_property(name: str) -> property:
+        """Return a property of Keras's policy that counts how often it is read."""
+
         def get(self: Any) -> Any:
             nonlocal left
             left -= 1

@@ -47,8 +47,9 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
         case "leaky_relu":
             return relu(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
         case "gelu" if settings.get("approximate"):
+            half = value * 0.5
             cubic = value + value * value * value * _as_type_of(value, 0.044715)
-            return value * 0.5 * (1 + ops.tanh(cubic * _as_type_of(value, np.sqrt(2 / np.pi))))
+            return half * (1 + ops.tanh(cubic * _as_type_of(value, np.sqrt(2 / np.pi))))
         case "gelu":
             return value * 0.5 * (1 + ops.erf(value * _as_type_of(value, np.sqrt(0.5))))
         case "softmax":
@@ -162,6 +163,7 @@ def _index_of(item: Any) -> Any:
 
 
 def _pad(operands: list[Any], settings: OperationSettings) -> Any:
+    """Pad a value with a constant, or by reflection."""
     widths = expect_plain(settings.get("pad_width", settings.get("paddings")))
     if str(settings.get("mode", "constant")).lower() == "reflect":
         return import_keras().ops.pad(operands[0], widths, mode="reflect")
@@ -184,6 +186,7 @@ def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
 
 
 def _depth_to_space(operands: list[Any], settings: OperationSettings) -> Any:
+    """Run TensorFlow's depth_to_space as a layer of Keras."""
     keras = import_keras()
     block = int(settings["block_size"])
     layer = keras.layers.Lambda(

@@ -41,6 +41,7 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
 
 
 def _matmul(node: KerasNode[ops.MatMul]) -> CallValue:
+    """State a matrix product, whose second value is transposed first if the op says so."""
     first, second = node.inputs
     if node.op.transpose:
         second = node.step("turned", "swapaxes", second, -1, -2)

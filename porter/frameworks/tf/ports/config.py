@@ -46,9 +46,8 @@ def _layer_config(statement: Statement, calls: Sequence[KerasCall]) -> dict[str,
     call = calls[0]
     config = {"name": call.name, **{key: _serialize(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
-        states_type_by_name = (
-            call.kind == "SpatialDropout2D"
-        )  # whose own get_config says the type by its name
+        # SpatialDropout2D's own get_config says the type by its name.
+        states_type_by_name = call.kind == "SpatialDropout2D"
         config["dtype"] = (
             statement.dtype
             if states_type_by_name

@@ -118,6 +118,7 @@ def _keras_axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
 
 
 def _reduce(node: KerasNode[ops.Reduce]) -> CallValue:
+    """State a reduction along one axis, which stays with one cell unless the value is an array."""
     keepdims = {} if node.op.of_arrays else {"keepdims": True}
     return node.operation(
         node.op.function, node.value, axis=_keras_axis(node.op, node.op.over, node.value), **keepdims
@@ -211,6 +212,7 @@ def _softplus(node: KerasNode[ops.Softplus]) -> CallValue:
 
 
 def _hard_sigmoid(node: KerasNode[ops.HardSigmoid]) -> CallValue:
+    """State a hard sigmoid, as an activation if it is Keras's own one."""
     if node.op == ops.HardSigmoid():
         return _activation("hard_sigmoid", node)
     scaled = node.step("scaled", "multiply", node.value, node.op.slope)
@@ -250,6 +252,7 @@ def _step(node: KerasNode[ops.Step]) -> CallValue:
 
 
 def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
+    """State a Flatten; where the channels come first, behind a Permute."""
     value = node.value
     if node.op.order == "CHW" and (node.op.rows, node.op.columns) != (1, 1):
         value = node.under("channels_first").layer("Permute", value, dims=(3, 1, 2))

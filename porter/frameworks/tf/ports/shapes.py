@@ -193,6 +193,7 @@ def _repeat_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Sha
 
 
 def _swapaxes_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape with two axes swapped."""
     order = [*range(len(shape))]
     first, second = config["axis1"], config["axis2"]
     order[first], order[second] = order[second], order[first]

@@ -71,6 +71,7 @@ class _DeferringErrors(FileIO):
         return len(wanted)
 
     def close(self) -> None:
+        """Close the file, and raise the first error of its writes."""
         super().close()
         if self._error is not None:
             error, self._error = self._error, None
