@@ -7,24 +7,21 @@ It needs jax, flax, safetensors and the standard library only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
+from porter.frameworks.code.channels_last import size_checks
 from porter.frameworks.code.forward import OPERATORS
-from porter.frameworks.code.language import Language, Layer, Norm
+from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import definitions, needed
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
-from porter.frameworks.code.tree import Body, make_tree
+from porter.frameworks.code.tree import make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
-from porter.graph import INPUT, axes_text
+from porter.graph import INPUT
 from porter.graph.blocks.parameters import PlainValue
-from porter.graph.ops import is_map
-from porter.graph.plan import Plan, taken_shapes
-
-ModulePlace = tuple[str | int, ...]
-"""The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
+from porter.graph.plan import Plan
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -163,24 +160,6 @@ LANGUAGE = Language(
 )
 
 
-def places(plan: Plan) -> dict[str, ModulePlace]:
-    """Where the layer of each node stands, by the node's path, and so its variables' paths in nnx."""
-    tree = make_tree(plan.lowered, SPELLINGS.steps(plan), LANGUAGE)
-    by_path = dict(_places(tree, "", ()))
-    return {node.path: by_path[node.holder] for node in plan.lowered.nodes if node.holder in by_path}
-
-
-def _places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
-    """The place in the module of each layer, by the layer's path."""
-    for number, part in enumerate(body.parts):
-        here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
-        path = prefix + part.name.replace(".", "/")
-        if isinstance(part.content, Body):
-            yield from _places(part.content, f"{part.content.path}/", here)
-        elif isinstance(part.content, Layer):
-            yield path, here
-
-
 def model_source(plan: Plan) -> str:
     """The text of model.py.
 
@@ -189,7 +168,7 @@ def model_source(plan: Plan) -> str:
     """
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
-    body = model_classes(tree, plan.lowered, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
+    body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
     own = needed(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
@@ -206,34 +185,6 @@ def model_source(plan: Plan) -> str:
     head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
-
-
-def _fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """The first lines of `__call__` if the plan is right at one input size only, or an input is no map.
-
-    Args:
-        names: of the arguments, by path.
-    """
-    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
-    lines = []
-    for path, shape in taken_shapes(plan).items():
-        x = names[path]
-        if is_map(shape) and None not in shape:
-            _, rows, columns = shape
-            lines += [
-                f"        if {x}.shape[1:3] != ({rows}, {columns}):",
-                f'            raise ValueError(f"{right} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
-            ]
-        elif not is_map(shape):
-            other = [f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None]
-            lines += [
-                f"        if {' or '.join([f'{x}.ndim != {1 + len(shape)}', *other])}:",
-                (
-                    f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, '
-                    f'got {{{x}.shape}}")'
-                ),
-            ]
-    return lines
 
 
 _LOADER = '''\

@@ -25,9 +25,10 @@ ENGINE: PortEngine = engine
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
     """`model.py` as porter writes it today; see porter.frameworks.flax.code."""
-    from porter.frameworks.flax import code, state
+    from porter.frameworks.code.code_ports import SOURCE_FILE
+    from porter.frameworks.flax.code import model_source
 
-    return {state.SOURCE_FILE: code.model_source(plan).encode()}
+    return {SOURCE_FILE: model_source(plan).encode()}
 
 
 def write(
@@ -38,14 +39,14 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.safetensors` and `model.py`; see porter.frameworks.flax.state."""
-    from porter.frameworks.flax.state import write_port
+    """Writes `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports."""
+    from porter.frameworks.flax.state import PORTS
 
-    return write_port(folder, plan, tensors, dtype)
+    return PORTS.write(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` wrote."""
-    from porter.frameworks.flax.state import read_weights
+    from porter.frameworks.flax.state import PORTS
 
-    return read_weights(folder, plan)
+    return PORTS.read(folder, plan)

@@ -27,9 +27,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys."""
-    from porter.frameworks.flax.code import places  # few files have these names
+    from porter.frameworks.flax.state import PORTS  # few files have these names
 
-    keys = {path: "/".join(map(str, place)) for path, place in places(plan).items()}
+    keys = {path: "/".join(map(str, place)) for path, place in PORTS.places(plan).items()}
     return {
         (node.path, role): names
         for node in plan.lowered.nodes

@@ -15,17 +15,17 @@ from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import UsageError, first_line
 from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
-from porter.frameworks.code.language import Layer
+from porter.frameworks.code.code_ports import ModulePlace
+from porter.frameworks.code.language import Layer, LayerStep
+from porter.frameworks.code.step_values import inputs_last, step_values
 from porter.frameworks.flax import layers
-from porter.frameworks.flax.code import ModulePlace, places
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
-from porter.frameworks.flax.state import arrays_of
-from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_only_size
-from porter.frameworks.last_uses import last_uses
+from porter.frameworks.flax.state import PORTS
+from porter.frameworks.images import arrays_for_inputs
 from porter.graph import Dropout, Graph
 from porter.graph.ops import is_map
-from porter.graph.plan import Plan, taken_shapes
+from porter.graph.plan import Plan
 
 _BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": jnp.add,
@@ -43,12 +43,11 @@ class Computation:
 
     def __init__(self, plan: Plan, dtype: Dtype) -> None:
         self.plan, self.dtype = plan, dtype
-        self.places = places(plan)
+        self.places = PORTS.places(plan)
         self.steps = SPELLINGS.steps(plan)
         self.functions = {
             step.path: _hashable(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS
         }
-        self.input_shapes = taken_shapes(plan)
 
     def values(
         self,
@@ -58,60 +57,23 @@ class Computation:
         compiled: bool = False,
         cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
-        """Compute the values at `paths`; any other value is dropped after its last use.
+        """Compute values; see porter.frameworks.code.step_values.
 
         Args:
-            cut: by path, a value that is read in place of the computed one.
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
                 time.
 
         Raises:
             UsageError: the inputs are others than those of the plan.
         """
-        values = dict(zip(self.input_shapes, self._expect_inputs(inputs), strict=True))
-        results = dict[str, Any]()
-        last_read = last_uses((*step.inputs, step.path) for step in self.steps)
-        for step, unread in zip(self.steps, last_read, strict=True):
-            operands = [values[path] for path in step.inputs]
-            if step.path in self.functions:
-                values[step.path] = (_compiled_function if compiled else _function)(
-                    *self.functions[step.path]
-                )(*operands)
-            else:
-                layer = _layer_at(model, self.places[step.path])
-                values[step.path] = (
-                    _compiled_module(*nnx.split(layer), *operands) if compiled else layer(*operands)
-                )
-            if step.path in paths:
-                results[step.path] = values[step.path]
-            if step.path in cut:
-                values[step.path] = cut[step.path]
-            for path in unread:
-                del values[path]
-        return {path: results[path] for path in paths}
 
-    def _expect_inputs(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the inputs if they are as many and have the shapes that the model takes; any others are
-        refused.
-        """
-        if len(inputs) != len(self.input_shapes):
-            next = f"give it {', '.join(self.input_shapes)}"
-            raise UsageError(f"the model takes {len(self.input_shapes)} inputs, got {len(inputs)}", next=next)
-        for x, shape in zip(inputs, self.input_shapes.values(), strict=True):
-            if not is_map(shape):
-                expect_axes(x.shape, shape)
-                continue
-            channels, rows, columns = shape
-            if x.ndim != 4 or x.shape[3] != channels:
-                got = " x ".join(map(str, x.shape))
-                next = "give it with the channels last"
-                raise UsageError(
-                    f"the input is a batch of images, N x H x W x {channels}, got {got}", next=next
-                )
-            if rows is not None and columns is not None:
-                size = x.shape[1], x.shape[2]
-                expect_only_size(size, (rows, columns), fixed_by_pads=self.plan.fixed_by_pads)
-        return inputs
+        def compute(step: LayerStep, operands: Sequence[Any]) -> Any:
+            if step.path in self.functions:
+                return (_compiled_function if compiled else _function)(*self.functions[step.path])(*operands)
+            layer = _layer_at(model, self.places[step.path])
+            return _compiled_module(*nnx.split(layer), *operands) if compiled else layer(*operands)
+
+        return step_values(self.steps, inputs_last(self.plan, inputs), paths, cut, compute)
 
 
 class GraphModule(nnx.Module):
@@ -143,7 +105,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
     Raises:
         UsageError: there is no such device. MappingError: the tensors do not fit.
     """
-    arrays = arrays_of(plan, tensors)
+    arrays = PORTS.arrays(plan, tensors)
     jax_device = _find_device(device)
     with jax.enable_x64(dtype == "float64"):
 

@@ -1,0 +1,169 @@
+"""The layers that frameworks with the channels last lack alike, under the names that they have in the
+`layers.py` of each, and arguments that are said alike in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.frameworks.code.language import Layer, plain
+from porter.graph import Op, Shape, axes_text, ops
+from porter.graph.blocks.parameters import PlainValue
+from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
+from porter.graph.plan import Plan, taken_shapes
+from porter.padding import Front, Pads, Site
+
+
+def front_layer(pad: str) -> Callable[[Front, Site, str], Layer]:
+    """The layer in front of a site that pads as its realisation says.
+
+    Args:
+        pad: the framework's function that pads an array by a `pad_width` with `constant_values`.
+    """
+
+    def front_of(front: Front, site: Site, why: str) -> Layer:
+        (top, bottom, left, right), window = front.pads, site.window
+        if front.rule == "explicit":
+            width: PlainValue = ((0, 0), (top, bottom), (left, right), (0, 0))
+            return Layer(pad, {"pad_width": width, "constant_values": front.fill or 0}, why)
+        lower = front.rule == "same_lower"
+        sizes: dict[str, PlainValue] = {
+            "window_shape": window.kernel,
+            "strides": window.stride,
+            "dilation": window.dilation,
+        }
+        return Layer("same_pad", {**sizes, "lower": lower, "fill": front.fill}, why)
+
+    return front_of
+
+
+def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainValue]:
+    """The arguments of the framework's function that pads an array."""
+    own: dict[str, PlainValue] = (
+        {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
+    )
+    return {"pad_width": ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes(shape))), **own}
+
+
+def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
+    """The arguments of the framework's function that reduces an axis."""
+    return {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
+
+
+def one(values: tuple[int, int]) -> PlainValue:
+    """A single number if both axes agree."""
+    return values[0] if values[0] == values[1] else values
+
+
+def sides(pads: Pads) -> PlainValue:
+    """Pads by axis."""
+    top, bottom, left, right = pads
+    return (top, bottom), (left, right)
+
+
+def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """The first lines of `__call__` if the plan is right at one input size only, or an input is no map.
+
+    Args:
+        names: of the arguments, by path.
+    """
+    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
+    lines = []
+    for path, shape in taken_shapes(plan).items():
+        x = names[path]
+        if is_map(shape) and None not in shape:
+            _, rows, columns = shape
+            lines += [
+                f"        if {x}.shape[1:3] != ({rows}, {columns}):",
+                f'            raise ValueError(f"{right} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
+            ]
+        elif not is_map(shape):
+            other = [f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None]
+            lines += [
+                f"        if {' or '.join([f'{x}.ndim != {1 + len(shape)}', *other])}:",
+                (
+                    f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, '
+                    f'got {{{x}.shape}}")'
+                ),
+            ]
+    return lines
+
+
+def _axes(shape: Shape) -> Mapping[int, int]:
+    """The place of each axis of a value among those of a batch."""
+    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
+    return {axis: number for number, axis in enumerate(order, 1)}
+
+
+def _crop(op: ops.Crop, shape: Shape) -> Layer:
+    cuts = [(axis_of_layer, op.cuts[axis]) for axis, axis_of_layer in _axes(shape).items() if axis in op.cuts]
+    return Layer(
+        "crop",
+        {"cells": tuple((axis_of_layer, cut.start, cut.stop, cut.step) for axis_of_layer, cut in cuts)},
+    )
+
+
+def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
+    """The pattern with the channels of maps last."""
+    before = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
+    sides = ((before, is_map(shape)), ([list(axis) for axis in op.moves.joined], op.map))
+    texts = (
+        " ".join(_axis(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side))))
+        for side, of_map in sides
+    )
+    return Layer("rearrange", {"pattern": " -> ".join(texts)})
+
+
+def _axis(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 and "=" not in parts[0] else f"({' '.join(parts)})"
+
+
+def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
+    """The layer `resize`, with the arguments that count in the op's mode."""
+    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
+    if isinstance(op, ops.Resize):
+        arguments |= {"size": op.size} if op.size else {"scale": op.scale}
+    arguments |= {"rounding": op.rounding} if op.mode == "nearest" else {}
+    return Layer("resize", arguments | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
+
+
+def _constants(values: tuple[float, ...]) -> PlainValue:
+    return values[0] if len(values) == 1 else values
+
+
+OWN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+    ops.LocalResponseNorm: plain("local_response_norm", "size", "alpha", "beta", "bias"),
+    ops.ChannelScale: lambda op, shape: Layer(
+        "ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}
+    ),
+    ops.Affine: lambda op, shape: Layer(
+        "affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
+    ),
+    ops.ThresholdedRelu: plain("thresholded_relu", "threshold"),
+    ops.Power: plain("power", "exponent"),
+    ops.Step: plain("step", "inclusive"),
+    ops.AdaptivePool: plain("adaptive_pool", "rows", "columns", "function"),
+    ops.ConcatChannels: plain("concat"),
+    ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
+    ops.Flatten: lambda op, shape: Layer(
+        "flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}
+    ),
+    ops.Crop: _crop,
+    ops.ChannelShuffle: plain("channel_shuffle", "groups"),
+    ops.DepthToSpace: plain("depth_to_space", "block", "order"),
+    ops.SpaceToDepth: plain("space_to_depth", "block", "order"),
+    ops.Upsample: plain("upsample", "rows", "columns"),
+    ops.Resize: _resize,
+    ops.ResizeLike: _resize,
+    ops.PadLike: lambda op, shape: Layer("pad_like", {"rows": op.rows, "columns": op.columns}),
+    ops.CropLike: lambda op, shape: Layer("crop_like", {"rows": op.rows, "columns": op.columns}),
+    ops.Rearrange: _rearrange,
+    ops.MatMul: plain("matmul", "transpose"),
+    ops.Attention: plain("attention", "heads", "scale"),
+    ops.OfArray: lambda op, shape: Layer(
+        type(op).__name__, {"shape": tuple(op.sizes[axis] for axis in _axes(shape))}
+    ),
+    ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "features": channels_in(shape)}),
+}
+"""Rows of the ops that none of these frameworks has."""

@@ -1,0 +1,136 @@
+"""The two files of a port whose modules nest: `model.py`, and the tensors of its modules under the paths that
+these have in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import FileError, MappingError
+from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
+from porter.frameworks import OwnTensors, Tensors
+from porter.frameworks.code.language import Language, Layer, Spellings
+from porter.frameworks.code.tree import Body, make_tree
+from porter.graph import Graph, Node, Op, channels_of, tensor_shapes
+from porter.graph.plan import Plan
+
+SOURCE_FILE, WEIGHTS_FILE = "model.py", "model.safetensors"
+FILLS: Mapping[str, int] = {"gamma": 1, "beta": 0}
+"""The number, which changes nothing, in a tensor that a norm's layer has and its node lacks, by its role."""
+ModulePlace = tuple[str | int, ...]
+"""The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
+
+
+@dataclass(frozen=True)
+class CodePorts:
+    """How a framework's ports are written and read.
+
+    Attributes:
+        source: the text of model.py.
+        variables: the names of the variables of an op's layer, by the role of its tensors.
+        stored: a canonical tensor in the axis order of its layer's variable, a view where possible.
+        canonical: the inverse of `stored`.
+    """
+
+    spellings: Spellings
+    language: Language
+    source: Callable[[Plan], str]
+    variables: Callable[[Op], Mapping[str, str]]
+    stored: Callable[[Graph, Node, str, Array], Array]
+    canonical: Callable[[Graph, Node, str, Array], Array]
+
+    def places(self, plan: Plan) -> dict[str, ModulePlace]:
+        """Where the layer of each node stands in the module, by the node's path."""
+        tree = make_tree(plan.lowered, self.spellings.steps(plan), self.language)
+        by_path = dict(_places(tree, "", ()))
+        return {node.path: by_path[node.holder] for node in plan.lowered.nodes if node.holder in by_path}
+
+    def keys(self, plan: Plan) -> Iterator[tuple[Node, str, str]]:
+        """Each node's roles with the path of the variable, joined by dots."""
+        by_path = self.places(plan)
+        for node in plan.lowered.nodes:
+            for role, name in self.variables(node.op).items():
+                yield node, role, ".".join(map(str, (*by_path[node.path], name)))
+
+    def arrays(self, plan: Plan, tensors: Tensors) -> dict[str, Array]:
+        """The variables by path, in the types of `tensors`; those that only the layers have are filled.
+
+        Raises:
+            MappingError: a tensor is missing or has another shape than the graph needs.
+        """
+        shapes, channels = tensor_shapes(plan.lowered), channels_of(plan.lowered)
+        arrays: dict[str, Array] = {}
+        for node, role, key in self.keys(plan):
+            array = tensors.get(node.holder, {}).get(role)
+            expected = shapes[node.path].get(role)
+            if expected is None:
+                arrays[key] = np.full(channels[node.source], FILLS[role], np.float32)
+                continue
+            if array is None or array.shape != expected:
+                got = "got none" if array is None else f"got {array.shape}"
+                raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
+            arrays[key] = self.stored(plan.lowered, node, role, array)
+        return arrays
+
+    def write(self, folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:
+        """Writes `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Returns the
+        sha256 of each by its name.
+
+        Raises:
+            MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
+        """
+        text = self.source(plan).encode()
+        arrays = {
+            key: cast(array, dtype, key, allow_overflow=True)
+            for key, array in self.arrays(plan, tensors).items()
+        }
+        (folder / SOURCE_FILE).write_bytes(text)
+        written = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+        return {
+            SOURCE_FILE: sha256(text).hexdigest(),
+            WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, written),
+        }
+
+    def read(self, folder: Path, plan: Plan) -> OwnTensors:
+        """The canonical tensors of the port in `folder`.
+
+        Raises:
+            FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do
+                not fit the graph.
+        """
+        path = folder / WEIGHTS_FILE
+        if not path.is_file():
+            raise FileError("the port has no weights", where=path, next="convert again")
+        arrays = read_safetensors(path).tensors
+        shapes = tensor_shapes(plan.lowered)
+        tensors: OwnTensors = {}
+        for node, role, key in self.keys(plan):
+            array = arrays.get(key)
+            expected = shapes[node.path].get(role)
+            if node.shares is not None or expected is None:
+                continue
+            found = None if array is None else self.canonical(plan.lowered, node, role, array)
+            if found is None or found.shape != expected:
+                got = "got none" if array is None else f"got {array.shape}"
+                raise MappingError(
+                    f"expected the {role} of shape {expected} of {node.path}, {got}", where=key
+                )
+            tensors.setdefault(node.path, {})[role] = found
+        return tensors
+
+
+def _places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
+    """The place in the module of each layer, by the layer's path."""
+    for number, part in enumerate(body.parts):
+        here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
+        path = prefix + part.name.replace(".", "/")
+        if isinstance(part.content, Body):
+            yield from _places(part.content, f"{part.content.path}/", here)
+        elif isinstance(part.content, Layer):
+            yield path, here

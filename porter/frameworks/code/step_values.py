@@ -1,0 +1,66 @@
+"""The values of a plan's layers, one layer after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from porter.base.errors import UsageError
+from porter.frameworks.code.language import LayerStep
+from porter.frameworks.images import expect_axes, expect_only_size
+from porter.frameworks.last_uses import last_uses
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan, taken_shapes
+
+
+def step_values(
+    steps: Sequence[LayerStep],
+    inputs: Mapping[str, Any],
+    paths: Collection[str],
+    cut: Mapping[str, Any],
+    computed: Callable[[LayerStep, Sequence[Any]], Any],
+) -> dict[str, Any]:
+    """The values at `paths`; each other one is held until its last use.
+
+    Args:
+        inputs: values by path.
+        cut: by path, what is read in place of its value.
+        computed: the value of a step, from those that it reads.
+    """
+    values = dict(inputs)
+    shown = dict[str, Any]()
+    ended = last_uses((*step.inputs, step.path) for step in steps)
+    for step, gone in zip(steps, ended, strict=True):
+        value = computed(step, [values[path] for path in step.inputs])
+        if step.path in paths:
+            shown[step.path] = value
+        values[step.path] = cut.get(step.path, value)
+        for path in gone:
+            del values[path]
+    return {path: shown[path] for path in paths}
+
+
+def inputs_last(plan: Plan, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The inputs of a plan's model by path, if they are as many and have the shapes that it takes, the
+    channels last.
+
+    Raises:
+        UsageError: they are others.
+    """
+    taken = taken_shapes(plan)
+    if len(inputs) != len(taken):
+        next = f"give it {', '.join(taken)}"
+        raise UsageError(f"the model takes {len(taken)} inputs, got {len(inputs)}", next=next)
+    for x, shape in zip(inputs, taken.values(), strict=True):
+        if not is_map(shape):
+            expect_axes(x.shape, shape)
+            continue
+        channels, rows, columns = shape
+        if x.ndim != 4 or x.shape[3] != channels:
+            got = " x ".join(map(str, x.shape))
+            next = "give it with the channels last"
+            raise UsageError(f"the input is a batch of images, N x H x W x {channels}, got {got}", next=next)
+        if rows is not None and columns is not None:
+            size = x.shape[1], x.shape[2]
+            expect_only_size(size, (rows, columns), fixed_by_pads=plan.fixed_by_pads)
+    return dict(zip(taken, inputs, strict=True))
