@@ -16,7 +16,7 @@ from porter.base.errors import NotInstalled
 __version__ = "0.2.0"
 """pyproject.toml, the command line and the record of a port read it here."""
 
-Extra = Literal["torch", "tf", "onnx", "flax", "data", "batch", "ray"]
+Extra = Literal["torch", "tf", "onnx", "flax", "mlx", "data", "batch", "ray"]
 
 TENSORFLOW = "tensorflow-cpu" if sys.platform == "linux" else "tensorflow"
 EXTRAS: Mapping[Extra, tuple[str, ...]] = {
@@ -24,6 +24,7 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
     "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.15"),
     "onnx": ("onnx>=1.21", "onnxruntime>=1.18"),
     "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11", "msgpack>=1.0.8"),
+    "mlx": ("mlx[cpu]>=0.32" if sys.platform == "linux" else "mlx>=0.32",),
     "data": ("pyarrow>=17", "simplejpeg>=1.7"),
     "batch": ("psutil>=5.9",),
     "ray": ("ray>=2.40",),

@@ -205,6 +205,7 @@ class Destination(Protocol):
 if TYPE_CHECKING:
     from porter.frameworks.caffe.destination import DESTINATION as caffe
     from porter.frameworks.flax import destination as flax
+    from porter.frameworks.mlx import destination as mlx
     from porter.frameworks.mxnet.destination import DESTINATION as mxnet
     from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
@@ -212,16 +213,20 @@ if TYPE_CHECKING:
     from porter.frameworks.tflite import destination as tflite
     from porter.frameworks.torch import destination as torch
 
-    _destinations: tuple[Destination, ...] = (caffe, flax, mxnet, onnx, tf, tflite, torch)
+    _destinations: tuple[Destination, ...] = (caffe, flax, mlx, mxnet, onnx, tf, tflite, torch)
     _engine: Engine = numpy  # a destination's is compared where it names it
 
-DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "tflite", "caffe", "mxnet")
+DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "mlx", "tflite", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
-TRAINED = ("tf", "torch", "flax")
+TRAINED = ("tf", "torch", "flax", "mlx")
 """The frameworks whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects).
 """
-WITH_DROPOUTS = ("tf", "torch", "flax")
+WITH_DROPOUTS = ("tf", "torch", "flax", "mlx")
 """The frameworks whose ports may have dropouts."""
+IN_FLOAT32 = ("mlx", "tflite")
+"""The frameworks that compute in float32 only. What `PortEngine.build` gives in float64 computes it by other
+operations, so ports are compared at cut points in float32 too.
+"""
 CONVERTED = ("tflite",)
 """The frameworks whose files hold what the framework's own converter computed of the graph's tensors.
 `read_port` gives the file itself, as one tensor of its bytes under the file's name, and `PortEngine.build`

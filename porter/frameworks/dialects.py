@@ -72,7 +72,8 @@ class PortDialect(Dialect, Protocol):
 
 
 _DIALECTS = {
-    name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "flax", "jax", "mxnet", "caffe")
+    name: f"porter.frameworks.{name}.dialect"
+    for name in ("tf", "torch", "flax", "mlx", "jax", "mxnet", "caffe")
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled, UsageError
 from porter.base.options import TOLERANCE
-from porter.frameworks import CONVERTED, UNCUT, Tensors
+from porter.frameworks import IN_FLOAT32, UNCUT, Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.memory_bounds import numbers
 from porter.graph.ops import shape_text
@@ -227,9 +227,9 @@ class Check:
         """Compare at cut points at each size of those in float64, the smallest first, until something
         differs; {} where the source takes no other values than its own.
 
-        A file that a converter made of a float64 model is compared in its own number type too.
+        A port that its framework computes in float32 only is compared in that too.
         """
-        own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in CONVERTED else ()
+        own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in IN_FLOAT32 else ()
         dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
             return {}

@@ -12,28 +12,26 @@ from porter.graph import Op, Shape, axes_text, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
 from porter.graph.plan import Plan, taken_shapes
-from porter.padding import Front, Pads, Site
+from porter.padding import Front, Pads, Site, Window
 
 
-def front_layer(pad: str) -> Callable[[Front, Site, str], Layer]:
+def front_layer(
+    pad: str, sizes: Callable[[Window], Mapping[str, PlainValue]]
+) -> Callable[[Front, Site, str], Layer]:
     """The layer in front of a site that pads as its realisation says.
 
     Args:
         pad: the framework's function that pads an array by a `pad_width` with `constant_values`.
+        sizes: the arguments of `same_pad` that say a window.
     """
 
     def front_of(front: Front, site: Site, why: str) -> Layer:
-        (top, bottom, left, right), window = front.pads, site.window
+        top, bottom, left, right = front.pads
         if front.rule == "explicit":
             width: PlainValue = ((0, 0), (top, bottom), (left, right), (0, 0))
             return Layer(pad, {"pad_width": width, "constant_values": front.fill or 0}, why)
         lower = front.rule == "same_lower"
-        sizes: dict[str, PlainValue] = {
-            "window_shape": window.kernel,
-            "strides": window.stride,
-            "dilation": window.dilation,
-        }
-        return Layer("same_pad", {**sizes, "lower": lower, "fill": front.fill}, why)
+        return Layer("same_pad", {**sizes(site.window), "lower": lower, "fill": front.fill}, why)
 
     return front_of
 

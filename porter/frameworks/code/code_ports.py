@@ -68,7 +68,7 @@ class CodePorts:
         arrays: dict[str, Array] = {}
         for node, role, key in self.keys(plan):
             array = tensors.get(node.holder, {}).get(role)
-            expected = shapes[node.path].get(role)
+            expected = shapes.get(node.path, {}).get(role)
             if expected is None:
                 arrays[key] = np.full(channels[node.source], FILLS[role], np.float32)
                 continue
@@ -112,7 +112,7 @@ class CodePorts:
         tensors: OwnTensors = {}
         for node, role, key in self.keys(plan):
             array = arrays.get(key)
-            expected = shapes[node.path].get(role)
+            expected = shapes.get(node.path, {}).get(role)
             if node.shares is not None or expected is None:
                 continue
             found = None if array is None else self.canonical(plan.lowered, node, role, array)

@@ -185,7 +185,14 @@ def _padding(native: Convention) -> PlainValue:
     return native.pads[0] if len(set(native.pads)) == 1 else sides(native.pads)
 
 
+def _cells(window: Window) -> dict[str, PlainValue]:
+    return {"window_shape": window.kernel, "strides": window.stride, "dilation": window.dilation}
+
+
 SPELLINGS = Spellings(
-    "Flax", PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, front_layer("jnp.pad")
+    "Flax",
+    PLAIN,
+    {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool},
+    front_layer("jnp.pad", _cells),
 )
 """Every op of a plan as a layer."""

@@ -19,12 +19,15 @@ Vector = Mapping[int, PlainValue]
 # The names that a person gives torch's arguments in a block's own signature; the other slots have such names.
 _NAMES = {
     "in_channels": "channels",
+    "dims": "channels",
     "num_features": "channels",
     "num_parameters": "channels",
     "normalized_shape": "channels",
     "in_features": "features",
+    "input_dims": "features",
     "out_channels": "filters",
     "out_features": "units",
+    "output_dims": "units",
     "kernel_size": "kernel",
 }
 # Slots whose value a person would choose by a condition, rather than pass in.

@@ -1,0 +1,189 @@
+"""`model.py` of a port: the plan in mlx.nn as a person would write it. Imports no MLX.
+
+It needs mlx and the standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+
+from porter.frameworks.code.channels_last import size_checks
+from porter.frameworks.code.forward import OPERATORS
+from porter.frameworks.code.language import Language, Norm
+from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
+from porter.frameworks.code.own_layers import definitions, needed
+from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.code.tree import make_tree
+from porter.frameworks.mlx.spellings import FUNCTIONS, MAP_OF_FEATURES, MODULES, SPELLINGS
+from porter.graph import INPUT
+from porter.graph.blocks.parameters import PlainValue
+from porter.graph.plan import Plan
+
+_POSITIONAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("nn.Conv2d", "nn.ConvTranspose2d", "CroppedConvTranspose2d"),
+        ("in_channels", "out_channels", "kernel_size"),
+    ),
+    **dict.fromkeys(("nn.LayerNorm", "nn.RMSNorm"), ("dims",)),
+    **dict.fromkeys(("AddArray", "MultiplyArray"), ("shape",)),
+    **dict.fromkeys(("nn.MaxPool2d", "nn.AvgPool2d"), ("kernel_size",)),
+    **dict.fromkeys(("nn.Dropout", "nn.Dropout2d"), ("p",)),
+    **dict.fromkeys(("mx.pad", "wrapping_pad"), ("pad_width",)),
+    "nn.Linear": ("input_dims", "output_dims"),
+    "nn.BatchNorm": ("num_features",),
+    "nn.GroupNorm": ("num_groups", "dims"),
+    "nn.PReLU": ("num_parameters",),
+    "ChannelScale": ("features",),
+    "Tokens": ("count", "features"),
+    "mx.clip": ("a_min", "a_max"),
+    "rearrange": ("pattern",),
+}
+_CONV: Mapping[str, PlainValue] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
+_TRANSPOSED: Mapping[str, PlainValue] = {**_CONV, "output_padding": 0}
+_POOL: Mapping[str, PlainValue] = {"padding": 0}
+_NORM: Mapping[str, PlainValue] = {"eps": 1e-5, "affine": True}
+_LAYER_NORM: Mapping[str, PlainValue] = {**_NORM, "bias": True}
+_DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
+    **dict.fromkeys(("nn.ConvTranspose2d", "CroppedConvTranspose2d"), _TRANSPOSED),
+    **dict.fromkeys(("nn.LayerNorm", "nn.RMSNorm"), _LAYER_NORM),
+    **dict.fromkeys(("nn.MaxPool2d", "nn.AvgPool2d"), _POOL),
+    **{kind: {"keepdims": False} for kind in ("mx.mean", "mx.max", "mx.linalg.norm")},
+    **{kind: {"order": "DCR"} for kind in ("depth_to_space", "space_to_depth")},
+    **{kind: {"alpha": 1.0} for kind in ("nn.elu", "nn.celu")},
+    "nn.Conv2d": _CONV,
+    "nn.BatchNorm": {**_NORM, "momentum": 0.1},
+    "nn.GroupNorm": {**_NORM, "pytorch_compatible": False},
+    "nn.Linear": {"bias": True},
+    "ChannelScale": {"use_bias": False},
+    "affine": {"scale": 1.0, "offset": 0.0},
+    "flatten": {"order": "HWC"},
+    "matmul": {"transpose": False},
+    "mx.pad": {"constant_values": 0},
+    "same_avg_pool": {"lower": False},
+    "same_pad": {"dilation": 1, "lower": False, "fill": 0.0},
+    "step": {"inclusive": False},
+}
+_SHORTEST = 3
+"""So many equal modules of a row are written one by one."""
+# tests/roads/frameworks/mlx/test_every_op.py compares with MLX; `program` is of the module that porter
+# builds.
+_OF_MODULES = (
+    "apply apply_to_modules children clear copy eval filter_and_map freeze fromkeys get is_module items keys "
+    "leaf_modules load_weights modules named_modules parameters pop popitem program save_weights set_dtype "
+    "setdefault state train trainable_parameter_filter trainable_parameters training unfreeze update "
+    "update_modules valid_child_filter valid_parameter_filter values"
+)
+
+
+def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
+    """A function of FUNCTIONS applied to values."""
+    if function == "concat":
+        return Bracketed(
+            "mx.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
+        )
+    if function in OPERATORS:
+        return OPERATORS[function].join(
+            f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
+        )
+    return reduce(partial(call, f"mx.{function}"), inputs)
+
+
+def _called(
+    kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
+) -> Bracketed:
+    """A call with the arguments that are not at their defaults, the usual first ones by position."""
+    first = _POSITIONAL.get(kind, ())
+    return call(name or kind, *before, *(texts[slot] for slot in first), **_stated(kind, texts, first))
+
+
+def _stated(kind: str, texts: Mapping[str, Expression], others: Sequence[str] = ()) -> dict[str, Expression]:
+    """The arguments that are not at their defaults, without others."""
+    defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
+    return {slot: text for slot, text in texts.items() if slot not in others and defaults.get(slot) != text}
+
+
+def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    """What makes a layer: a module, or a function with its arguments."""
+    if kind in MODULES:
+        return _called(kind, texts, (), name)
+    named = _stated(kind, texts)
+    return call("partial", kind, **named) if named else kind
+
+
+def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
+    """Layers one after the other, as a Sequential or under names."""
+    texts = {flat(item.value) for item in items}
+    if row and len(texts) == 1 and len(items) > _SHORTEST:
+        items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
+    return (
+        Bracketed("nn.Sequential", tuple(Item(item.value) for item in items))
+        if row
+        else Bracketed("Layers", items)
+    )
+
+
+_OWN_LAYERS = definitions("porter.frameworks.mlx", "layers.py")
+
+LANGUAGE = Language(
+    module="nn.Module",
+    begin=("super().__init__()",),
+    method="__call__",
+    identity="nn.Identity()",
+    row="nn.Sequential()",
+    imported=frozenset({"mx", "nn", "partial", *_OWN_LAYERS}),
+    taken=frozenset({"Path", "math", "re", "BatchNorm"}),
+    of_modules=frozenset(_OF_MODULES.split()),
+    functions=FUNCTIONS,
+    with_tensors=MODULES,
+    of_map=MAP_OF_FEATURES,
+    kept=lambda layer: (
+        replace(layer, arguments={**layer.arguments, "keepdims": True})
+        if layer.arguments.get("axis") == (1, 2)
+        else None
+    ),
+    norms={"nn.BatchNorm": Norm("BatchNorm", "nn.BatchNorm", {"eps": 1e-5, "momentum": 0.1})},
+    applied=_applied,
+    made=_made,
+    chained=_chained,
+    added=lambda target, name, layer: (
+        call("setattr", "self", f'f"{name}"', layer)
+        if target == "self"
+        else call(f"{target}.layers.append", layer)
+    ),
+    got=lambda name: f'getattr(self, f"{name}")',
+    rows=True,
+    inline=lambda kind, texts, inputs: _called(kind, texts, inputs),
+)
+
+
+def model_source(plan: Plan) -> str:
+    """The text of model.py.
+
+    Raises:
+        GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
+    """
+    steps = SPELLINGS.steps(plan)
+    tree = make_tree(plan.lowered, steps, LANGUAGE)
+    body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
+    own = needed(body, _OWN_LAYERS)
+    norms = named_norms(tree, LANGUAGE)
+    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
+    standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
+    standard += "from functools import partial\n" if "partial(" in text else ""
+    standard += "from pathlib import Path\n" + (
+        "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
+    )
+    imports = "import mlx.core as mx\n" * ("mx." in own + body) + "import mlx.nn as nn\n"
+    head = docstring(plan, tree, "N x H x W x {channels}")
+    return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
+
+
+_LOADER = '''\
+def load(folder=None):
+    """The model with the weights in `folder` (by default this file's own), in inference mode."""
+    model = Model()
+    model.load_weights(str(Path(folder or Path(__file__).parent) / "model.safetensors"))
+    return model.eval()'''

@@ -1,0 +1,87 @@
+"""MLX's ports: the variables of a module of mlx.nn, and its code. See porter.frameworks.Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from porter.base.errors import GraphError, UsageError
+from porter.base.options import DTYPE
+from porter.frameworks.mlx import engine
+from porter.frameworks.mlx.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE, variables
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Dtype
+    from porter.base.errors import PorterError
+    from porter.frameworks import LayerNames, OwnTensors, PortEngine, Tensors
+    from porter.graph import Graph
+    from porter.graph.plan import Plan
+
+NAME = "mlx"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+MODEL_FILE = WEIGHTS_FILE
+PACKAGE = "mlx"
+NAMES_LAYERS = False
+ENGINE: PortEngine = engine
+
+
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
+    """The tensors that the norms of MLX have and the source lacks, by the paths of their layers."""
+    from porter.frameworks.code.code_ports import FILLS
+
+    return {
+        f"{node.path.replace('/', '.')}.{name}": FILLS[role]
+        for node in graph.nodes
+        for role, name in variables(node.op).items()
+        if role not in node.op.tensors(1)
+    }
+
+
+def refusals(plan: Plan) -> list[PorterError]:
+    """The refusals of norms that divide by the deviation alone, because those of MLX take no epsilon of 0."""
+    lacking = [node for node in plan.lowered.nodes if getattr(node.op, "epsilon", 1) == 0]
+    return [
+        GraphError(
+            f"the norms of MLX take no epsilon of 0, as {node.op.words} has",
+            where=node.path,
+            next="port to torch",
+        )
+        for node in lacking
+    ]
+
+
+def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
+    """`model.py` as porter writes it today; see porter.frameworks.mlx.code."""
+    from porter.frameworks.code.code_ports import SOURCE_FILE
+    from porter.frameworks.mlx.code import model_source
+
+    return {SOURCE_FILE: model_source(plan).encode()}
+
+
+def write(
+    folder: Path,
+    plan: Plan,
+    tensors: Tensors,
+    layers: LayerNames,
+    dtype: Dtype,
+    about: Mapping[str, str],
+) -> dict[str, str]:
+    """Writes `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports.
+
+    Raises:
+        UsageError: MLX does not compute in this type.
+    """
+    from porter.frameworks.mlx.state import PORTS
+
+    if dtype == "float64":
+        message = "MLX computes convolutions and exponentials in float32, of float64 too"
+        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
+    return PORTS.write(folder, plan, tensors, dtype)
+
+
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
+    """The canonical tensors of a port that `write` wrote."""
+    from porter.frameworks.mlx.state import PORTS
+
+    return PORTS.read(folder, plan)

@@ -1,0 +1,217 @@
+"""The graph of a plan as a module of mlx.nn, and its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+
+from porter.base.dtypes import Array, Dtype, NamedArrays
+from porter.base.errors import UsageError
+from porter.base.options import DEVICE
+from porter.frameworks import UNCUT, Tensors
+from porter.frameworks.code.code_ports import ModulePlace
+from porter.frameworks.code.language import Layer, LayerStep
+from porter.frameworks.code.step_values import inputs_last, step_values
+from porter.frameworks.images import as_taken
+from porter.frameworks.mlx import layers
+from porter.frameworks.mlx.exact_operations import exact_operations
+from porter.frameworks.mlx.spellings import FUNCTIONS, MODULES, SPELLINGS
+from porter.frameworks.mlx.state import PORTS
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan
+
+_JOINED: Mapping[str, Callable[..., Any]] = {
+    "add": mx.add,
+    "multiply": mx.multiply,
+    "divide": mx.divide,
+    "maximum": mx.maximum,
+    "minimum": mx.minimum,
+}
+
+
+class Program:
+    """What a GraphModule computes from its layers."""
+
+    def __init__(self, plan: Plan, dtype: Dtype, device: Any) -> None:
+        self.plan, self.dtype, self.device = plan, dtype, device
+        self.places = PORTS.places(plan)
+        self.steps = SPELLINGS.steps(plan)
+        self.functions = {
+            step.path: _function(step.layer) for step in self.steps if step.layer.kind not in MODULES
+        }
+
+    def values(
+        self,
+        model: nn.Module,
+        inputs: Sequence[mx.array],
+        paths: Sequence[str],
+        cut: Mapping[str, mx.array] = MappingProxyType({}),
+        at_once: bool = False,
+    ) -> dict[str, mx.array]:
+        """See porter.frameworks.code.step_values.
+
+        Args:
+            at_once: each value is computed at once, so that none is held longer than others read it.
+
+        Raises:
+            UsageError: the inputs are others than those of the plan.
+        """
+
+        def computed(step: LayerStep, given: Sequence[mx.array]) -> mx.array:
+            function = self.functions.get(step.path)
+            value: mx.array = (function or _at(model, self.places[step.path]))(*given)
+            if at_once:
+                mx.eval(value)
+            return value
+
+        return step_values(self.steps, inputs_last(self.plan, inputs), paths, cut, computed)
+
+
+class GraphModule(nn.Module):
+    """A plan's layers at the paths that they have in model.py too.
+
+    Takes N×H×W×C and gives the value of the graph's output, or a tuple of several. An input that is no map
+    has its own axes.
+    """
+
+    def __init__(self, plan: Plan, dtype: Dtype, device: Any) -> None:
+        super().__init__()
+        self.program = Program(plan, dtype, device)
+        for step in self.program.steps:
+            if step.layer.kind in MODULES and step.shares is None:
+                place = self.program.places[step.path]
+                _put(self, place, _kind(step.layer.kind)(**step.layer.arguments))
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Args: inputs: arrays of MLX, or what it makes arrays of."""
+        outputs = self.program.plan.lowered.outputs
+        with mx.stream(self.program.device):
+            given = [each if isinstance(each, mx.array) else mx.array(each) for each in inputs]
+            values = self.program.values(self, given, outputs)
+        return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
+
+
+def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
+    """The module of a plan with canonical `tensors`, in `dtype`, in inference mode.
+
+    Args:
+        device: `cpu`, or another name for MLX's GPU. In float64 it is the CPU.
+
+    Raises:
+        UsageError: there is no such device. MappingError: the tensors do not fit.
+    """
+    on = _device("cpu" if dtype == "float64" else device)
+    with mx.stream(on):
+        model = GraphModule(plan, dtype, on)
+        model.load_weights([(key, _made(array, dtype)) for key, array in PORTS.arrays(plan, tensors).items()])
+        mx.eval(model.parameters())
+    model.eval()
+    return model
+
+
+def run_model(
+    model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
+) -> dict[str, Array]:
+    """Values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Args:
+        cut: see porter.frameworks.PortEngine.run.
+
+    Raises:
+        UsageError: a tap is not a node of the model, or the batch does not fit its input.
+    """
+    program = model.program
+    graph, dtype = program.plan.lowered, program.dtype
+    missing = [path for path in taps if path not in graph.by_path]
+    if missing:
+        raise UsageError("the model has no such node", where=missing[0])
+    maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
+    with (
+        mx.stream(program.device),
+        _uncompiled(),
+        exact_operations() if dtype == "float64" else nullcontext(),
+    ):
+        inputs = [_made(each, dtype) for each in as_taken(batch, graph, channels_last=True)]
+        instead = {
+            path: _made(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
+            for path, array in cut.items()
+        }
+        values = program.values(model, inputs, taps, instead, at_once=True)
+        shown = {path: _array(value) for path, value in values.items()}
+    return {path: array.transpose(0, 3, 1, 2) if path in maps else array for path, array in shown.items()}
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Activations are not compiled here: MLX would call a C++ compiler for each, and run what it finds in a
+    folder that every user may write to.
+    """
+    mx.disable_compile()
+    try:
+        yield
+    finally:
+        mx.enable_compile()
+
+
+def _made(array: Array, dtype: Dtype) -> mx.array:
+    if dtype == "bfloat16":  # numpy has no such type
+        return mx.array(np.ascontiguousarray(array.astype(np.float32))).astype(mx.bfloat16)
+    with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
+        return mx.array(np.ascontiguousarray(array.astype(dtype)), getattr(mx, dtype))
+
+
+def _array(value: mx.array) -> Array:
+    return np.asarray(value.astype(mx.float32) if value.dtype == mx.bfloat16 else value)
+
+
+def _device(device: str) -> Any:
+    """MLX's device of this name."""
+    if device == "cpu":
+        return mx.cpu
+    if mx.is_available(mx.gpu):
+        return mx.gpu
+    next = f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install mlx[cuda]"
+    raise UsageError(f"MLX cannot use the device '{device}'", where=DEVICE, next=next)
+
+
+def _at(model: Any, place: ModulePlace) -> Any:
+    return reduce(lambda found, name: found[name], place, model)
+
+
+def _put(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
+    """Sets a layer at its place, in rows and modules that are made on the way."""
+    around: Any = root
+    for name, below in zip(place, (*place[1:], None), strict=True):
+        new: Any = layer
+        if below is not None:
+            new = [] if isinstance(below, int) else nn.Module()
+        if isinstance(name, int):
+            if name == len(around):
+                around.append(new)
+        elif name not in around:
+            setattr(around, name, new)
+        around = around[name]
+
+
+def _function(layer: Layer) -> Callable[..., Any]:
+    """The function of a layer that is no module."""
+    if layer.kind == "concat":
+        return lambda *values: mx.concatenate([*values], axis=-1)
+    if layer.kind in FUNCTIONS:
+        return lambda *values: reduce(_JOINED[layer.kind], values)
+    # By its name at each call: in float64 another one stands in its place.
+    return lambda *values: _kind(layer.kind)(*values, **layer.arguments)
+
+
+def _kind(name: str) -> Any:
+    """A class or a function of MLX or of layers.py."""
+    root, *names = name.split(".")
+    owner = {"nn": nn, "mx": mx}.get(root) or getattr(layers, root)
+    return reduce(getattr, names, owner)

@@ -1,0 +1,172 @@
+"""Each op of a graph as a layer of mlx.nn, a function of mlx.core, or one of layers.py. Imports no MLX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.frameworks.code.channels_last import (
+    OWN,
+    front_layer,
+    one,
+    pad_arguments,
+    reduce_arguments,
+    sides,
+)
+from porter.frameworks.code.language import Layer, Spellings, plain
+from porter.graph import Op, Shape, ops
+from porter.graph.blocks.parameters import PlainValue
+from porter.graph.ops import channels_in
+from porter.padding import Realisation, Window
+
+_REDUCTIONS = {"mean": "mx.mean", "max": "mx.max", "norm": "mx.linalg.norm"}
+FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
+"""Kinds that are said where they are applied."""
+MODULES = frozenset(
+    {
+        "nn.Conv2d",
+        "nn.ConvTranspose2d",
+        "nn.Linear",
+        "nn.BatchNorm",
+        "nn.LayerNorm",
+        "nn.RMSNorm",
+        "nn.GroupNorm",
+        "nn.PReLU",
+        "nn.MaxPool2d",
+        "nn.AvgPool2d",
+        "nn.Dropout",
+        "nn.Dropout2d",
+        "nn.Identity",
+    }
+    | {"CroppedConvTranspose2d", "ChannelScale", "AddArray", "MultiplyArray", "Tokens"}
+)
+"""Kinds that are modules; all others are functions."""
+MAP_OF_FEATURES = Layer("mx.expand_dims", {"axis": (1, 2)})
+
+
+def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
+    """A spelling of norms by this class, whose argument `size` is the number of channels."""
+
+    def layer(op: Any, shape: Shape) -> Layer:
+        own: dict[str, PlainValue] = {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
+        own |= {size: channels_in(shape), "eps": op.epsilon}
+        if isinstance(op, ops.RmsNorm):
+            return Layer(kind, own)
+        own |= {"momentum": op.momentum} if isinstance(op, ops.BatchNorm) else {}
+        affine: dict[str, PlainValue] = {"affine": op.scale or op.center}
+        if isinstance(op, ops.LayerNorm):
+            affine |= {"bias": op.center or not op.scale}
+        # Its own way takes every n-th channel as a group.
+        affine |= {"pytorch_compatible": True} if isinstance(op, ops.GroupNorm) else {}
+        return Layer(kind, {**own, **affine})
+
+    return layer
+
+
+def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
+    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the end.
+    MLX computes another size where the padding is larger than what a kernel reaches.
+    """
+    window, (top, bottom, left, right) = op.window, op.cut
+    padding, added = (top, left), (top - bottom, left - right)
+    limits = map(max, window.stride, window.dilation)
+    native = (
+        op.groups == 1
+        and all(0 <= cells < window.extent(axis) for axis, cells in enumerate(padding))
+        and all(0 <= cells < limit for cells, limit in zip(added, limits, strict=True))
+    )
+    ends: dict[str, PlainValue] = {"in_channels": channels_in(shape), "out_channels": op.filters}
+    ends |= _sizes(window)
+    inner: dict[str, PlainValue] = {"dilation": one(window.dilation)}
+    if native:
+        cut: dict[str, PlainValue] = {"padding": one(padding), "output_padding": one(added)}
+        return Layer("nn.ConvTranspose2d", {**ends, **cut, **inner, "bias": op.bias})
+    own: dict[str, PlainValue] = {**ends, "crop": sides(op.cut), **inner}
+    return Layer("CroppedConvTranspose2d", {**own, "groups": op.groups, "bias": op.bias})
+
+
+PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+    **OWN,
+    **{op: plain(f"nn.{op.name}") for op in (ops.Relu, ops.Relu6, ops.Softmax, ops.LogSoftmax, ops.Mish)},
+    **{op: plain(f"nn.{op.name}", "alpha") for op in (ops.Elu, ops.Celu)},
+    **{
+        op: plain(f"mx.{op.name}")
+        for op in (ops.Abs, ops.Exp, ops.Log, ops.Sqrt, ops.Reciprocal, ops.Sin, ops.Cos, ops.Sign, ops.Erf)
+    },
+    **{op: plain(f"mx.{op.name}") for op in (ops.Floor, ops.Ceil, ops.Round, ops.Sigmoid, ops.Tanh)},
+    **{op: plain(op.name) for op in (ops.Add, ops.Multiply, ops.Divide, ops.Maximum, ops.Minimum)},
+    ops.ConvTranspose: _transposed,
+    ops.Dense: lambda op, shape: Layer(
+        "nn.Linear", {"input_dims": channels_in(shape), "output_dims": op.units, "bias": op.bias}
+    ),
+    ops.BatchNorm: _norm("nn.BatchNorm", "num_features"),
+    ops.LayerNorm: _norm("nn.LayerNorm"),
+    ops.RmsNorm: _norm("nn.RMSNorm"),
+    ops.GroupNorm: _norm("nn.GroupNorm"),
+    ops.Clip: plain("mx.clip", a_min="low", a_max="high"),
+    ops.LeakyRelu: lambda op, shape: Layer(
+        # It takes the larger of x and slope * x.
+        "nn.leaky_relu" if op.slope <= 1 else "steep_leaky_relu",
+        {"negative_slope": op.slope},
+    ),
+    ops.PRelu: lambda op, shape: Layer("nn.PReLU", {"num_parameters": channels_in(shape)}),
+    ops.Selu: plain("selu"),
+    ops.Softplus: lambda op, shape: Layer("cut_softplus" if op.cut else "nn.softplus"),
+    ops.Softsign: plain("nn.softsign"),
+    ops.HardSigmoid: plain("hard_sigmoid", "slope", "offset"),
+    ops.Swish: plain("nn.silu"),
+    ops.HardSwish: plain("nn.hardswish"),
+    ops.Gelu: lambda op, shape: Layer("nn.gelu_approx" if op.approximate else "nn.gelu"),
+    ops.Reduce: lambda op, shape: Layer(_REDUCTIONS[op.function], reduce_arguments(op)),
+    ops.GlobalAvgPool: lambda op, shape: Layer("mx.mean", {"axis": (1, 2), "keepdims": op.keep}),
+    ops.GlobalMaxPool: lambda op, shape: Layer("mx.max", {"axis": (1, 2), "keepdims": op.keep}),
+    ops.Identity: plain("nn.Identity"),
+    ops.Dropout: lambda op, shape: Layer("nn.Dropout2d" if op.maps else "nn.Dropout", {"p": op.rate}),
+    ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
+    ops.Pad: lambda op, shape: Layer("mx.pad", pad_arguments(op, shape)),
+    ops.ExtendMap: lambda op, shape: Layer(
+        "wrapping_pad" if op.mode == "wrap" else "mx.pad",
+        {slot: value for slot, value in pad_arguments(op, shape).items() if value != "wrap"},
+    ),
+}
+
+
+def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
+    ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
+    own = {**ends, **_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
+    return Layer("nn.Conv2d", {**own, "groups": op.groups, "bias": op.bias})
+
+
+def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
+    own = {**_sizes(op.window), **_padding(realisation)}
+    if op.window.dilation == (1, 1):
+        return Layer("nn.MaxPool2d", own)
+    return Layer("dilated_max_pool", {**own, "dilation": one(op.window.dilation)})
+
+
+def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
+    front, own = realisation.front, _sizes(op.window)
+    if realisation.counted is None:
+        return Layer("nn.AvgPool2d", {**own, **_padding(realisation)})
+    if front is not None and front.rule != "explicit":
+        return Layer("same_avg_pool", {**own, "lower": front.rule == "same_lower"})
+    pads = realisation.native.pads if front is None else front.pads
+    return Layer("counted_avg_pool", {**own, "padding": sides(pads), "counted": sides(realisation.counted)})
+
+
+def _sizes(window: Window) -> dict[str, PlainValue]:
+    return {"kernel_size": one(window.kernel), "stride": one(window.stride)}
+
+
+def _padding(realisation: Realisation) -> dict[str, PlainValue]:
+    top, _, left, _ = realisation.native.pads
+    return {"padding": one((top, left))}
+
+
+SPELLINGS = Spellings(
+    "MLX",
+    PLAIN,
+    {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool},
+    front_layer("mx.pad", lambda window: {**_sizes(window), "dilation": one(window.dilation)}),
+)
+"""Every op of a plan as a layer."""
