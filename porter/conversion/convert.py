@@ -82,8 +82,8 @@ def convert(asked: ConvertOptions) -> Conversion:
             keras.Model or an onnx.ModelProto, which stays as it is and is its own reference. Where a recipe
             has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and
-            `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
+        to: a framework: `tf`, `torch`, `onnx`, `flax`, `mlx`, `tflite`, `caffe` or `mxnet`. `tensorflow`
+            and `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
         example: what a module is exported with: a batch, or one for each input; None for zeros of
             `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
@@ -101,7 +101,8 @@ def convert(asked: ConvertOptions) -> Conversion:
         keep_background: keeps the background row of a 1001-class head.
         keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used
             then.
-        keep_dropout: writes the dropouts that the file shows, for training; to `tf`, `torch` and `flax` only.
+        keep_dropout: writes the dropouts that the file shows, for training; to `tf`, `torch`, `flax` and
+            `mlx` only.
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
             `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or
             a file of either.

@@ -109,6 +109,8 @@ _ADVICE: Mapping[str, str] = {
     "builtins.dict": "of a state_dict give the model, or save it and name its variant: weights=FILE",
     "tf_keras.Model": "it is tf_keras's: save it, model.save('model.keras'), and give the file",
     "flax.Module": "make a module of linen one of nnx, with its variables (docs/api.md): nnx.bridge.ToNNX",
+    "mlx.Module": "porter reads no graph of MLX: save the weights of a port's own model, "
+    "model.save_weights('FILE.safetensors'), and give them beside the port: weights=FILE",
     "keras.Layer": "give a model: keras.Sequential([keras.Input(SHAPE), layer])",
     "torch.ExportedProgram": "give its module(), or the file that torch.export.save writes of it",
     "tensorflow.Module": "save it, tensorflow.saved_model.save(module, 'model'), and give the folder",

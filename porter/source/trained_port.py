@@ -36,6 +36,14 @@ _NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center
 and the number that the layer has in its place.
 """
 
+_SAVING: Mapping[str, str] = {
+    "torch": "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)",
+    "flax": "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, "
+    "nnx.state(model))",
+    "mlx": "save the weights of the port's own model: model.save_weights('FILE.safetensors')",
+}
+"""How the tensors of a port's own model are saved, by its framework."""
+
 
 def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> Opened:
     """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
@@ -157,11 +165,19 @@ def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) ->
 
 
 def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
-    """The framework whose names a file has. A file of safetensors does not say it, and Flax calls kernels so,
-    which torch does not.
+    """The framework whose names a file has. A file of safetensors does not say it, nor does an .npz: it is of
+    the port's own framework, or of torch if more of its names are.
     """
-    of_flax = port.record.framework == "flax" and any(name.endswith(".kernel") for name in checkpoint.tensors)
-    return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
+    own = port.record.framework
+    stated = {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "")
+    if stated is not None or own not in ("flax", "mlx"):
+        return stated or "torch"
+
+    def known(framework: str) -> int:
+        keys = get_port_dialect(framework).port_keys(port.plan, {})
+        return len(checkpoint.tensors.keys() & {name for names in keys.values() for name in names})
+
+    return own if known(own) >= known("torch") else "torch"
 
 
 def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _Matched:
@@ -207,14 +223,7 @@ def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -
         return
     problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []
     problems += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
-    next = "save all weights of the port's own model, and only those"
-    if matched.framework == "torch":
-        next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
-    if matched.framework == "flax":
-        next = (
-            "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, "
-            "nnx.state(model))"
-        )
+    next = _SAVING.get(matched.framework, "save all weights of the port's own model, and only those")
     if checkpoint.graph is not None:
         size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
         line = CONVERT.advise(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)

@@ -82,6 +82,7 @@ def lay_out(page: str) -> None:
         "caffe-mxnet": _archive,
         "flax": _onnx,
         "litert": _onnx,
+        "mlx": _onnx,
     }
     if page in made:
         made[page]()

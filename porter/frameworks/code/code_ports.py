@@ -16,6 +16,7 @@ from porter.base.errors import FileError, MappingError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.code.language import Language, Layer, Spellings
+from porter.frameworks.code.public_names import with_names
 from porter.frameworks.code.tree import Body, make_tree
 from porter.graph import Graph, Node, Op, channels_of, tensor_shapes
 from porter.graph.plan import Plan
@@ -36,6 +37,7 @@ class CodePorts:
         variables: the names of the variables of an op's layer, by the role of its tensors.
         stored: a canonical tensor in the axis order of its layer's variable, a view where possible.
         canonical: the inverse of `stored`.
+        names: other paths for a graph's nodes in the module, by their paths.
     """
 
     spellings: Spellings
@@ -44,12 +46,16 @@ class CodePorts:
     variables: Callable[[Op], Mapping[str, str]]
     stored: Callable[[Graph, Node, str, Array], Array]
     canonical: Callable[[Graph, Node, str, Array], Array]
+    names: Callable[[Graph], Mapping[str, str]] = lambda graph: {}
 
     def places(self, plan: Plan) -> dict[str, ModulePlace]:
         """Where the layer of each node stands in the module, by the node's path."""
-        tree = make_tree(plan.lowered, self.spellings.steps(plan), self.language)
+        names = self.names(plan.lowered)
+        named = with_names(plan, names)
+        tree = make_tree(named.lowered, self.spellings.steps(named), self.language)
         by_path = dict(_places(tree, "", ()))
-        return {node.path: by_path[node.holder] for node in plan.lowered.nodes if node.holder in by_path}
+        paths = {node.path: names.get(node.holder, node.holder) for node in plan.lowered.nodes}
+        return {path: by_path[name] for path, name in paths.items() if name in by_path}
 
     def keys(self, plan: Plan) -> Iterator[tuple[Node, str, str]]:
         """Each node's roles with the path of the variable, joined by dots."""

@@ -15,6 +15,7 @@ from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import definitions, needed
+from porter.frameworks.code.public_names import public_names, with_names
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.mlx.spellings import FUNCTIONS, MAP_OF_FEATURES, MODULES, SPELLINGS
@@ -165,6 +166,7 @@ def model_source(plan: Plan) -> str:
     Raises:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
     """
+    plan = with_names(plan, public_names(plan.lowered))
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))

@@ -201,6 +201,7 @@ TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are
     "tf": "tf.ports.layers.LAYERS",
     "onnx": "onnx.spellings.PLAIN",
     "flax": "flax.spellings.PLAIN",
+    "mlx": "mlx.spellings.PLAIN",
 }
 
 
@@ -209,7 +210,7 @@ TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are
 def test_a_destination_that_writes_another_bound_is_refused(
     to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip({"tf": "keras", "onnx": "onnxruntime", "flax": "flax"}.get(to, "torch"))
+    pytest.importorskip({"tf": "keras", "onnx": "onnxruntime", "flax": "flax", "mlx": "mlx"}.get(to, "torch"))
     file = in_mxnet(tmp_path)
     port = porter.convert(file, to=to, out=tmp_path / "port", input_size=SIZE, check=False).port
     assert port.graph.by_path["cap"].op == Clip(0, 7) and proved(port, file).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from porter.base import package
 from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError, NotInstalled, UsageError
+from porter.frameworks.code.public_names import with_names
 from porter.frameworks.mlx import destination as framework
 from porter.frameworks.mlx.code import model_source
 from porter.graph import BatchNorm, Graph
@@ -119,3 +121,16 @@ def test_without_mlx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "find_spec", lambda name: None)
     with pytest.raises(NotInstalled, match="mlx is not installed"):
         framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
+
+
+def test_names_that_mlx_holds_to_be_private(tmp_path: Path) -> None:
+    """It would neither save nor load what has one."""
+    names = {
+        node.path: re.sub("(^|/)(conv|shortcut|norm1|stage2)", r"\1_\2", node.path) for node in GRAPH.nodes
+    }
+    names["stage1/unit1/norm2"] = "stage1/unit1/__norm1"
+    private = with_names(PLAN, names)
+    tensors = {names.get(path, path): roles for path, roles in TENSORS.items()}
+    expect_the_same_as_built(private, tensors, images((33, 32)), tmp_path)
+    text = (tmp_path / "model.py").read_text()
+    assert "self.stage2" in text and "self.norm1_2" in text and not re.search(r"self\._(?!names)", text)
