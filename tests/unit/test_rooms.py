@@ -145,6 +145,16 @@ def test_jax_is_imported_in_its_room_only() -> None:
     assert found == {f"frameworks/flax/{name}.py" for name in own} | for_types, "the last two only for types"
 
 
+def test_mlx_is_imported_in_its_room_only() -> None:
+    found = {
+        path.relative_to(ROOT / "porter").as_posix()
+        for path in (ROOT / "porter").rglob("*.py")
+        for module in _modules(path)
+        if module.split(".")[0] == "mlx"
+    }
+    assert found == {f"frameworks/mlx/{name}.py" for name in ("exact_operations", "graph_module", "layers")}
+
+
 def _modules(path: Path) -> Iterator[str]:
     for node in _imports(path)[0]:
         yield from (
@@ -214,10 +224,11 @@ SHARED_CLASSES = {
         MultiplyArray PadAxis PadChannels PadLike Power Rearrange Reduce Resize ResizeLike SliceChannels
         SpaceToDepth Step Tokens
     """,
+    "the layer of several frameworks that have none of their own": "CroppedConvTranspose2d Layers",
 }
 SHARED_MODULES = {
     "a part of each framework": """
-        destination dialect engine evaluate file_reference graph_module in_memory language layout maker
+        code destination dialect engine evaluate file_reference graph_module in_memory language layout maker
         port_files reference_models run running sites spellings state
     """,
     "a part of each format": "calls graph network nodes objects ops plain read rows tensors witness",

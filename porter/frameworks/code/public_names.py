@@ -50,10 +50,10 @@ def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
         for node in graph.nodes
     )
     scopes = tuple(replace(scope, path=new(scope.path)) for scope in graph.scopes)
-    outputs = {"output": new(graph.output), "further": tuple(map(new, graph.further))}
+    further = tuple(map(new, graph.further))
     return replace(
         plan,
-        graph=replace(graph, nodes=nodes, scopes=scopes, **outputs),
+        graph=replace(graph, nodes=nodes, scopes=scopes, output=new(graph.output), further=further),
         realisations={new(path): each for path, each in plan.realisations.items()},
         notes={new(path): note for path, note in plan.notes.items()},
         parts={},

@@ -15,6 +15,8 @@ import torch
 import porter
 from porter.frameworks.code.language import Layer
 from porter.frameworks.mlx import graph_module
+from porter.frameworks.mlx.state import PORTS
+from porter.port import StoredPort
 from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
@@ -42,16 +44,18 @@ class Net(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[porter.Port, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredPort, Path]:
     folder = tmp_path_factory.mktemp("planted")
     exported = torch.export.export(Net().eval(), (torch.zeros(1, 3, *SIZE),))
     torch.export.save(exported, folder / "net.pt2")
-    return porter.convert(folder / "net.pt2", to="mlx", out=folder / "port", check=False), folder / "net.pt2"
+    return porter.convert(
+        folder / "net.pt2", to="mlx", out=folder / "port", check=False
+    ).port, folder / "net.pt2"
 
 
-def proved(made: tuple[porter.Port, Path]) -> Verdict:
+def proved(made: tuple[StoredPort, Path]) -> Verdict:
     port, file = made
-    verdict, _ = check_against(Check(port.port), source_of(port.port, file, None))
+    verdict, _ = check_against(Check(port), source_of(port, file, None))
     return verdict
 
 
@@ -80,13 +84,13 @@ def _swapped_wire(patch: Patch) -> None:
 
 
 def _transposed_twice(patch: Patch) -> None:
-    ports, right = graph_module.PORTS, graph_module.PORTS.stored
+    right = PORTS.stored
 
     def stored(graph: Any, node: Any, role: str, array: Any) -> Any:
         found = right(graph, node, role, array)
         return found.swapaxes(1, 2) if found.ndim == 4 else found
 
-    patch.setattr(graph_module, "PORTS", replace(ports, stored=stored))
+    patch.setattr(graph_module, "PORTS", replace(PORTS, stored=stored))
 
 
 def _zeros_in_pads(patch: Patch) -> None:
@@ -130,7 +134,7 @@ def test_a_mistake_is_refused_at_its_layer(
     plant: Callable[[Patch], None],
     path: str,
     of_mlx: bool,
-    made: tuple[porter.Port, Path],
+    made: tuple[StoredPort, Path],
     monkeypatch: Patch,
 ) -> None:
     """One of MLX itself shows in float32 only, because porter runs other operations in float64."""
@@ -143,7 +147,7 @@ def test_a_mistake_is_refused_at_its_layer(
 
 
 @pytest.mark.usefixtures("one_recipe")
-def test_without_one_it_is_proved_in_both(made: tuple[porter.Port, Path]) -> None:
+def test_without_one_it_is_proved_in_both(made: tuple[StoredPort, Path]) -> None:
     verdict = proved(made)
     assert verdict.ok and {parity.dtype for parity in verdict.parities} == {"float32", "float64"}
     for parity in verdict.parities:
