@@ -52,8 +52,8 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
         UsageError: MLX has no such run.
     """
     from porter.frameworks import expect_run
-    from porter.frameworks.images import classifier_of
+    from porter.frameworks.images import make_cpu_classifier
 
     expect_run(how, "MLX")
     path = tap or model.program.plan.lowered.output
-    return classifier_of(lambda images: run(model, images, [path])[path], protocol)
+    return make_cpu_classifier(lambda images: run(model, images, [path])[path], protocol)

@@ -19,7 +19,7 @@ from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.code.code_ports import ModulePlace
 from porter.frameworks.code.language import Layer, LayerStep
 from porter.frameworks.code.step_values import inputs_last, step_values
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import arrays_for_inputs
 from porter.frameworks.mlx import layers
 from porter.frameworks.mlx.exact_operations import exact_operations
 from porter.frameworks.mlx.spellings import FUNCTIONS, MODULES, SPELLINGS
@@ -138,7 +138,7 @@ def run_model(
         _uncompiled(),
         exact_operations() if dtype == "float64" else nullcontext(),
     ):
-        inputs = [_made(each, dtype) for each in as_taken(batch, graph, channels_last=True)]
+        inputs = [_made(each, dtype) for each in arrays_for_inputs(batch, graph, channels_last=True)]
         instead = {
             path: _made(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
             for path, array in cut.items()

@@ -10,7 +10,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from porter.frameworks import Tensors
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import arrays_for_inputs
 from porter.frameworks.mlx import destination as framework
 from porter.frameworks.mlx.exact_operations import exact_operations
 from porter.graph.plan import Plan
@@ -34,7 +34,7 @@ def outputs_of(model: Any, plan: Plan, batch: Array) -> list[Array]:
     with mx.stream(mx.cpu), exact_operations():
         inputs = [
             mx.array(np.ascontiguousarray(each), mx.float64)
-            for each in as_taken(batch, plan.graph, channels_last=True)
+            for each in arrays_for_inputs(batch, plan.graph, channels_last=True)
         ]
         found = model(*inputs)
         values = [np.array(each) for each in (found if plan.graph.further else (found,))]
