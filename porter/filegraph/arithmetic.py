@@ -45,28 +45,29 @@ class _Step(NamedTuple):
 
 
 def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> Read:
-    """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
-    if kind in ("Add", "Mul") and (alone := _value_beside_zeros(walk, sources)) is not None:
-        return alone if kind == "Add" else Zeros(alone.known_sizes)
-    if kind == "Mul" and (filled := _multiply_repeated(walk, node, sources)) is not None:
-        return filled
+    """Combine values, or a value and a constant, by Add, Sub, Mul, Div, Max, Min, Mean or Pow."""
+    view = _value_beside_zeros(walk, sources) if kind in ("Add", "Mul") else None
+    if view is not None:
+        return view if kind == "Add" else Zeros(view.known_sizes)
+    repeated = _multiply_repeated(walk, node, sources) if kind == "Mul" else None
+    if repeated is not None:
+        return repeated
     sources = [each if isinstance(each, View) else walk.drop_repeats(each) for each in sources]
     if all(map(walk.is_value, sources)):
         return combine_values(walk, node, kind, sources)
     if len(sources) != 2:
         raise Unsupported(f"of {len(sources)} values, of which some are constants")
     is_first = walk.is_value(sources[0])
-    live, other = sources if is_first else sources[::-1]
-    if isinstance(other, View):
+    value, constant = sources if is_first else sources[::-1]
+    if isinstance(constant, View):
         raise Unsupported("of constants")
-    return _combine_with_constant(
-        walk, node, walk.try_lay_out(_value_before_stretch(walk, live, other)), _Step(kind, other, is_first)
-    )
+    view = walk.try_lay_out(_value_before_stretch(walk, value, constant))
+    return _combine_with_constant(walk, node, view, _Step(kind, constant, is_first))
 
 
 def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
-    """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources
-    are others.
+    """Return the value that stands beside zeros of its size, which the file makes as it runs; None if the
+    sources are others.
     """
     values = [source for source in sources if source not in walk.blank]
     sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
@@ -75,7 +76,9 @@ def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
 
 
 def _multiply_repeated(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
-    """A number that is repeated to sizes, times another one."""
+    """Multiply a number that is repeated to sizes by other numbers, and return the product repeated so; None
+    if the sources are others.
+    """
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     numbers = [walk.constant_number(walk.drop_repeats(each)) for each in sources if not walk.is_value(each)]
     if len(sizes) != 1 or len(numbers) < len(sources) or None in numbers:
@@ -87,26 +90,29 @@ def _multiply_repeated(walk: Walk, node: OperatorNode, sources: Sequence[Source]
     return Repeated(number, sizes[0], lacks="of constants")
 
 
-def _value_before_stretch(walk: Walk, source: Source, other: NodeOutput) -> Source:
-    """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
-    themselves.
+def _value_before_stretch(walk: Walk, source: Source, constant: NodeOutput) -> Source:
+    """Return the value as it is before it is repeated to the size of a constant, since porter's ops stretch
+    sizes of 1 themselves; another value as it is.
     """
     if source not in walk.repeated:
         return source
     before, sizes = walk.repeated[source].before, walk.repeated[source].sizes
-    given = walk.sizes(before)
-    shape = walk.constant_shape(other)
-    if not given or not shape or max(len(given), len(shape)) != len(sizes):
+    sizes_before = walk.sizes(before)
+    shape = walk.constant_shape(constant)
+    if not sizes_before or not shape or max(len(sizes_before), len(shape)) != len(sizes):
         return source
-    narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (given, shape))
+    narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (sizes_before, shape))
     fits = all(
-        size == (one if other == 1 else other) for one, other, size in zip(narrow, wide, sizes, strict=True)
+        size == (size_before if constant_size == 1 else constant_size)
+        for size_before, constant_size, size in zip(narrow, wide, sizes, strict=True)
     )
     return before if fits else source
 
 
 def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
-    """A value and a constant: a layer's scale or offset where it fits one, otherwise an array of its own."""
+    """Combine a value and a constant: by a layer's scale or offset where the constant fits one, otherwise by
+    an array.
+    """
     count = math.prod(walk.constant_shape(step.constant) or ())
     if not _is_per_channel(walk, view, step.constant) or (view.value.is_array and count > 1):
         return _combine_with_array(walk, node, view, step)
@@ -117,7 +123,7 @@ def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _St
 
 
 def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
-    """A stored array with a number of its own in each place."""
+    """Combine a value and a stored array that has a number of its own in each place."""
     kind, constant, is_first = step
     numbers = walk.constant_shape(constant) or ()
     if view.axes is not None and len(numbers) > len(view.axes):
@@ -140,14 +146,14 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
 
 
 def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
-    """The layer just before with a stored tensor as its bias; None where it takes none."""
+    """Give the layer just before a stored tensor as its bias, and return the value; None if it takes none."""
     origin = walk.flow.origin(constant)
     shape = walk.flow.constants.declared(origin)
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
 def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput) -> Value:
-    """A value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
+    """Combine a value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
 
     Raises:
         Unsupported: the array does not fit, or is computed.
@@ -155,9 +161,11 @@ def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, other: 
     tensor = walk.weights(other)
     numbers = walk.constant(other)
     shape = walk.constant_shape(other)
-    if numbers is not None and (
+    # A stored vector may be read in a shape that it does not have in the file.
+    is_reshaped = numbers is not None and (
         tensor is None or (tensor.is_vector and not StoredTensor("", numbers.shape).is_vector)
-    ):
+    )
+    if numbers is not None and is_reshaped:
         tensor = walk.flow.store_computed(f"{name}:stored", numbers)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
@@ -167,7 +175,7 @@ def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, other: 
 
 
 def combine_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
-    """Adds or multiplies a stored array, broadcast to the value's axes; Sub adds its negative, and Div
+    """Add a stored array, broadcast to the value's axes, or multiply by it; Sub adds its negative, and Div
     multiplies by its reciprocal.
 
     Raises:
@@ -191,7 +199,7 @@ def combine_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Store
 
 
 def _fitted_sizes(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """A shape of so many axes: axes of one cell are added in front, or left out there."""
+    """Return a shape with `rank` axes: axes of one cell are added in front, or removed there."""
     extra = len(shape) - rank
     if extra <= 0:
         return (*[1] * -extra, *shape)
@@ -201,7 +209,7 @@ def _fitted_sizes(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def _inverse_array(kind: str, array: Numbers) -> Numbers:
-    """The array that gives a Sub when it is added, or a Div when it is multiplied."""
+    """Return the array that gives a Sub when it is added, or a Div when it is multiplied."""
     wide = np.asarray(array, np.float64)
     with np.errstate(divide="ignore"):
         opposite = -wide if kind == "Sub" else 1 / wide
@@ -211,16 +219,16 @@ def _inverse_array(kind: str, array: Numbers) -> Numbers:
 
 
 def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
-    """An operator of several values, whose axes must be the same or stretch to each other."""
+    """Combine several values, whose axes must be the same or stretch to each other."""
     sources = _values_before_stretch(walk, sources)
-    together = walk.align_values(sources)
-    if together is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
+    aligned = walk.align_values(sources)
+    if aligned is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
         return _merge_arrays(walk, node, _OF_VALUES.get(kind), sources)
-    if together is None:
+    if aligned is None:
         raise Unsupported("of values of different axes")
-    values, tensor = together
+    values, as_tensor = aligned
     if kind in _OF_ONE and len(values) == 1:
-        return tensor(values[0])
+        return as_tensor(values[0])
     if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
@@ -229,18 +237,18 @@ def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[
         value = walk.builder.add(node.name, _OF_VALUES[kind], *values)
     else:
         raise Unsupported(f"of {len(values)} values")
-    return tensor(value)
+    return as_tensor(value)
 
 
 def _merge_arrays(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequence[Source]) -> View:
-    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
-    difference.
+    """Combine arrays by an op, or subtract them if it is None. Some may have fewer axes, or axes of one
+    cell.
     """
-    whole = [walk.view(source) for source in sources]
-    rank = max(view.rank for view in whole)
-    if not all(view.axes for view in whole):
+    own = [walk.view(source) for source in sources]
+    rank = max(view.rank for view in own)
+    if not all(view.axes for view in own):
         raise Unsupported("of values of different axes")
-    wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in whole]
+    wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in own]
     views = [
         walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(shrink_repeated_axes(wide))
     ]
@@ -256,31 +264,34 @@ def _merge_arrays(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources:
 
 
 def _values_before_stretch(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
-    """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of
-    1 themselves.
+    """Return the values as they are before they are repeated to the size of another one of them, since
+    porter's ops stretch sizes of 1 themselves.
     """
-    whole = {walk.view(source).sizes for source in sources if source not in walk.repeated}
+    sizes_of_others = {walk.view(source).sizes for source in sources if source not in walk.repeated}
     repeats = [
         (source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources
     ]
-    return [each.before if each is not None and each.sizes in whole else source for source, each in repeats]
+    return [
+        repeat.before if repeat is not None and repeat.sizes in sizes_of_others else source
+        for source, repeat in repeats
+    ]
 
 
 def _is_per_channel(walk: Walk, view: View, source: Source) -> bool:
-    """Whether a constant is one number, or one for each channel of a value as its tensor holds it."""
+    """Return whether a constant is one number, or one for each channel of a value as its tensor holds it."""
     shape = walk.constant_shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
         return False
-    wide = [axis for axis, size in enumerate(shape, -len(shape)) if size != 1]
-    by_channels = len(wide) == 1 and walk.views.has_channels(view, wide[0])
-    return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
+    wide_axes = [axis for axis, size in enumerate(shape, -len(shape)) if size != 1]
+    along_channels = len(wide_axes) == 1 and walk.views.has_channels(view, wide_axes[0])
+    return not wide_axes or (along_channels and view.value.channels in (None, math.prod(shape)))
 
 
 def _add_bias_or_scale(
     walk: Walk, node: OperatorNode, kind: str, value: Value, other: NodeOutput
 ) -> Value | None:
-    """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
-    layer's values.
+    """Add a bias, or a trained scale; return None if the constant is neither. Factors of the input are
+    constants, because they scale pixels and no layer's values.
     """
     origin = walk.flow.origin(other)
     shape = walk.flow.constants.declared(origin)
@@ -295,7 +306,7 @@ def _add_bias_or_scale(
 
 
 def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
-    """A constant that is a number, or one for each channel."""
+    """Combine a value and a constant that is one number, or one for each channel."""
     kind, constant, is_first = step
     numbers = walk.numbers(constant).ravel().astype(np.float64)
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
@@ -322,7 +333,7 @@ def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _S
 
 
 def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
-    """An extreme, or a power, of a value and one number."""
+    """Add an extreme, or a power, of a value and one number."""
     if step.kind == "Max":
         return builder.clip(name, value, low=number)
     if step.kind == "Min":
@@ -335,7 +346,7 @@ def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step,
 
 
 def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
-    """A power by the op that computes it best: a product, a root, a reciprocal or a Power."""
+    """Add a power by the op that computes it best: a product, a root, a reciprocal or a Power."""
     if exponent == 2:
         return builder.add(name, ops.Multiply(), value, value)
     named: Mapping[float, Sequence[Op]] = {
@@ -353,7 +364,7 @@ def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
 
 
 def full_like(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
-    """A number for each number of a value."""
+    """Replace each number of a value by one number."""
     view = walk.try_lay_out(source)
     return walk.views.with_axes_of(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
@@ -364,7 +375,7 @@ def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float
 
 
 def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
-    """A PReLU with one slope, or one for each channel."""
+    """Add a PReLU with one slope, one for each channel, or one for each place."""
     view = walk.try_lay_out(source)
     number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
@@ -389,11 +400,12 @@ class NormLayer(NamedTuple):
 
 
 def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
-    """A norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
+    """Add a norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
     offset of 0.
     """
-    if (apart := _split_images(walk, walk.view(source), norm.tensors)) is not None:
-        view, tensors = apart
+    images = _split_images(walk, walk.view(source), norm.tensors)
+    if images is not None:
+        view, tensors = images
     else:
         view = walk.with_channels_at(source, walk.views.channels_place)
         tensors = norm.tensors
@@ -403,18 +415,18 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
-        learnt = name in walk.trained or name.rpartition("/")[2] == role
-        if name and not learnt and np.all(walk.flow.stored_numbers(name) == neutral):
+        is_trained = name in walk.trained or name.rpartition("/")[2] == role
+        if name and not is_trained and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
     normed = _apply_per_channel(walk, node, view, norm.op, names)
-    return normed if apart is None else normed.reshaped(walk.view(source).known_sizes)
+    return normed if images is None else normed.reshaped(walk.view(source).known_sizes)
 
 
 def _split_images(
     walk: Walk, view: View, tensors: Mapping[str, NodeOutput]
 ) -> tuple[View, Mapping[str, NodeOutput]] | None:
-    """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of
-    one of them; None for other tensors, and where each image has vectors of its own. torch writes an
+    """Return the images of a tensor whose channels stand one after the other in its second axis, and the
+    vectors of one image; None for other tensors, and where each image has vectors of its own. torch writes an
     InstanceNorm with running statistics so.
     """
     sizes = view.sizes or ()
@@ -424,16 +436,16 @@ def _split_images(
     images = quotient(sizes[1], channels)
     if images is None:
         return None
-    apart = none_if_unsupported(lambda: view.reshaped([images, channels, *sizes[2:]]))
-    if apart is None or not walk.views.has_channels(apart, 1):
+    split = none_if_unsupported(lambda: view.reshaped([images, channels, *sizes[2:]]))
+    if split is None or not walk.views.has_channels(split, 1):
         return None
     vectors = {role: _vector_of_one_image(walk, source, images, channels) for role, source in tensors.items()}
-    biases = {role: source for role, source in vectors.items() if source is not None}
-    return (apart, biases) if len(biases) == len(vectors) else None
+    found = {role: source for role, source in vectors.items() if source is not None}
+    return (split, found) if len(found) == len(vectors) else None
 
 
 def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
-    """A vector that is repeated for each image, once."""
+    """Return a vector that is repeated for each image, once; None if it is not repeated so."""
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
         is_repeated = walk.flow.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
@@ -442,18 +454,16 @@ def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: 
     if numbers is None or isinstance(images, Open) or numbers.shape != (images * channels,):
         return None
     rows = numbers.reshape(images, channels)
-    return (
-        (walk.flow.store_computed(f"{source[0]}:of one image", rows[0]).name, 0)
-        if np.all(rows == rows[0])
-        else None
-    )
+    if np.any(rows != rows[0]):
+        return None
+    return walk.flow.store_computed(f"{source[0]}:of one image", rows[0]).name, 0
 
 
 def response_norm(
     walk: NodeWalk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]
 ) -> Value | None:
-    """What torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta;
-    None for other quotients. Its alpha multiplies a mean, porter's a sum.
+    """Add what torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta,
+    as one op; return None for other quotients. Its alpha multiplies a mean, porter's a sum.
 
     Args:
         means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes
@@ -464,11 +474,11 @@ def response_norm(
     if parts is None:
         return None
     value = walk.value(parts["x"])
-    before = node
-    while before.op != pool:
-        live = [name for name, _ in before.inputs if name in walk.flow.live]
-        before = walk.flow.nodes[live[-1] if before is node else live[0]]
-    size = size_of(before, value)
+    pool_node = node
+    while pool_node.op != pool:  # from the quotient to its divisor, and on to the pool
+        live = [name for name, _ in pool_node.inputs if name in walk.flow.live]
+        pool_node = walk.flow.nodes[live[-1] if pool_node is node else live[0]]
+    size = size_of(pool_node, value)
     op = ops.LocalResponseNorm(size or 1, parts["$alpha"] / (size or 1), parts["$beta"], parts["$bias"])
     return None if size is None else walk.builder.add(node.name, op, value)
 
@@ -476,15 +486,16 @@ def response_norm(
 def norm_last_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
-    """A norm over the last axes, whose tensors have these axes: over the channels, which others become
+    """Add a norm over the last axes, whose tensors have these axes. Several axes are joined to channels
     first.
     """
     view = walk.with_channels_at(source) if len(positions) == 1 else None
-    if (
-        view is None
-        or not walk.views.has_channels(view, -1)
-        or view.positions(positions) != view.positions([-1])
-    ):
+    is_over_channels = (
+        view is not None
+        and walk.views.has_channels(view, -1)
+        and view.positions(positions) == view.positions([-1])
+    )
+    if view is None or not is_over_channels:
         return _norm_of_axes(walk, node, source, norm, positions)
     return _apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
 
@@ -492,7 +503,7 @@ def norm_last_axes(
 def _norm_of_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
-    """A norm over the last axes, whose sizes are known."""
+    """Add a norm over the last axes, whose sizes are known, by joining them to channels."""
     view = walk.view(source)
     rank = view.rank - len(positions)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
@@ -518,7 +529,7 @@ def _norm_of_axes(
 
 
 def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
-    """A norm over all cells of each group of channels, by stored vectors."""
+    """Add a norm over all cells of each group of channels, by stored vectors."""
     view = walk.with_channels_at(source, walk.views.channels_place)
     names = _vector_names(walk, view, norm.tensors)
     if not walk.views.has_batch_first(view):
@@ -529,7 +540,8 @@ def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
 def instance_norm(
     walk: Walk, node: OperatorNode, source: Source, tensors: Mapping[str, NodeOutput], epsilon: float
 ) -> View:
-    """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
+    """Add a norm over all axes but the first two, which are the batch and the channels, or groups of
+    channels.
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
     """
@@ -548,7 +560,7 @@ def instance_norm(
 
 
 def _vector_names(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
-    """The names of stored vectors that have a number for each channel.
+    """Return the names of stored vectors that have a number for each channel.
 
     Raises:
         Unsupported: one of them is something else.
@@ -565,11 +577,12 @@ def _vector_names(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> 
 
 
 def is_vector(tensor: StoredTensor, size: int | None) -> bool:
+    """Return whether a tensor has one axis, of this size if it is known."""
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
 def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
-    """An op of each channel with stored vectors, such as a batch norm."""
+    """Add an op of each channel with stored vectors, such as a batch norm."""
     stored = {role: Stored(name) for role, name in names.items()}
     return walk.views.with_axes_of(
         view, walk.builder.add(node.name, _with_scale_and_center(op, stored), view.value, tensors=stored)
@@ -577,7 +590,7 @@ def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names
 
 
 def _with_scale_and_center(op: Op, tensors: Collection[str]) -> Op:
-    """A norm with a scale and an offset if its tensors have them; another op as it is."""
+    """Return a norm that has a scale and an offset if its tensors have them; another op as it is."""
     if isinstance(op, ops.RmsNorm):
         return replace(op, scale="gamma" in tensors)
     if isinstance(op, ops.BatchNorm | ops.LayerNorm | ops.GroupNorm):

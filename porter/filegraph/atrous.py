@@ -52,8 +52,8 @@ _OF_OTHERS = "of other axes than rows and columns, or by numbers that the model 
 
 
 def read_order(node: N, kind: Callable[[N], str]) -> list[str]:
-    """The nodes that a node reads, in the order in which they are to be read: what is cropped of a map before
-    the map, because the pads of an atrous convolution are what its crops leave of them.
+    """Return the nodes that a node reads, in the order in which they are to be read: what is cropped of a map
+    before the map, because the pads of an atrous convolution are what its crops leave of them.
     """
     sources = [source for source, _ in node.inputs]
     return sources[::-1] if kind(node) in _TOGETHER else sources
@@ -64,14 +64,18 @@ Stated = tuple[list[int] | None, list[Dim] | None]
 
 
 def stated_by_inputs(walk: Walk, node: OperatorNode) -> Stated:
-    """The block, and the pads or crops, of a SpaceToBatchND or a BatchToSpaceND, which are inputs."""
+    """Return the block, and the pads or crops, of a SpaceToBatchND or a BatchToSpaceND, which are its
+    inputs.
+    """
     return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
 
 
 def take_apart(
     walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = stated_by_inputs
 ) -> Read:
-    """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
+    """Read a SpaceToBatchND of a map, a block and pads: return the map, marked for the window behind it as
+    taken apart.
+    """
     inside, ends, axis = _nodes_until_together(walk, node)
     source: Source = node.source
     steps = [stated_by(walk, each) for each in (node, *ends)]
@@ -94,12 +98,16 @@ def take_apart(
             raise Unsupported(f"before a {ends[0].op} that crops a whole block or more")
     top, bottom, left, right = fixed_sizes(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
-    apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return apart if axis is None else walk.views.of(apart).without_axes([axis])
+    taken_apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
+    return taken_apart if axis is None else walk.views.of(taken_apart).without_axes([axis])
 
 
 def _checked_numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
-    """The block and the pads of the first node, and the crops of the others, whose op is `end`."""
+    """Return the block and the pads of the first node, and the crops of the others, whose op is `end`.
+
+    Raises:
+        Unsupported: they are unknown, of other axes than two, or differ among the nodes at the end.
+    """
     (block, pads), (_, crops) = steps[:2]
     if block is None or pads is None or len(block) != 2 or len(pads) != 4:
         raise Unsupported(_OF_OTHERS)
@@ -111,26 +119,29 @@ def _checked_numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list
 
 
 def _has_open(sizes: Iterable[Dim]) -> bool:
+    """Return whether one of the sizes is open."""
     return any(isinstance(size, Open) for size in sizes)
 
 
 def put_together(walk: Walk, node: OperatorNode) -> Read:
-    """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
+    """Read a BatchToSpaceND: return the value that the nodes inside have given of the whole map."""
     if node.source[0] not in walk.apart:
         raise Unsupported("behind something else than a convolution")
     return walk.view(node.source)
 
 
 def _row_as_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> Stated:
-    """The numbers of a row of cells as those of a map, which has another axis of one cell here."""
+    """Return the numbers of a row of cells as those of a map, which has another axis of one cell at
+    `axis`.
+    """
     if block is None or pads is None:
         return None, None
     return ([1, *block], [0, 0, *pads]) if axis == 1 else ([*block, 1], [*pads, 0, 0])
 
 
 def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
-    """The nodes that compute with the map that a node takes apart, those that put it together, and the axis
-    that an ExpandDims adds to a row of cells; None where none does.
+    """Return the nodes that compute with the map that a node takes apart, those that put it together, and the
+    axis that an ExpandDims adds to a row of cells; None if none does.
 
     Raises:
         Unsupported: they are something else than a window and ops of each cell behind it.
@@ -138,36 +149,38 @@ def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], lis
     inside = dict[str, N]()
     ends = list[N]()
     waiting = [*walk.flow.readers.get(node.name, ())]
-    taken, added = {node.name}, set[float | None]()
+    before_window = {node.name}
+    added_axes = set[float | None]()
     while waiting:
         each = waiting.pop()
         kind = walk.flow.kind(each)
-        first = any(source in taken for source, _ in each.inputs)
-        if kind in _TOGETHER and not first:
+        may_be_window = any(source in before_window for source, _ in each.inputs)
+        if kind in _TOGETHER and not may_be_window:
             ends.append(each)
             continue
-        if first and kind == "ExpandDims":
-            taken.add(each.name)
-            added.add(walk.flow.number(each.inputs[1]))
-        elif kind not in (_WINDOWS if first else _OF_EACH_CELL):
+        if may_be_window and kind == "ExpandDims":
+            before_window.add(each.name)
+            added_axes.add(walk.flow.number(each.inputs[1]))
+        elif kind not in (_WINDOWS if may_be_window else _OF_EACH_CELL):
             raise Unsupported(f"before {each.op}")
-        waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
+        if each.name not in inside:
+            waiting += walk.flow.readers.get(each.name, ())
         inside[each.name] = each
     _expect_one_value(walk, node, inside)
     if not ends:
         raise Unsupported(f"without a {_TOGETHER[0]}")
-    return inside, ends, _added_axis(added)
+    return inside, ends, _added_axis(added_axes)
 
 
 def _expect_one_value(walk: NodeWalk[N], node: N, inside: Mapping[str, N]) -> None:
-    """Expects that nodes read no other value than a node's and each other's."""
+    """Expect that nodes read no other value than a node's and each other's."""
     sources = {source for each in inside.values() for source in each.inputs} - {(node.name, 0)}
     if any(walk.is_live(source) for source in sources if source[0] not in inside):
         raise Unsupported("before an op of several values")
 
 
 def _added_axis(added: Collection[float | None]) -> int | None:
-    """The rows or the columns of a map, if all that is added is one of them."""
+    """Return whether the added axis is the rows or the columns of a map, as 1 or 2; None if none is added."""
     if not added:
         return None
     axis = next(iter(added)) if len(added) == 1 else None

@@ -39,9 +39,9 @@ class _Heads:
 
 
 def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
-    """The graph with an `Attention` for what computes one: the product of values and of a softmax of products
-    of queries and keys, of heads that are cut out of the channels of values and joined again. What has
-    another form stays as it is.
+    """Return the graph with an `Attention` for what computes one: the product of values and of a softmax of
+    products of queries and keys, of heads that are cut out of the channels of values and joined again. What
+    has another form stays as it is.
 
     Args:
         shapes: of the values, by node, where they are known.
@@ -67,22 +67,23 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
 def _match_attention(
     node: FileNode, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
-    """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it
-    is none.
+    """Return the attention whose heads a node joins, after the nodes that cut its operands out of values;
+    nothing if it is none.
     """
-    mixed = _source_of_kind(node, nodes, MatMul)
-    if mixed is None or mixed.op != MatMul():
+    weighted_values = _source_of_kind(node, nodes, MatMul)
+    if weighted_values is None or weighted_values.op != MatMul():
         return ()
-    shares = _source_of_kind(mixed, nodes, Softmax)
-    numbers = _numbered(shapes.get(mixed.name))
+    shares = _source_of_kind(weighted_values, nodes, Softmax)
+    numbers = _numbered(shapes.get(weighted_values.name))
     if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
-    products, factor = _skip_scales(nodes.get(shares.inputs[0]), nodes)
-    if products is None or not isinstance(products.op, MatMul):
+    scores, factor = _skip_scales(nodes.get(shares.inputs[0]), nodes)
+    if scores is None or not isinstance(scores.op, MatMul):
         return ()
-    turned = (False, not products.op.transpose, False)
-    operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
-    heads = [part for name, turn in operands if (part := _match_heads(name, turn, nodes, shapes)) is not None]
+    query, key = scores.inputs
+    operands = (query, False), (key, not scores.op.transpose), (weighted_values.inputs[1], False)
+    found = [_match_heads(name, is_swapped, nodes, shapes) for name, is_swapped in operands]
+    heads = [each for each in found if each is not None]
     count = numbers.shape[-3]
     if len(heads) < 3 or heads[2].factor != 1 or heads[0].width % count:
         return ()
@@ -91,7 +92,7 @@ def _match_attention(
 
 
 def _joins_heads(op: object, numbers: Array) -> bool:
-    """Whether an op puts heads, which are the third last axis, beside each other as channels."""
+    """Return whether an op puts heads, which are the third last axis, beside each other as channels."""
     *outer, heads, tokens, width = numbers.shape
     joined = _move(op, numbers)
     wanted = numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
@@ -99,7 +100,7 @@ def _joins_heads(op: object, numbers: Array) -> bool:
 
 
 def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
-    """The node below the scalings that lead to `node`, and their product."""
+    """Return the node before the scalings that lead to `node`, and the product of these."""
     factor = 1.0
     while node is not None and (scale := _scale_factor(node.op)) is not None:
         factor = factor * scale
@@ -110,15 +111,17 @@ def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[
 def _with_sources(
     node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
-    """An attention after what gives its operands: their channels side by side, or each apart."""
+    """Return an attention after the nodes that give its operands: their channels side by side in one value,
+    or each cut out.
+    """
     maps = dict.fromkeys(each.source for each in heads if is_map(shapes[each.source]))
     lists = {
         source: FileNode(f"{node.name}:tokens{index or ''}", _TOKENS, (source,))
         for index, source in enumerate(maps)
     }
     sources = [lists[each.source].name if each.source in lists else each.source for each in heads]
-    beside = [each.first for each in heads] == [heads[0].width * index for index in range(3)]
-    if len({*sources}) == 1 and beside and heads[0].whole == 3 * heads[0].width:
+    are_side_by_side = [each.first for each in heads] == [heads[0].width * index for index in range(3)]
+    if len({*sources}) == 1 and are_side_by_side and heads[0].whole == 3 * heads[0].width:
         return *lists.values(), replace(node, inputs=(sources[0],))
     cuts = list[FileNode]()
     for index, each in enumerate(heads):
@@ -131,12 +134,13 @@ def _with_sources(
 
 
 def _match_heads(
-    name: str, turned: bool, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
+    name: str, is_swapped: bool, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> _Heads | None:
-    """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if
-    its heads are not channels side by side.
+    """Follow moves, cuts and factors from an operand, whose last axes may be swapped, back to the value
+    before them. Return None if its heads are not channels side by side in that value.
     """
-    moves, factor = list[Op](), 1.0
+    moves = list[Op]()
+    factor = 1.0
     while (node := nodes.get(name)) is not None and len(node.inputs) == 1:
         scale = _scale_factor(node.op)
         if isinstance(node.op, Rearrange | CropAxis | Identity):
@@ -150,20 +154,21 @@ def _match_heads(
         places = None if places is None else _move(op, places)
     if places is None or numbers is None or places.ndim < 3:
         return None
-    places = places.swapaxes(-1, -2) if turned else places
+    places = places.swapaxes(-1, -2) if is_swapped else places
     tokens = _move(_TOKENS, numbers) if is_map(shapes[name]) else numbers
-    if tokens is None or (first := _first_channel(tokens, places)) is None:
+    first = None if tokens is None else _first_channel(tokens, places)
+    if tokens is None or first is None:
         return None
     return _Heads(name, first, places.shape[-3] * places.shape[-1], tokens.shape[-1], factor)
 
 
 def _first_channel(tokens: Array, heads: Array) -> int | None:
-    """The first of the channels of tokens that heads are side by side; None if they are none."""
+    """Return the first of the channels of tokens that heads are side by side; None if they are none."""
     *outer, count, rows, channels = heads.shape
     if tokens.shape[:-1] != (*outer, rows):
         return None
     width = tokens.shape[-1]
-    first = int(np.flatnonzero(tokens.reshape(-1, width) == heads.flat[0])[0]) % width
+    first = int(np.flatnonzero(tokens.reshape(-1, width) == heads.flat[0])[0]) % width  # of the first head
     own = tokens[..., first : first + count * channels]
     fits = own.shape[-1] == count * channels and np.array_equal(
         own.reshape(*outer, rows, count, channels).swapaxes(-3, -2), heads
@@ -172,20 +177,22 @@ def _first_channel(tokens: Array, heads: Array) -> int | None:
 
 
 def _source_of_kind(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
-    """What a node reads first, if it is of this kind."""
+    """Return the first node that a node reads, if it is of this kind, otherwise None."""
     source = nodes.get(node.inputs[0])
     return source if source is not None and isinstance(source.op, kind) else None
 
 
 def _numbered(shape: Shape | None) -> Array | None:
-    """The place of each number of a value, in its shape; None for a shape that is not known."""
+    """Return an array of a value's shape that numbers its cells; None for a shape that is unknown or too
+    large.
+    """
     sizes = [size for size in shape or () if size is not None]
     is_small = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
     return np.arange(math.prod(sizes)).reshape(sizes) if is_small else None
 
 
 def _move(op: object, numbers: Array) -> Array | None:
-    """What an op that only moves and cuts makes of an array."""
+    """Apply an op that only moves and cuts to an array; return None for another op."""
     if isinstance(op, Rearrange):
         for reshapes, sizes in op.steps(numbers.shape, of_map=False):
             numbers = numbers.reshape(sizes) if reshapes else numbers.transpose(sizes)
@@ -197,5 +204,6 @@ def _move(op: object, numbers: Array) -> Array | None:
 
 
 def _scale_factor(op: object) -> float | None:
-    """The factor by which an op multiplies every number."""
-    return op.scale[0] if isinstance(op, Affine) and len(op.scale) == 1 and set(op.offset) == {0.0} else None
+    """Return the factor by which an op multiplies every number; None for another op."""
+    is_scale = isinstance(op, Affine) and len(op.scale) == 1 and set(op.offset) == {0.0}
+    return op.scale[0] if isinstance(op, Affine) and is_scale else None

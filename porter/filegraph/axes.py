@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 class Piece(NamedTuple):
     """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along
-    an array.s axis, which has a small letter; R is a repetition.
+    an array's axis, which has a small letter. REPEATED is no axis of the value: the piece repeats numbers.
     """
 
     axis: str
@@ -41,6 +41,8 @@ class Piece(NamedTuple):
     stride: int = 1
 
 
+REPEATED = "R"
+"""The axis of a piece that repeats numbers."""
 OF_UNKNOWN_SHAPE = "of a value of unknown shape"
 Axes = tuple[tuple[Piece, ...], ...]
 
@@ -59,18 +61,19 @@ class View:
 
     @property
     def sizes(self) -> tuple[Dim, ...] | None:
+        """The sizes of the tensor's axes; None for a value of unknown shape."""
         return None if self.axes is None else self.known_sizes
 
     @property
     def known_axes(self) -> Axes:
-        """Raises Unsupported for a value of unknown shape."""
+        """The axes. Raises Unsupported for a value of unknown shape."""
         if self.axes is None:
             raise Unsupported(OF_UNKNOWN_SHAPE)
         return self.axes
 
     @property
     def known_sizes(self) -> Items[Dim]:
-        """Raises Unsupported for a value of unknown shape."""
+        """The sizes of the axes. Raises Unsupported for a value of unknown shape."""
         return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.known_axes)
 
     @property
@@ -79,7 +82,7 @@ class View:
         return len(self.axes or ())
 
     def size(self, position: int) -> Dim:
-        """The size of an axis.
+        """Return the size of an axis.
 
         Raises:
             ValueError: the tensor has no such axis.
@@ -87,7 +90,7 @@ class View:
         return (self.sizes or Items())[position]
 
     def positions(self, positions: Iterable[int]) -> set[int]:
-        """Positions of axes, counted from the first one.
+        """Return positions of axes, counted from the first one.
 
         Raises:
             ValueError: the tensor has no such axis.
@@ -95,11 +98,13 @@ class View:
         return {position_of(position, self.rank) for position in positions}
 
     def axis_at(self, position: int) -> int:
-        """The axis of the array at a position of its tensor, which is none of the batch."""
+        """Return the axis of the array at a position of the tensor that is not the batch's."""
         axes = self.axes or ()
-        return position_of(position, len(axes)) - 1 + (len(self.value.shape or ()) - len(axes) + 1)
+        axes_in_batch = len(self.value.shape or ()) - len(axes) + 1  # that the first axis holds beside N
+        return position_of(position, len(axes)) - 1 + axes_in_batch
 
     def has_batch(self, position: int) -> bool:
+        """Return whether an axis of the tensor contains the batch."""
         return any(piece.axis == "N" for piece in Items(self.axes or ())[position])
 
     @property
@@ -108,13 +113,13 @@ class View:
         return sorted(range(self.rank), key=lambda position: not self.has_batch(position))
 
     def covers(self, other: View) -> bool:
-        """Whether the other tensor has the same axes, of which some may have one cell in it."""
+        """Return whether the other tensor has the same axes, or one cell in place of some of them."""
         if self.axes is None or other.axes is None or len(self.axes) != len(other.axes):
             return False
         return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
 
     def transposed(self, order: Sequence[int]) -> View:
-        """The axes in another order.
+        """Return the tensor with its axes in another order.
 
         Raises:
             Unsupported: the value's shape is unknown, or the order has not each axis once.
@@ -126,37 +131,36 @@ class View:
         return replace(self, axes=tuple(axes[position] for position in positions))
 
     def untransposed(self, order: Sequence[int]) -> View:
-        """The axes as they were before they were `transposed` into this order."""
+        """Return the tensor with its axes as they were before they were `transposed` into this order."""
         return self.transposed([order.index(position) for position in range(len(order))])
 
     def without_axes(self, positions: Iterable[int]) -> View:
-        """The tensor without axes, of one cell, at these positions.
+        """Return the tensor without the axes at these positions, which have one cell.
 
         Raises:
             Unsupported: they have more.
         """
         if self.axes is None:
             return self
-        gone = self.positions(positions)
-        if any(map(self.has_batch, gone)):
+        removed = self.positions(positions)
+        if any(map(self.has_batch, removed)):
             raise Unsupported("of the batch of one image: name the axes in the model, or export several")
-        if any(self.axes[position] for position in gone):
+        if any(self.axes[position] for position in removed):
             raise Unsupported("of axes of more than one cell")
-        return replace(
-            self, axes=tuple(axis for position, axis in enumerate(self.axes) if position not in gone)
-        )
+        kept = tuple(axis for position, axis in enumerate(self.axes) if position not in removed)
+        return replace(self, axes=kept)
 
     def with_axes(self, positions: Collection[int]) -> View:
-        """The tensor with axes of one cell, which have these positions in it."""
+        """Return the tensor with further axes of one cell, which have these positions in the result."""
         if self.axes is None:
             return self
         added = {position_of(position, len(self.axes) + len(positions)) for position in positions}
-        left = iter(self.axes)
+        own = iter(self.axes)
         count = len(self.axes) + len(added)
-        return replace(self, axes=tuple(() if position in added else next(left) for position in range(count)))
+        return replace(self, axes=tuple(() if position in added else next(own) for position in range(count)))
 
     def repeated(self, times: Sequence[int]) -> View:
-        """Each axis so many times, one whole copy after the other.
+        """Return the tensor with each axis repeated so many times, one whole copy after the other.
 
         Raises:
             Unsupported: the value's shape is unknown, or an axis is left out.
@@ -166,27 +170,27 @@ class View:
             raise Unsupported(f"of {len(axes)} axes {[*times]} times")
         return replace(
             self,
-            axes=join_pieces((Piece("R", count, 0), *axis) for count, axis in zip(times, axes, strict=True)),
+            axes=join_pieces(
+                (Piece(REPEATED, count, 0), *axis) for count, axis in zip(times, axes, strict=True)
+            ),
         )
 
     def reshaped(self, sizes: Sequence[Dim]) -> View:
-        """Other axes over the same numbers; -1 is what is left.
+        """Return the tensor with other axes over the same numbers; a size of -1 is what is left.
 
         Raises:
             Unsupported: the value's shape is unknown, or an axis cannot be split so.
         """
         total = product(self.known_sizes)
-        wanted = next(
-            (whole for each in (list(sizes), _exact_sizes(sizes)) if (whole := _fill_rest(each, total))),
-            list(sizes),
-        )
+        wanted = _fill_rest(sizes, total) or _fill_rest(_exact_sizes(sizes), total) or list(sizes)
         batch = self.known_sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
         pieces = [piece for axis in self.known_axes for piece in axis]
         only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
-            wanted[_axis_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
+            cells_before = product(piece.size for piece in pieces[:only])
+            wanted[_axis_of_only(wanted, cells_before)] *= ONLY
         axes = _split_pieces(pieces, wanted)
         if axes is None:
             raise Unsupported(f"from {sizes_text(self.known_sizes[1:])} to {sizes_text(sizes[1:])}")
@@ -208,7 +212,7 @@ class Aligned:
     as_tensor: Callable[[Value], View]
 
     def by_axis(self, by_position: Mapping[int, T]) -> dict[int, T]:
-        """What a file states for positions of its tensor, by the value's axes.
+        """Return what a file states for positions of its tensor, by the value's axes.
 
         Raises:
             ValueError: the tensor lacks one of them, or one is stated twice.
@@ -226,27 +230,34 @@ class Aligned:
 
 
 def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
-    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has
-    its own numbers.
+    """Return tensors of as many axes. An axis that is only repeated in one of them gets one cell there, if
+    another one has numbers of its own along it.
     """
-    own = [
-        {at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)}
+    own_positions = [
+        {
+            position
+            for position, axis in enumerate(view.axes or ())
+            if any(piece.axis != REPEATED for piece in axis)
+        }
         for view in views
     ]
-    filled = set().union(*own)
+    filled = set().union(*own_positions)
 
-    def once(view: View, partly: Collection[int]) -> View:
-        axes = enumerate(view.axes or ())
+    def shrink(view: View, own: Collection[int]) -> View:
+        if not view.axes:
+            return view
+        shrinking = filled - {*own}
         return replace(
-            view, axes=view.axes and tuple(() if at in filled - {*partly} else axis for at, axis in axes)
+            view,
+            axes=tuple(() if position in shrinking else axis for position, axis in enumerate(view.axes)),
         )
 
-    return [once(view, partly) for view, partly in zip(views, own, strict=True)]
+    return [shrink(view, own) for view, own in zip(views, own_positions, strict=True)]
 
 
 def _exact_sizes(sizes: Sequence[Dim]) -> list[Dim]:
-    """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is
-    undecided.
+    """Return the sizes with no part rounded, since a file's reshape keeps all numbers; as they are where that
+    is undecided.
     """
     try:
         return [exact_size(size) for size in sizes]
@@ -255,7 +266,7 @@ def _exact_sizes(sizes: Sequence[Dim]) -> list[Dim]:
 
 
 def _fill_rest(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
-    """The sizes with -1 as what is left of the total; None where they do not have it."""
+    """Return the sizes with what is left of the total in place of -1; None if they do not make that total."""
     if -1 not in sizes:
         return [*sizes] if product(sizes) == total else None
     left = quotient(total, -product(sizes)) if sizes.count(-1) == 1 else None
@@ -263,28 +274,31 @@ def _fill_rest(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
 
 
 def _axis_of_only(sizes: Sequence[Dim], before: Dim) -> int:
-    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in
-    any near them: in one of its own, otherwise at the head of the next one, but not of the channels, which
-    are the last.
+    """Return the axis that gets an only image (ONLY), which follows `before` cells. The image has one cell,
+    so that it may stand in any axis near them: in one of its own, otherwise at the head of the next one, but
+    not at that of the channels, which are the last.
     """
     counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
-    ends = (
-        index
-        for index, count in enumerate(counts[1:])
-        if counts[index] == before or not divides(count, before)
+    last = len(sizes) - 1
+    index = next(
+        (
+            index
+            for index, count in enumerate(counts[1:])
+            if counts[index] == before or not divides(count, before)
+        ),
+        last,
     )
-    index = next(ends, len(sizes) - 1)
-    return (
-        index - 1 if 0 < index == len(sizes) - 1 and counts[index] == before and sizes[index] != 1 else index
-    )
+    is_head_of_channels = index == last and counts[index] == before and sizes[index] != 1
+    return index - 1 if index > 0 and is_head_of_channels else index
 
 
 def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
-    """Axes of these sizes over pieces; None where a piece cannot be split so."""
-    left = [*pieces][::-1]
+    """Return axes of these sizes over the pieces; None if a piece cannot be split so."""
+    left = [*pieces][::-1]  # a stack: the outermost piece is on top
     axes = []
     for size in sizes:
-        taken, missing = [], size
+        own_pieces = []
+        missing = size
         while missing != 1 and left:
             if isinstance(missing, int) and missing < 1:
                 return None
@@ -292,16 +306,18 @@ def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
             left += inner
             if not divides(outer.size, missing):
                 return None
-            taken.append(outer)
+            own_pieces.append(outer)
             missing = missing // outer.size
         if missing != 1:
             return None
-        axes.append(tuple(taken))
+        axes.append(tuple(own_pieces))
     return None if left else join_pieces(axes)
 
 
 def _split_piece(piece: Piece, size: Dim) -> Sequence[Piece]:
-    """A piece as one of this size and what is inside that; alone where it is not several times as large."""
+    """Split a piece into one of this size and what is inside that. A piece that is not several times as large
+    is returned alone.
+    """
     inner = ratio(piece.size, size) or 1
     if inner <= 1:
         return [piece]
@@ -309,7 +325,9 @@ def _split_piece(piece: Piece, size: Dim) -> Sequence[Piece]:
 
 
 def join_pieces(axes: Iterable[Iterable[Piece]]) -> Axes:
-    """The pieces without those of one step, and with pieces that follow each other in the value as one."""
+    """Return the axes with pieces that follow each other in the value as one, and without pieces of one
+    step.
+    """
     merged = []
     for axis in axes:
         pieces: list[Piece] = []

@@ -122,14 +122,17 @@ class Builder:
 
     @property
     def input(self) -> Value:
+        """The value that the graph takes."""
         return Value(INPUT, input_shape(self.channels, self.axes, self.size))
 
     def value(self, name: str) -> Value:
-        """What a node, or the graph as its input, gives."""
+        """Return the value that a node, or the graph as its input, gives."""
         return self.input if name == INPUT else Value(name, self.shapes.get(name))
 
     def add_input(self, image: FurtherInput) -> Value:
-        """A further input. Its path is the file's name of it, or the next free one."""
+        """Add a further input of the graph, and return its value. Its path is the file's name of it, or the
+        next free one.
+        """
         image = replace(image, path=self._names.take(image.name))
         self.further_inputs.append(image)
         return Value(image.path, image.shape(self.size))
@@ -142,7 +145,9 @@ class Builder:
         tensors: Tensors | None = None,
         tap: str | None = None,
     ) -> Value:
-        """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
+        """Add one node, and return its value. `tap` is as in FileNode. A value that follows one of unknown
+        shape has no shape.
+        """
         shape = None
         shapes = [value.shape for value in values if value.shape is not None]
         if not isinstance(op, Foreign) and len(shapes) == len(values):
@@ -162,7 +167,7 @@ class Builder:
         return Value(name, shape, clipped=None if bounds is None else Clipped(values[0], *bounds))
 
     def _is_truth(self, node: FileNode) -> bool:
-        """Whether a node says whether something holds."""
+        """Return whether a node says whether something holds."""
         keeps = isinstance(node.op, ops.Multiply | ops.Maximum | ops.Affine)
         return isinstance(node.op, ops.Step) or (keeps and self.truths.issuperset(node.inputs))
 
@@ -174,13 +179,17 @@ class Builder:
         tensors: Tensors | None = None,
         reads: tuple[str | None, ...] = (),
     ) -> Value:
-        """A layer that porter has no op for. `reads` are what the file calls its values."""
+        """Add a layer that porter has no op for, and return its value. `reads` are what the file calls its
+        values.
+        """
         return self.add(name, Foreign(kind, reads), *values, tensors=tensors)
 
     # Windows.
 
     def conv(self, name: str, value: Value, op: ops.Conv, tensors: Tensors) -> Value:
-        """A convolution, with a bias if `tensors` has one; of a map that is apart one that is dilated."""
+        """Add a convolution, with a bias if `tensors` has one. Over a map that is taken apart it becomes one
+        dilated convolution of the whole map.
+        """
         of_map = self._whole_map_window(f"{name}:pad", value, op.window, op.convention)
         if of_map is None:
             return self.foreign(
@@ -198,8 +207,9 @@ class Builder:
     def _whole_map_window(
         self, name: str, value: Value, window: Window, convention: Convention
     ) -> tuple[Value, Window, Convention] | None:
-        """A window as it stands; over a map that is apart, the one of the whole map, which is dilated; None
-        where it has a stride or pads of its own. `name` is of the pads.
+        """Return a map and a window as they stand; for a map that is taken apart, the whole map, with the
+        pads that it was taken apart with, and the dilated window over it. None if the window has a stride or
+        pads of its own. `name` is of the pads.
         """
         if value.apart is None:
             return value, window, convention
@@ -209,13 +219,13 @@ class Builder:
         return whole, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
 
     def conv_transpose(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
-        """A transposed convolution, with a bias if `tensors` has one."""
+        """Add a transposed convolution, with a bias if `tensors` has one."""
         return self.add(name, replace(op, bias="bias" in tensors), value, tensors=tensors)
 
     def pool(
         self, name: str, value: Value, function: Function, window: Window, convention: Convention
     ) -> Value:
-        """A pool; none if each cell is one of its own. What fills a max pool's own pads is the
+        """Add a pool, or nothing if each cell is a window of its own. What fills a max pool's own pads is the
         convention's.
         """
         of_map = self._whole_map_window(f"{name}:pad", value, window, convention)
@@ -224,28 +234,22 @@ class Builder:
                 name, "a pool of a map that is taken apart, with a stride or pads of its own", value
             )
         value, window, convention = of_map
-        largest = function == "max"
-        all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
-        if (
-            self.fixed
-            and all_of_it
-            and value.padded is None
-            and (convention.rule == "valid" or window.kernel == (1, 1))
-        ):
-            return self.add(
-                name, ops.GlobalMaxPool(keep=True) if largest else ops.GlobalAvgPool(keep=True), value
-            )
+        is_max = function == "max"
+        is_whole = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
+        is_unpadded = value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1))
+        if self.fixed and is_whole and is_unpadded:
+            op: Op = ops.GlobalMaxPool(keep=True) if is_max else ops.GlobalAvgPool(keep=True)
+            return self.add(name, op, value)
         if window == _POINT and not any(convention.pads):
             return value
-        value, convention = _without_pad_layer(
-            "max_pool" if largest else "avg_pool", value, window, convention
-        )
-        return self.add(
-            name, ops.MaxPool(window, convention) if largest else ops.AvgPool(window, convention), value
-        )
+        kind: SiteKind = "max_pool" if is_max else "avg_pool"
+        value, convention = _without_pad_layer(kind, value, window, convention)
+        op = ops.MaxPool(window, convention) if is_max else ops.AvgPool(window, convention)
+        return self.add(name, op, value)
 
     def pad(self, name: str, value: Value, pads: Pads, fill: float = 0.0) -> Value:
-        """Pads around a map: top, bottom, left, right; negative ones crop it.
+        """Add pads around a map: top, bottom, left, right. Negative ones crop it, and a pad with the same
+        fill just before is joined with them.
 
         Raises:
             PaddingError: the pads are too large, or the fill is not a number.
@@ -267,7 +271,7 @@ class Builder:
     # Layers of features, biases and constants.
 
     def dense(self, name: str, value: Value, units: int, tensors: Tensors) -> Value:
-        """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1
+        """Add a dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1
         convolution.
         """
         if value.is_map:
@@ -275,7 +279,9 @@ class Builder:
         return self.add(name, ops.Dense(units, "bias" in tensors), value, tensors=tensors)
 
     def bias(self, name: str, value: Value, bias: Stored) -> Value | None:
-        """The layer that gives `value` with a bias, if it is one without; otherwise None."""
+        """Add a bias to the layer that gives `value`, and return the new value; None if that layer takes
+        none, or has one already.
+        """
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not node.op.center:
             return self._extend_node(name, node, replace(node.op, center=True), value, beta=bias)
@@ -289,8 +295,8 @@ class Builder:
         return self._extend_node(name, node, replace(node.op, bias=True), value, **{role: bias})
 
     def scale(self, name: str, value: Value, gamma: Stored) -> Value:
-        """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that
-        has no scale.
+        """Multiply each channel by a trained number: by the norm that gives `value` if that has no scale yet,
+        otherwise by a ChannelScale.
         """
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not (node.op.scale or node.op.center):
@@ -298,7 +304,7 @@ class Builder:
         return self.add(name, ops.ChannelScale(), value, tensors={"gamma": gamma})
 
     def _extend_node(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
-        """A node that computes what `node` does, and more."""
+        """Add a copy of a node that computes `op` with further tensors instead, and return its value."""
         name = self._names.take(name)
         self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
         if value.shape is not None:
@@ -313,7 +319,9 @@ class Builder:
         offset: Sequence[float] | Float64Array,
         tensors: Tensors | None = None,
     ) -> Value:
-        """value * scale + offset, each one number or one for each channel; no node if that is the value."""
+        """Add value * scale + offset, each one number or one for each channel; no node is added if that is
+        the value itself.
+        """
         if {*scale} == {1} and not any(offset):
             return value
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
@@ -326,8 +334,8 @@ class Builder:
         )
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
-        """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are
-        that number.
+        """Add min(max(value, low), high). Clips after each other, and after a ReLU, become one; equal bounds
+        become that number.
         """
         before = value.clipped or Clipped(value, -math.inf, math.inf)
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
@@ -339,44 +347,43 @@ class Builder:
         return self.add(name, op, before.value)
 
     def _shifted_relu6(self, value: Value) -> Value | None:
-        """x, if the value is relu6(x + 3)."""
+        """Return x if the value is relu6(x + 3), otherwise None."""
         clipped = value.clipped
-        before = (
-            self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
-        )
-        return (
-            Value(before.inputs[0], value.shape)
-            if before and before.op == ops.Affine((1.0,), (3.0,))
-            else None
-        )
+        if clipped is None or (clipped.low, clipped.high) != (0, 6):
+            return None
+        before = self.nodes.get(clipped.value.node)
+        is_shift = before is not None and before.op == ops.Affine((1.0,), (3.0,))
+        return Value(before.inputs[0], value.shape) if before is not None and is_shift else None
 
     # Several values.
 
     def subtract(self, name: str, first: Value, second: Value) -> Value:
-        """first - second."""
+        """Add first - second."""
         return self.add(name, ops.Add(), first, self.negative(f"{name}:negative", second))
 
     def negative(self, name: str, value: Value) -> Value:
+        """Add -value."""
         return self.affine(name, value, (-1.0,), (0.0,))
 
     def concat(self, name: str, *values: Value) -> Value:
-        """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in
-        their order or turned around.
+        """Concatenate values along their channels. The input's own channels, each scaled, become the input
+        scaled, with its channels in their order or reversed.
         """
         parts = [part for value in values if (part := self._scaled_input(value)) is not None]
         channels = [channel for part in parts for channel in part[0]] if len(parts) == len(values) else []
         every = range(len(channels))
-        if len(channels) == self.input.channels and channels in ([*every], [*every[::-1]]):
+        is_input = len(channels) == self.input.channels and channels in ([*every], [*every[::-1]])
+        if is_input:
             scale, offset = (
                 np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)
             )
             whole = Value(INPUT, (len(channels), *(values[0].shape or ())[1:]))
-            turned = [] if channels == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
-            return self.affine(name, self.chain(name, whole, turned), scale, offset)
+            reversal = [] if channels == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
+            return self.affine(name, self.chain(name, whole, reversal), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
     def join(self, name: str, axis: int, *values: Value) -> Value:
-        """Arrays one after the other along an axis, which is counted without the batch; features along their
+        """Concatenate arrays along an axis, which is counted without the batch, and features along their
         channels.
         """
         if not values[0].is_array:
@@ -384,7 +391,9 @@ class Builder:
         return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Float64Array, Float64Array] | None:
-        """Channels of the input, and what scales each and is added to it, if the value is that."""
+        """If the value is channels of the input times numbers plus numbers, return the channels, the factors
+        and the offsets; otherwise None.
+        """
         scale = np.ones(1)
         offset = np.zeros(1)
         node = self.nodes.get(value.node)
@@ -402,7 +411,7 @@ class Builder:
         return channels, np.broadcast_to(scale, len(channels)), np.broadcast_to(offset, len(channels))
 
     def average(self, name: str, *values: Value) -> Value:
-        """The mean of the values in each place."""
+        """Add the mean of the values in each place."""
         return self.affine(name, self.add(f"{name}:sum", ops.Add(), *values), (1 / len(values),), (0.0,))
 
     # Along axes, counted without the batch: each has a form for maps and features, and one for arrays.
@@ -410,8 +419,8 @@ class Builder:
     def reduce(
         self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True
     ) -> Value:
-        """The mean, the largest value or the norm over axes: of an array they go, of a map they stay with one
-        cell; without `keep` over all rows and columns.
+        """Add the mean, the largest value or the norm over axes. Those of an array go, those of a map stay
+        with one cell; without `keep`, a map whose rows and columns are both reduced becomes features.
         """
         if value.is_array:
             return self.chain(
@@ -419,20 +428,18 @@ class Builder:
             )
         if not value.is_map:
             return self.foreign(name, f"a {function} of what is not a map", value)
-        both = {*CELLS} <= {*axes}
-        if both and function == "norm":
-            end = [] if keep else [ops.Flatten()]
-            return self.chain(
-                name, value, [*(ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)), *end]
-            )
-        whole = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
-        first: list[Op] = [whole(keep)] if both else []
-        rest = [AXES[axis] for axis in sorted(axes) if not (both and axis in CELLS)]
-        return self.chain(name, value, first + [ops.ReduceMap(function, axis) for axis in rest])
+        over_cells = {*CELLS} <= {*axes}
+        if over_cells and function == "norm":
+            links: list[Op] = [ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)]
+            return self.chain(name, value, links if keep else [*links, ops.Flatten()])
+        global_pool = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
+        links = [global_pool(keep)] if over_cells else []
+        rest = [AXES[axis] for axis in sorted(axes) if not (over_cells and axis in CELLS)]
+        return self.chain(name, value, links + [ops.ReduceMap(function, axis) for axis in rest])
 
     def cut(self, name: str, value: Value, slices: Mapping[int, slice]) -> Value | None:
-        """A part of a value, as Python's slices take it; None where it depends on a size that is unknown, or
-        turns another axis around than the channels of a map.
+        """Cut a part of a value, as Python's slices take it. None if it depends on a size that is unknown, or
+        reverses another axis than the channels of a map.
         """
         shape = value.shape or ()
         cells = range(len(shape)) if value.is_array else range(1, len(shape))
@@ -451,8 +458,8 @@ class Builder:
         return self.chain(name, value, cuts)
 
     def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
-        """Cells of `fill` before and after those of axes, of a map's channels and of features zeros; negative
-        amounts cut some off.
+        """Add cells of `fill` before and after those of axes, but zeros to a map's channels and to features;
+        negative amounts cut cells off.
 
         Raises:
             PaddingError: as `pad`.
@@ -460,12 +467,10 @@ class Builder:
         if value.is_array:
             links = list[Op]()
             for axis, (before, after) in sorted(ends.items()):
-                links += (
-                    [ops.CropAxis(axis, max(-before, 0), max(-after, 0))] if min(before, after) < 0 else []
-                )
-                links += (
-                    [ops.PadAxis(axis, max(before, 0), max(after, 0), fill)] if max(before, after) > 0 else []
-                )
+                if min(before, after) < 0:
+                    links.append(ops.CropAxis(axis, max(-before, 0), max(-after, 0)))
+                if max(before, after) > 0:
+                    links.append(ops.PadAxis(axis, max(before, 0), max(after, 0), fill))
             return self.chain(name, value, links)
         channels, rows, columns = (ends.get(axis, (0, 0)) for axis in range(3))
         if any((*rows, *columns)):
@@ -473,7 +478,7 @@ class Builder:
         return self.add(name, ops.PadChannels(*channels), value) if any(channels) else value
 
     def chain(self, name: str, value: Value, links: Sequence[Op]) -> Value:
-        """Ops one after the other; the last one has the layer's name."""
+        """Add ops one after the other, and return the last one's value; the last one has the layer's name."""
         for op in links[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)
         return self.add(name, links[-1], value) if links else value
@@ -481,11 +486,11 @@ class Builder:
     # The end.
 
     def output(self, value: Value) -> Value:
-        """The value as an output: a node gives it also where the model gives its own input."""
+        """Return the value as an output. An Identity is added where the model gives its own input."""
         return value if value.node in self.nodes else self.add("output", ops.Identity(), value)
 
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
-        """The graph of the nodes that lead to `outputs`."""
+        """Return the graph of the nodes that lead to `outputs`."""
         ends = tuple(self.output(value).node for value in outputs)
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, axes=self.axes)
         leading = graph.leading_to(ends)
@@ -495,8 +500,9 @@ class Builder:
             each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out
         ]
         nodes = tuple(node for node in graph.nodes if node.name in leading)
-        taken = {each.path: each.shape(self.size) for each in further}
-        shapes = {**taken, **({INPUT: self.input.shape} if self.input.shape else {}), **self.shapes}
+        shapes = {each.path: each.shape(self.size) for each in further} | self.shapes
+        if self.input.shape:
+            shapes[INPUT] = self.input.shape
         return with_attention(
             replace(graph, nodes=nodes, left_out=tuple(left_out), further_inputs=further), shapes
         )
@@ -505,8 +511,8 @@ class Builder:
 def _without_pad_layer(
     kind: SiteKind, value: Value, window: Window, convention: Convention
 ) -> tuple[Value, Convention]:
-    """What a window reads, and its convention: without the pads of a pad layer before it, if the convention
-    can include them.
+    """Return what a window reads, and its convention. The pads of a pad layer before it move into the
+    convention if that can include them.
     """
     padded = value.padded
     has_pads = any(convention.pads)
@@ -528,13 +534,14 @@ def _without_pad_layer(
     return value, convention
 
 
-def _add_pads(one: Pads, other: Pads) -> Pads:
-    top, bottom, left, right = (a + b for a, b in zip(one, other, strict=True))
+def _add_pads(pads: Pads, other: Pads) -> Pads:
+    """Add the pads of two layers, side by side."""
+    top, bottom, left, right = (a + b for a, b in zip(pads, other, strict=True))
     return top, bottom, left, right
 
 
 def _bounds(op: Op | Foreign) -> tuple[float, float] | None:
-    """Below and above which an op that only clips gives nothing."""
+    """Return the bounds of an op that only clips; None for another op."""
     match op:
         case ops.Clip(low, high):
             return low, high
@@ -546,7 +553,7 @@ def _bounds(op: Op | Foreign) -> tuple[float, float] | None:
 
 
 def _cuts_of_map(*ends: tuple[int, int, int]) -> list[Op]:
-    """Ops that leave so many rows and columns away before and behind, and take them by a step; none of
+    """Return ops that cut rows and columns off before and behind, and take them by a step; none for
     features.
     """
     if not ends:
@@ -558,8 +565,8 @@ def _cuts_of_map(*ends: tuple[int, int, int]) -> list[Op]:
 
 
 def _cells_left_out(part: slice, size: int | None) -> tuple[int, int, int] | None:
-    """Cells that a slice leaves out before and after, and its step; None where they depend on a size that is
-    unknown.
+    """Return how many cells a slice leaves out before and after, and its step; None if they depend on a size
+    that is unknown, or the slice goes backwards.
     """
     if size is not None:
         start, stop, step = part.indices(size)

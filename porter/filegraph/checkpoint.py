@@ -62,7 +62,7 @@ class Checkpoint:
 
     @property
     def unread(self) -> str | None:
-        """The note of why it has no graph, though the file carries one."""
+        """The note that says why it has no graph, though the file carries one; None if there is none."""
         return next((note for note in self.notes if note.startswith(UNREAD)), None)
 
     @property
@@ -78,8 +78,8 @@ class Checkpoint:
 
     @property
     def sha256(self) -> str:
-        """The sha256 of one file; for several, that of their names and digests, in lines as sha256sum prints
-        them.
+        """The sha256 of the one file; for several files, that of their names and digests, in lines as
+        sha256sum prints them.
         """
         if len(self.digests) == 1:
             return next(iter(self.digests.values()))["sha256"]

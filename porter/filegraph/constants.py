@@ -27,7 +27,7 @@ relative positions.
 
 
 def expect_room(count: int, *operands: Numbers) -> None:
-    """Expects that a file's constants stay as small as its tensors, or as `MOST_COMPUTED`.
+    """Expect that a file's constants stay as small as its tensors, or as `MOST_COMPUTED`.
 
     Raises:
         Unsupported: they do not.
@@ -40,12 +40,13 @@ def expect_room(count: int, *operands: Numbers) -> None:
 
 
 def _divide_like_file(first: Numbers, second: Numbers) -> Numbers:
-    """Whole numbers are cut, real ones divided."""
-    both = first.dtype.kind == second.dtype.kind == "i"
-    return np.trunc(first / second).astype(np.int64) if both else np.asarray(first / second)
+    """Divide as a file does: real numbers exactly, whole ones cut towards 0."""
+    are_integers = first.dtype.kind == second.dtype.kind == "i"
+    return np.trunc(first / second).astype(np.int64) if are_integers else np.asarray(first / second)
 
 
 def _keep_integers(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    """Return a function that leaves whole numbers as they are."""
     return lambda x: x if x.dtype.kind == "i" else function(x)
 
 
@@ -89,7 +90,7 @@ take open sizes too, but for `ON_SIZES`.
 
 
 def compute_elementwise(kind: str, *operands: Numbers) -> Numbers:
-    """A function of each number.
+    """Compute a function of each number, by its kind in ELEMENTWISE; operands broadcast.
 
     Raises:
         Unsupported: numpy has none of this kind.
@@ -105,7 +106,7 @@ def compute_elementwise(kind: str, *operands: Numbers) -> Numbers:
 
 
 def chain(x: Numbers, *links: Op) -> Numbers:
-    """Ops of each number, one after the other."""
+    """Apply ops to each number, one after the other. Raises Unsupported for ops with attributes."""
     for op in links:
         if vars(op):
             raise Unsupported("of constants")
@@ -118,7 +119,7 @@ def negative(x: Numbers) -> Numbers:
 
 
 def clip(x: Numbers, low: float, high: float) -> Numbers:
-    """Whole numbers stay whole between whole bounds."""
+    """Clip numbers; whole numbers stay whole between whole bounds."""
     least, most = (int(bound) if x.dtype.kind == "i" and bound % 1 == 0 else bound for bound in (low, high))
     raised = x if least == -math.inf else np.maximum(x, least)
     return np.asarray(raised if most == math.inf else np.minimum(raised, most))
@@ -129,14 +130,16 @@ def full_like(x: Numbers, number: float) -> Numbers:
 
 
 def full(sizes: Sequence[Dim], number: float) -> Numbers:
-    """One number. Raises Undecided if a size is open."""
+    """Return an array of one number. Raises Undecided if a size is open."""
     wanted = fixed_sizes(sizes)
     expect_room(math.prod(wanted))
     return np.full(wanted, number)
 
 
 def arange(start: Any, limit: Any, step: Any) -> Numbers:
-    """The numbers from a start on by steps, before a limit. Raises Undecided if one of these is open."""
+    """Return the numbers from a start on by steps, before a limit. Raises Undecided if one of these is
+    open.
+    """
     if any(isinstance(each, Open) for each in (start, limit, step)):
         raise Undecided
     if not step or (limit - start) / step > MOST_COMPUTED:
@@ -148,14 +151,14 @@ def arange(start: Any, limit: Any, step: Any) -> Numbers:
 
 
 def _sum_in_order(x: Numbers, axes: Sequence[int], keepdims: bool) -> Numbers:
-    """The sum, one number after the other: numpy's adds in another order on each processor, and a port's
-    numbers are computed again where it is verified.
+    """Sum along axes, one number after the other: numpy's sum adds in another order on each processor, and a
+    port's numbers are computed again where it is verified.
     """
-    last = [position_of(axis, x.ndim) for axis in axes]
-    rest = [axis for axis in range(x.ndim) if axis not in last]
-    rows = x.transpose([*rest, *last]).reshape(*(x.shape[axis] for axis in rest), -1)
+    summed = [position_of(axis, x.ndim) for axis in axes]
+    rest = [axis for axis in range(x.ndim) if axis not in summed]
+    rows = x.transpose([*rest, *summed]).reshape(*(x.shape[axis] for axis in rest), -1)
     total = np.add.accumulate(rows, -1)[..., -1] if rows.shape[-1] else rows.sum(-1)
-    return np.expand_dims(total, last) if keepdims else total
+    return np.expand_dims(total, summed) if keepdims else total
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -179,9 +182,12 @@ def softmax(x: Numbers, *positions: int, op: Op | None = None) -> Numbers:
 
 
 def cumsum(x: Numbers, axis: int, reverse: bool = False, exclusive: bool = False) -> Numbers:
-    turned = np.flip(x, axis) if reverse else x
-    sums = np.add.accumulate(turned, axis)
-    running = sums - turned if exclusive else sums
+    """Sum the numbers along an axis up to each of them; from the last one on if `reverse`, without the number
+    itself if `exclusive`.
+    """
+    numbers = np.flip(x, axis) if reverse else x
+    sums = np.add.accumulate(numbers, axis)
+    running = sums - numbers if exclusive else sums
     return np.flip(running, axis) if reverse else running
 
 
@@ -193,6 +199,7 @@ def reshape(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
 
 
 def flatten(x: Numbers, first: int, last: int = -1) -> Numbers:
+    """Join the axes from the first to the last."""
     start, end = (position_of(position, x.ndim) for position in (first, last))
     return x.reshape(*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
 
@@ -214,39 +221,41 @@ def flip(x: Numbers, positions: Collection[int]) -> Numbers:
 
 
 def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
-    """Axes of one cell repeated; -1 keeps an axis."""
+    """Repeat axes of one cell to these sizes; -1 keeps an axis."""
     own = [1] * (len(sizes) - x.ndim) + [*x.shape]
     wanted = [
         old if size == -1 else size
         for old, size in zip(own[len(own) - len(sizes) :], fixed_sizes(sizes), strict=True)
     ]
-    whole = np.broadcast_shapes(x.shape, tuple(wanted))
-    expect_room(math.prod(whole), x)
-    return np.broadcast_to(x, whole)
+    shape = np.broadcast_shapes(x.shape, tuple(wanted))
+    expect_room(math.prod(shape), x)
+    return np.broadcast_to(x, shape)
 
 
 def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
-    """Whole copies of axes, one after the other."""
+    """Repeat whole axes, one copy after the other."""
     counts = fixed_sizes(times)
     expect_room(x.size * math.prod(counts), x)
     return np.tile(x, counts)
 
 
 def interleave(x: Numbers, axis: int, times: int) -> Numbers:
-    """Each cell of an axis so many times."""
+    """Repeat each cell of an axis so many times, one copy after the other."""
     expect_room(x.size * times, x)
     return x.repeat(times, axis)
 
 
 def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
+    """Cut a part out of each axis that `parts` names; a number takes its axis away."""
     index: list[slice | int] = [slice(None)] * x.ndim
     for position, part in parts.items():
-        at = position_of(position, x.ndim)
-        index[at] = position_of(part, x.shape[at]) if isinstance(part, int) else _known_slice(part)
+        axis = position_of(position, x.ndim)
+        index[axis] = position_of(part, x.shape[axis]) if isinstance(part, int) else _known_slice(part)
     return x[tuple(index)]
 
 
 def _known_slice(part: slice) -> slice:
+    """Return a slice with its ends as integers. Raises Undecided if one is open."""
     return slice(
         *(None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
     )
@@ -254,15 +263,15 @@ def _known_slice(part: slice) -> slice:
 
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
     """Takes a part of an array, by an index that may have new axes (None)."""
-    given = [part for part in index if part is not None]
-    taken = cut(x, dict(enumerate(given)))
-    added = [
-        at for at, part in enumerate(part for part in index if not isinstance(part, int)) if part is None
-    ]
-    return np.expand_dims(taken, added) if added else taken
+    parts = [part for part in index if part is not None]
+    result = cut(x, dict(enumerate(parts)))
+    kept_or_new = [part for part in index if not isinstance(part, int)]
+    added = [position for position, part in enumerate(kept_or_new) if part is None]
+    return np.expand_dims(result, added) if added else result
 
 
 def gather(x: Numbers, axis: int, places: Sequence[int]) -> Numbers:
+    """Take the cells at these places of an axis."""
     size = x.shape[position_of(axis, x.ndim)]
     expect_room(x.size // max(size, 1) * len(places), x)
     return x.take([position_of(each, size) for each in places], axis)
@@ -279,10 +288,15 @@ def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> 
 
 
 def resize(x: Numbers, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Numbers:
-    """Maps with other cells, such as a table of positions at another size."""
+    """Resize axes of maps, such as a table of positions at another size, by `scales` or to `sizes` of
+    axes.
+    """
     rule = Rule(op.mode, op.coordinates, op.rounding, op.a, op.inside)
-    for axis, by in {**sizes, **scales}.items():
-        (size,) = fixed_sizes([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * by)]
+    for axis in {**sizes, **scales}:
+        if axis in sizes:
+            (size,) = fixed_sizes([sizes[axis]])
+        else:
+            size = math.floor(x.shape[axis] * scales[axis])
         expect_room(x.size // max(x.shape[axis], 1) * size, x)
         x = resized(x, axis, size, scales.get(axis, size / x.shape[axis]), rule)
     return x

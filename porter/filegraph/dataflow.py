@@ -64,7 +64,9 @@ Evaluate = Callable[[N], Sequence[Numbers | None] | None]
 
 
 def names_depending_on(nodes: Mapping[str, OperatorNode], sources: Collection[str]) -> set[str]:
-    """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
+    """Return the names of `sources` and of the nodes that read them, directly or not. `nodes` are in
+    order.
+    """
     return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)
 
 
@@ -72,10 +74,10 @@ class StoredConstants(Protocol):
     """What a file stores, by the names of nodes."""
 
     def declared(self, name: str) -> tuple[int, ...] | None:
-        """The shape of a constant; None for a node that is computed."""
+        """Return the shape of a constant; None for a node that is computed."""
 
     def array(self, name: str) -> Array:
-        """The content of a constant. Raises FileError where it does not hold what it declares."""
+        """Return the content of a constant. Raises FileError if it does not hold what it declares."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ class Dataflow(Generic[N]):
     repeats: Callable[[N], bool] = lambda node: False
 
     def compute(self, node: N) -> bool:
-        """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or
-        from sizes.
+        """Compute a node's values if numpy can, from no more numbers than an op of porter's may state, or
+        from sizes. Return whether it could.
 
         Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
@@ -163,8 +165,8 @@ class Dataflow(Generic[N]):
         return bool(values)
 
     def _results(self, node: N, most: int) -> dict[NodeOutput, Numbers] | None:
-        """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the
-        budget.
+        """Return the values of a node, by output; None if numpy cannot compute them within the budget, or one
+        has more than `most` numbers.
         """
         arrays = {
             (node.name, index): value
@@ -175,44 +177,42 @@ class Dataflow(Generic[N]):
         return arrays if fits and self.reserve_bytes(sum(value.nbytes for value in arrays.values())) else None
 
     def reserve_bytes(self, count: int) -> bool:
-        """Whether the budget has so many bytes left, which are taken from it."""
+        """Take so many bytes from the budget, and return whether it has as many."""
         self.budget -= count
         return self.budget >= 0
 
     def store_computed(self, name: str, array: Numbers) -> StoredTensor:
-        """Keeps a tensor that a reader computes."""
+        """Store a tensor that a reader computes, under this name."""
         self.evaluated[name] = array
         return StoredTensor(name, array.shape)
 
     def stored_numbers(self, name: str) -> Numbers:
-        """The content of a tensor by its name: a stored one, or one that was computed."""
+        """Return the content of a tensor by its name: of a stored one, or of one that was computed."""
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
     def drop_equal_rows(self, tensor: StoredTensor) -> StoredTensor:
-        """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated
-        batch, with one cell there; another one as it is.
+        """Return a tensor that is the same all along its first axis, as a file repeats it for each image of a
+        stated batch, with one cell there; another tensor is returned as it is.
         """
-        array = (
-            self.stored_numbers(tensor.name).reshape(tensor.shape)
-            if len(tensor.shape) > 2 and tensor.shape[0] > 1
-            else None
-        )
-        if array is None or np.any(array[1:] != array[:1]):
+        if len(tensor.shape) <= 2 or tensor.shape[0] <= 1:
+            return tensor
+        array = self.stored_numbers(tensor.name).reshape(tensor.shape)
+        if np.any(array[1:] != array[:1]):
             return tensor
         return self.store_computed(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
 
     def add_constant(self, name: str, numbers: Numbers) -> NodeOutput:
-        """Keeps numbers that a node states itself, as a constant."""
+        """Add numbers that a node states itself as a constant, and return its source."""
         self.computed[name, 0] = numbers
         return name, 0
 
     def is_live(self, source: NodeOutput) -> bool:
-        """Whether it depends on the pixels of the input, and not only on its size."""
+        """Return whether a value depends on the pixels of the input, and not only on its size."""
         return source[0] in self.live and source not in self.computed
 
     def value(self, source: NodeOutput) -> Numbers | None:
-        """A constant, floats in float64, or what is computed from known sizes; None where it depends on the
-        input, or numpy cannot compute it.
+        """Return a constant, floats in float64, or what is computed from known sizes; None if it depends on
+        the input, or numpy cannot compute it.
 
         Raises:
             FileError: a constant does not hold what it declares.
@@ -220,19 +220,15 @@ class Dataflow(Generic[N]):
         if source[0] in self.live:
             computed = self.computed.get(source)
             return computed if computed is not None and computed.dtype.kind in "iuf" else None
-        return (
-            self._stored(source)
-            if self.constants.declared(source[0]) is not None
-            else self.computed.get(source)
-        )
+        return self.constant_content(source)
 
     def constant_content(self, source: NodeOutput) -> Numbers | None:
-        """The numbers of a constant, truths, or sizes that may be open; None for a value."""
+        """Return the numbers of a constant, truths, or sizes that may be open; None for a value."""
         is_stored = self.constants.declared(source[0]) is not None
         return self._stored(source) if is_stored else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
-        """A constant that is a single number."""
+        """Return a constant that is a single number; None for others."""
         if isinstance(source, float):
             return source
         tensor = self.tensor(source)
@@ -240,21 +236,22 @@ class Dataflow(Generic[N]):
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
     def truth(self, source: NodeOutput) -> bool | None:
-        """A constant that is a single truth, or one that holds whatever the open sizes are."""
+        """Return a constant that is a single truth, or one that holds whatever the open sizes are; None for
+        others.
+        """
         value = self._small_constant(source)
-        return (
-            bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
-        )
+        is_truth = value is not None and value.size == 1 and value.dtype.kind == "b"
+        return bool(value.item()) if value is not None and is_truth else None
 
     def dims(self, source: NodeOutput) -> list[Dim] | None:
-        """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
+        """Return whole numbers, also those that depend on sizes; None if they are unknown or not whole."""
         value = self._small_constant(source)
         if value is None or not (are_open(value) or np.array_equal(value, np.trunc(value))):
             return None
         return [to_whole_number(number) for number in value.ravel().tolist()]
 
     def integers(self, source: NodeOutput) -> list[int] | None:
-        """The sizes that `dims` gives, as integers.
+        """Return the sizes that `dims` gives, as integers.
 
         Raises:
             Undecided: one of them is open.
@@ -263,8 +260,8 @@ class Dataflow(Generic[N]):
         return None if dims is None else fixed_sizes(dims)
 
     def tensor(self, source: NodeOutput) -> StoredTensor | None:
-        """The constant or variable that a value is; None for a computed value, or a reshaped one that is not
-        a vector.
+        """Return the constant or variable that a value is; None for a computed value, or a reshaped one that
+        is not a vector.
         """
         origin = self.origin(source)
         shape = self.constants.declared(origin)
@@ -275,8 +272,8 @@ class Dataflow(Generic[N]):
         return None if is_reshaped and not stored.is_vector else stored
 
     def weights(self, source: NodeOutput) -> StoredTensor | None:
-        """A stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in float64: a
-        kernel that a model standardises as it runs.
+        """Return a stored tensor, as `tensor` gives it, or what numpy computes from stored tensors, in
+        float64: a kernel that a model standardises as it runs. None for others.
 
         No step of it has more numbers than its largest operand.
         """
@@ -284,15 +281,19 @@ class Dataflow(Generic[N]):
         name = source[0] if not source[1] else f"{source[0]}:{source[1]}"
         if tensor is not None or source[0] in self.live or self.budget < 0:
             return tensor
-        if name not in self.evaluated and name not in self.refused and self.steps <= _MOST_STEPS:
-            if (array := self._compute_value(source)) is not None:
-                self.evaluated[name] = array
-            else:
+        is_new = name not in self.evaluated and name not in self.refused
+        if is_new and self.steps <= _MOST_STEPS:
+            array = self._compute_value(source)
+            if array is None:
                 self.refused.add(name)
+            else:
+                self.evaluated[name] = array
         return StoredTensor(name, self.evaluated[name].shape) if name in self.evaluated else None
 
     def _compute_value(self, end: NodeOutput) -> Numbers | None:
-        """A value computed from stored tensors of any size; None where numpy cannot compute it."""
+        """Compute a value from stored tensors of any size; return None if numpy cannot. What it is computed
+        from is not kept.
+        """
         if end in self.computed:
             return self.computed[end]
         order = in_order([end[0]], lambda name: [source for source, _ in self._operands_of(name)])
@@ -305,7 +306,7 @@ class Dataflow(Generic[N]):
                 del self.computed[source]
 
     def _operands_of(self, name: str) -> Sequence[NodeOutput]:
-        """What a node reads; nothing for a stored tensor."""
+        """Return what a node reads; nothing for a stored tensor."""
         if self.constants.declared(name) is not None:
             return ()
         if name not in self.nodes:
@@ -313,11 +314,11 @@ class Dataflow(Generic[N]):
         return self.nodes[name].inputs
 
     def _compute_nodes(self, order: Sequence[str], needed: Collection[NodeOutput]) -> bool:
-        """Computes nodes, each after what it reads; whether numpy can compute them all.
+        """Compute nodes, each after what it reads, and return whether numpy can compute them all.
 
         What none of the others reads is dropped on the way, unless it is `needed`.
         """
-        last = {source: name for name in order for source in self._operands_of(name)}
+        last_reader = {source: name for name in order for source in self._operands_of(name)}
         for name in order:
             if self.constants.declared(name) is not None or (name, 0) in self.computed:
                 continue
@@ -329,25 +330,24 @@ class Dataflow(Generic[N]):
                 return False
             self.computed |= results
             for source in sources:
-                if last[source] == name and source not in needed:
+                if last_reader[source] == name and source not in needed:
                     self.computed.pop(source, None)
         return True
 
     def shape(self, source: NodeOutput) -> tuple[int, ...] | None:
-        """The shape of a constant, or of what is computed from sizes; None where it depends on pixels, or
+        """Return the shape of a constant, or of what is computed from sizes; None if it depends on pixels, or
         numpy cannot compute it.
         """
         computed = self.computed.get(source)
-        stored = (
-            None
-            if source[0] in self.live
-            else self.constants.declared(self._before_casts.get(source[0], source[0]))
-        )
-        return stored if computed is None else computed.shape
+        if computed is not None:
+            return computed.shape
+        if source[0] in self.live:
+            return None
+        return self.constants.declared(self._before_casts.get(source[0], source[0]))
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[N]]:
-        """The nodes that read what a node gives."""
+        """The nodes that read what a node gives, by its name."""
         readers = defaultdict[str, list[N]](list)
         for node in self.nodes.values():
             for name in dict.fromkeys(name for name, _ in node.inputs):
@@ -355,7 +355,7 @@ class Dataflow(Generic[N]):
         return readers
 
     def origin(self, source: NodeOutput) -> str:
-        """The node that computes a value, before all casts and reshapes of a constant."""
+        """Return the name of the node that computes a value, before all casts and reshapes of a constant."""
         return self._before_casts_and_reshapes.get(source[0], source[0])
 
     @cached_property
@@ -367,15 +367,16 @@ class Dataflow(Generic[N]):
         return self._origins(self.reshapes)
 
     def _origins(self, ops: Collection[str]) -> Mapping[str, str]:
-        """For every node the one that it reads through casts and such ops."""
-        before: dict[str, str] = {}
+        """Return, for every node, the one that it reads through casts and these ops."""
+        origins: dict[str, str] = {}
         for node in self.nodes.values():
-            passing = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
-            passing = passing and self.constants.declared(node.name) is None
-            before[node.name] = before[node.source[0]] if passing else node.name
-        return before
+            passes_on = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
+            is_origin = not passes_on or self.constants.declared(node.name) is not None
+            origins[node.name] = node.name if is_origin else origins[node.source[0]]
+        return origins
 
     def _stored(self, source: NodeOutput) -> Numbers | None:
+        """Return a stored array: floats in float64, integers in int64, and others as they are."""
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
             return array
@@ -383,6 +384,9 @@ class Dataflow(Generic[N]):
             return array.astype(np.float64 if is_floating(array) else np.int64)
 
     def _small_constant(self, source: NodeOutput) -> Numbers | None:
+        """Return a computed value, or a stored one if it is no larger than an op's constants may be;
+        otherwise None.
+        """
         shape = self.constants.declared(source[0])
         if shape is None:
             return self.computed.get(source)
@@ -391,32 +395,33 @@ class Dataflow(Generic[N]):
     # Layers that are several ops.
 
     def match(self, node: N, pattern: Pattern) -> Captures | None:
-        """The captures of a pattern whose last op is `node`; None where it is another computation.
+        """Match a pattern whose last op is `node`, and return its captures; None if it is another
+        computation.
 
         `exact` has the names of the constants that are a number of the pattern, rounded, and that number.
         """
         return next(self._matches((node.name, 0), pattern, {}), None)
 
     def _matches(self, source: Operand, pattern: Pattern, captures: Captures) -> Iterator[Captures]:
-        """What a pattern's captures may be so that it matches what a source is computed by."""
+        """Yield the captures with which a pattern matches what a source is computed by."""
         if isinstance(pattern, float | int):
             yield from self._match_number(source, pattern, captures)
         elif isinstance(pattern, str):
-            bound = self._bind_capture(source, pattern)
-            if bound is not None and captures.get(pattern, bound) == bound:
-                yield {**captures, pattern: bound}
+            captured = self._bind_capture(source, pattern)
+            if captured is not None and captures.get(pattern, captured) == captured:
+                yield {**captures, pattern: captured}
         elif not isinstance(source, float):
             kind, *parts = pattern
             node = self.nodes.get(self.origin(source))  # stored tensors are no nodes in every format
             operands = self.operands(node) if node is not None else ()
             if node is None or source[1] or self.kind(node) != kind or len(operands) < len(parts):
                 return
-            orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
-            for each in orders:
-                yield from self._match_all(each, parts, captures)
+            is_commutative = kind in _COMMUTATIVE and len(operands) == 2
+            for ordered in permutations(operands) if is_commutative else [operands]:
+                yield from self._match_all(ordered, parts, captures)
 
     def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
-        """A number that is the same in float32."""
+        """Yield the captures if the source is a number that is the same in float32."""
         number = self.number(source)
         if number is None or np.float32(number) != np.float32(wanted):
             return
@@ -428,6 +433,7 @@ class Dataflow(Generic[N]):
     def _match_all(
         self, operands: Sequence[Operand], parts: list[Pattern], captures: Captures
     ) -> Iterator[Captures]:
+        """Yield the captures with which the patterns match the operands, one by one."""
         if not parts:
             yield captures
             return
@@ -435,8 +441,8 @@ class Dataflow(Generic[N]):
             yield from self._match_all(operands[1:], parts[1:], first)
 
     def _bind_capture(self, source: Operand, capture: str) -> Any:
-        """What a capture is bound to: a number (`$`), integers (`#`) or a source; None if the source is no
-        such.
+        """Return what a capture is bound to: a number (`$`), integers (`#`) or a source; None if the source
+        is no such thing.
         """
         if capture.startswith("$"):
             return self.number(source)
@@ -449,4 +455,6 @@ class Dataflow(Generic[N]):
             return source if self.is_live(source) else None
         tensor = self.tensor(source)
         shape = self.shape(source)
-        return StoredTensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None
+        if tensor is None or not tensor.is_vector or shape is None:
+            return None
+        return StoredTensor(tensor.name, shape)

@@ -22,10 +22,10 @@ from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError
 
 _MOST_TERMS = 64
-_MOST = 1 << 62
-"""The most terms of a sum and the most factors of a term; a file that squares a size again and again would
+"""The most terms of a sum and the most unknowns of a term; a file that squares a size again and again would
 take any memory.
 """
+_LARGEST_FACTOR = 1 << 62
 
 
 class Undecided(GraphError):
@@ -78,10 +78,10 @@ class Open:
 
     def __mul__(self, other: Any) -> Any:
         terms: dict[_Product, _Factor] = {}
-        for one, first in self.terms:
-            for two, second in _terms(other):
-                product = tuple(sorted(one + two, key=_name))
-                terms[product] = terms.get(product, 0) + first * second
+        for unknowns, factor in self.terms:
+            for other_unknowns, other_factor in _terms(other):
+                product = tuple(sorted(unknowns + other_unknowns, key=_name))
+                terms[product] = terms.get(product, 0) + factor * other_factor
         return _simplify(terms, _is_real(self, other))
 
     def __floordiv__(self, other: Any) -> Any:
@@ -124,21 +124,22 @@ class Open:
 
     @property
     def bounds(self) -> tuple[_Factor | float, _Factor | float]:
-        """The least and the most that it can be, as far as the signs of its terms tell, or those of what its
-        quotients are before they are rounded: half of n, rounded down, is at least half of n - 1.
+        """Return the least and the most that it can be, as far as the signs of its terms tell, or those of
+        what its quotients are before they are rounded: half of n, rounded down, is at least half of n - 1.
         """
-        own = _bounds_of_sum(dict(self.terms))
+        own_least, own_most = _bounds_of_sum(dict(self.terms))
         least = _bounds_of_sum(_sum_without_rounding(self.terms, -1))[0]
         most = _bounds_of_sum(_sum_without_rounding(self.terms, 1))[1]
-        if all(factor.denominator == 1 for _, factor in self.terms):
-            least, most = (
-                end if math.isinf(end) else way(end) for end, way in ((least, math.ceil), (most, math.floor))
-            )
-        return max(own[0], least), min(own[1], most)
+        is_whole = all(factor.denominator == 1 for _, factor in self.terms)
+        if is_whole and not math.isinf(least):
+            least = math.ceil(least)
+        if is_whole and not math.isinf(most):
+            most = math.floor(most)
+        return max(own_least, least), min(own_most, most)
 
 
 def _bounds_of_sum(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor | float]:
-    """The least and the most of a sum. With all unknowns at their least, it is least if no factor is
+    """Return the least and the most of a sum. With all unknowns at their least, it is least if no factor is
     negative, and most if none is positive; a bound that this does not tell is infinite.
     """
     edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in terms.items())
@@ -150,16 +151,18 @@ def _bounds_of_sum(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, 
 
 
 def _sum_without_rounding(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
-    """A sum that is nowhere smaller (`sign` 1), or nowhere larger (-1), in which no quotient is rounded."""
+    """Return a sum without rounded quotients that is nowhere smaller (`sign` 1), or nowhere larger (-1), than
+    the sum of these terms.
+    """
     sums: dict[_Product, _Factor] = {(): 0}
     for product, factor in terms:
-        exact = product[0].rounded if len(product) == 1 else None
-        parts = 1
-        for each, times in [(product, 1)] if exact is None else exact.terms:
+        unrounded = product[0].rounded if len(product) == 1 else None
+        denominator = 1
+        for each, times in [(product, 1)] if unrounded is None else unrounded.terms:
             sums[each] = sums.get(each, 0) + times * factor
-            parts = math.lcm(parts, times.denominator)
-        if factor * sign < 0:
-            sums[()] -= Fraction(parts - 1, parts) * factor
+            denominator = math.lcm(denominator, times.denominator)
+        if factor * sign < 0:  # rounding has taken at most (d - 1) / d away
+            sums[()] -= Fraction(denominator - 1, denominator) * factor
     return sums
 
 
@@ -167,6 +170,7 @@ Dim = int | Open
 
 
 def unknown(name: str, least: int = 1, rounded: Open | None = None) -> Open:
+    """Return an open size that is one unknown of this name, at least `least`; `rounded` is as in Unknown."""
     return Open((((Unknown(name, least, rounded),), 1),))
 
 
@@ -185,7 +189,11 @@ def _name(unknown: Unknown) -> str:
 
 
 def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
-    """The terms of a size, which is a whole number if it is not open."""
+    """Return the terms of a size. A size that is not open is one term without unknowns.
+
+    Raises:
+        Undecided: the number is not whole.
+    """
     if isinstance(number, Open):
         return number.terms
     whole = int(number)
@@ -195,24 +203,28 @@ def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
 
 
 def _is_real(*numbers: Any) -> bool:
+    """Return whether one of these numbers is computed as a real one."""
     return any(
         number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers
     )
 
 
 def _simplify(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
-    """The size of a sum: an integer where no unknown is left in it."""
-    nonzero = sorted(
-        (item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]]
-    )
+    """Return the size that is a sum: an integer, or a float if it `is_real`, where no unknown is left in it.
+
+    Raises:
+        Undecided: the sum has too many terms or too large ones, or is a fraction.
+    """
+    nonzero = [(product, factor) for product, factor in terms.items() if factor]
+    nonzero.sort(key=lambda term: [unknown.name for unknown in term[0]])
     reduced = tuple(
         (product, factor.numerator if factor.denominator == 1 else factor) for product, factor in nonzero
     )
-    if len(reduced) > _MOST_TERMS or any(
-        _is_large(factor) or len(product) > _MOST_TERMS for product, factor in reduced
-    ):
+    has_large = any(_is_large(factor) or len(product) > _MOST_TERMS for product, factor in reduced)
+    if len(reduced) > _MOST_TERMS or has_large:
         raise Undecided
-    if not any(product for product, _ in reduced):
+    has_unknowns = any(product for product, _ in reduced)
+    if not has_unknowns:
         number = sum(factor for _, factor in reduced)
         if number != int(number):
             raise Undecided
@@ -221,11 +233,11 @@ def _simplify(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
 
 
 def _is_large(factor: _Factor) -> bool:
-    return max(abs(factor.numerator), factor.denominator) > _MOST
+    return max(abs(factor.numerator), factor.denominator) > _LARGEST_FACTOR
 
 
 def _divide(number: Any, by: Any) -> tuple[Any, Any]:
-    """The quotient, rounded down, and what is left."""
+    """Return the quotient, rounded down, and what is left."""
     if not isinstance(by, Open):
         ((_, divisor),) = _terms(by)
         quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in _terms(number)})
@@ -237,34 +249,40 @@ def _divide(number: Any, by: Any) -> tuple[Any, Any]:
 
 
 def _divide_sums(number: Any, by: Open) -> Any:
-    """The quotient of two sums, as long division finds it.
+    """Return the quotient of two sums, as long division of polynomials finds it.
 
     Raises:
         Undecided: something is left.
     """
     quotient: Any = 0
-    last, times = max(by.terms, key=_degree)
+    divisor_product, divisor_factor = max(by.terms, key=_degree)
     for _ in range(_MOST_TERMS):
         if number == 0:
             return quotient
         product, factor = max(_terms(number), key=_degree)
         left = Counter(product)
-        left.subtract(last)
-        if min(left.values()) < 0 or factor % times:
+        left.subtract(divisor_product)
+        if min(left.values()) < 0 or factor % divisor_factor:
             break
-        part = _simplify({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
-        quotient, number = quotient + part, number - part * by
+        part = _simplify({tuple(sorted(left.elements(), key=_name)): factor // divisor_factor}, False)
+        quotient = quotient + part
+        number = number - part * by
     raise Undecided
 
 
 def _degree(term: tuple[_Product, _Factor]) -> tuple[int, list[str]]:
-    """Orders the terms of a sum as division needs it: a product of both sides by one is in the same order."""
+    """Return the key by which long division orders the terms of a sum. Multiplying two terms by the same
+    product keeps their order.
+    """
     return len(term[0]), [each.name for each in term[0]]
 
 
 def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
-    """A sum rounded down: its whole factors, and an unknown for what is left of one unknown and a number.
-    That is the same unknown however a file comes to it, and rounding twice is rounding once.
+    """Round a sum down: keep its whole factors, and make an unknown of what is left of one unknown and a
+    number. That is the same unknown however a file comes to it, and rounding twice is rounding once.
+
+    Raises:
+        Undecided: more than that is left.
     """
     whole = _simplify({product: math.floor(factor) for product, factor in terms.items()}, False)
     left = {
@@ -288,7 +306,8 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
 
 
 def exact_size(number: Dim) -> Dim:
-    """A size of which no positive part is rounded: where it fits as the size of an axis, nothing was left.
+    """Return a size of which no positive part is rounded. It replaces the size of an axis only where the
+    exact one fits: then the division left nothing.
 
     Raises:
         Undecided: the sum of its parts is not whole.
@@ -304,19 +323,22 @@ def exact_size(number: Dim) -> Dim:
 
 
 def _is_above(difference: Any, bound: int) -> bool:
+    """Return whether a difference is above a bound at every size of the input. Raises Undecided if it is at
+    some.
+    """
     least, most = difference.bounds if isinstance(difference, Open) else (difference, difference)
     if least <= bound < most:
         raise Undecided
     return bool(least > bound)
 
 
-def is_equal(one: Any, other: Any) -> bool:
-    """Whether two sizes are the same.
+def is_equal(number: Any, other: Any) -> bool:
+    """Return whether two sizes are the same at every size of the input.
 
     Raises:
-        Undecided: they are at some sizes of the input.
+        Undecided: they are the same at some sizes of the input only.
     """
-    difference = one - other
+    difference = number - other
     if not isinstance(difference, Open):
         return bool(difference == 0)
     least, most = difference.bounds
@@ -325,23 +347,23 @@ def is_equal(one: Any, other: Any) -> bool:
     return False
 
 
-def divides(one: Dim, other: Dim) -> bool:
-    """Whether a size is known to be so many times another one."""
+def divides(divisor: Dim, number: Dim) -> bool:
+    """Return whether a size is known to be a multiple of the divisor."""
     try:
-        return one != 0 and other % one == 0
+        return divisor != 0 and number % divisor == 0
     except Undecided:
         return False
 
 
-def ratio(one: Dim, other: Dim) -> int | None:
-    """How many times a size is another one; None where that has a fraction, or the input decides."""
-    times = one // other if divides(other, one) else None
+def ratio(number: Dim, divisor: Dim) -> int | None:
+    """Return how many times a size is the divisor; None if that is no whole number, or the input decides."""
+    times = number // divisor if divides(divisor, number) else None
     return None if isinstance(times, Open) else times
 
 
 def quotient(number: Dim, by: Dim) -> Dim | None:
-    """A size divided by another one, where that leaves nothing, or only one unknown says whether it does;
-    None for others.
+    """Divide a size by another one if that leaves nothing, or only one unknown says whether it does; return
+    None otherwise.
     """
     if divides(by, number):
         return number // by
@@ -357,15 +379,16 @@ def quotient(number: Dim, by: Dim) -> Dim | None:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
+    """Multiply sizes; the product of none is 1."""
     first, *rest = [*dims] or [1]
     return reduce(operator.mul, rest, first)
 
 
 def fixed_sizes(dims: Iterable[Dim]) -> list[int]:
-    """Sizes of which none is open.
+    """Return the sizes as integers.
 
     Raises:
-        Undecided: one of them is.
+        Undecided: one of them is open.
     """
     sizes = []
     for dim in dims:
@@ -376,7 +399,7 @@ def fixed_sizes(dims: Iterable[Dim]) -> list[int]:
 
 
 def sizes_text(dims: Iterable[Dim]) -> str:
-    """Sizes as messages have them."""
+    """Write sizes as messages have them: `3x?x8`."""
     return "x".join("?" if isinstance(dim, Open) or dim < 0 else str(dim) for dim in dims)
 
 
@@ -384,7 +407,7 @@ def sizes_text(dims: Iterable[Dim]) -> str:
 
 
 def sizes_array(numbers: Any) -> Numbers:
-    """Sizes as an array: of whole numbers, or of objects where some are open."""
+    """Make an array of sizes: of integers, or of objects if some sizes are open."""
     array = np.asarray(numbers, object)
     return (
         array
@@ -394,16 +417,17 @@ def sizes_array(numbers: Any) -> Numbers:
 
 
 def are_open(array: Numbers) -> bool:
+    """Return whether an array holds sizes that may be open, as objects."""
     return array.dtype == object
 
 
 def to_whole_number(number: Any) -> Dim:
-    """A real number, or a size that is computed as one, cut."""
+    """Cut a real number, or a size that is computed as one, to a whole number."""
     return Open(number.terms) if isinstance(number, Open) else int(number)
 
 
 def as_whole(array: Numbers) -> Numbers:
-    """A cast to whole numbers."""
+    """Cast an array to whole numbers, cut towards 0."""
     return (
         sizes_array(np.frompyfunc(to_whole_number, 1, 1)(array))
         if are_open(array)
@@ -412,31 +436,42 @@ def as_whole(array: Numbers) -> Numbers:
 
 
 def as_real(array: Numbers) -> Numbers:
+    """Cast an array to real numbers; open sizes stay open, and count as real ones."""
     return sizes_array(array * 1.0) if are_open(array) else array.astype(np.float64)
 
 
 def _divide_like_file(number: Any, by: Any) -> Any:
-    """Whole numbers are cut, real ones divided."""
+    """Divide as a file does: real numbers exactly, whole ones cut towards 0.
+
+    Raises:
+        Undecided: the input decides whether a real quotient is exact, or to which side a whole one is cut.
+    """
     if isinstance(number, Open) or isinstance(by, Open):
-        quotients, left = _divide(number, by)
-        cut = not _is_real(number, by) and number >= 0 and by > 0
-        if left != 0 and not cut:
+        quotient, left = _divide(number, by)
+        # Rounding down is cutting where nothing is negative.
+        may_round_down = not _is_real(number, by) and number >= 0 and by > 0
+        if left != 0 and not may_round_down:
             raise Undecided
-        return quotients
+        return quotient
     return number / by if _is_real(number, by) else int(number / by)
 
 
 def _remainder_size(number: Any, by: Any) -> Any:
-    """What a division leaves: a size of its own where the input decides it, the same for the same numbers."""
+    """Return what a division leaves. Where the input decides it, that is a new unknown, the same for the same
+    numbers.
+    """
     try:
         return number % by
     except Undecided:
-        named = sha256(repr((_terms(number), _terms(by))).encode()).hexdigest()
-        return Open((((Unknown(f"remainder {named}", 0),), 1),), _is_real(number, by))
+        digest = sha256(repr((_terms(number), _terms(by))).encode()).hexdigest()
+        remainder = Unknown(f"remainder {digest}", 0)
+        return Open((((remainder,), 1),), _is_real(number, by))
 
 
 def _elementwise_rounding(function: Callable[[float], int]) -> Callable[..., Any]:
-    """Each number rounded to a real one; an open size is whole."""
+    """Return a function that rounds each number of an array, in the number's own type. Open sizes are whole,
+    and stay.
+    """
     each_rounded: Callable[..., Any] = np.frompyfunc(
         lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1
     )

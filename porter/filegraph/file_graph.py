@@ -38,6 +38,7 @@ from porter.padding.sizes import InputSizes
 
 T = TypeVar("T")
 _CANONICAL = "OIMHW"
+"""porter's order of the letters of `Stored.axes`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Unsupported(Exception):
 
 
 def none_if_unsupported(make: Callable[[], T]) -> T | None:
-    """What a function makes; None where porter has no op for it."""
+    """Return what a function makes; None if porter has no op for it."""
     try:
         return make()
     except Unsupported:
@@ -67,7 +68,7 @@ def none_if_unsupported(make: Callable[[], T]) -> T | None:
 
 
 def first_supported(*ways: Callable[[], T]) -> T:
-    """What the first of these functions makes that porter has ops for.
+    """Return what the first of these functions makes that porter has ops for.
 
     Raises:
         Unsupported: as the first one, if there is none.
@@ -167,6 +168,7 @@ class FileGraph:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The paths of all inputs."""
         return (INPUT, *(each.path for each in self.further_inputs))
 
     @property
@@ -177,19 +179,20 @@ class FileGraph:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a checkpoint says of it."""
-        said = f"its layers compute in {' and '.join(self.halves)}, and are read in exact arithmetic"
-        return (said,) if self.halves else ()
+        """What a checkpoint notes of the graph: that the file computes in half precision."""
+        if not self.halves:
+            return ()
+        return (f"its layers compute in {' and '.join(self.halves)}, and are read in exact arithmetic",)
 
     def sizes(self, native: tuple[int, int]) -> InputSizes:
-        """The input sizes of a recipe's model with this graph's numbers, built for `native` where the graph
-        is free.
+        """Return the input sizes of a recipe's model with this graph's numbers, built for `native` where the
+        graph is free.
         """
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
 
     def own_sizes(self, native: tuple[int, int]) -> InputSizes:
-        """The sizes of the graph itself, as `sizes` gives them: it holds at every size if all are open, or
-        nothing in it is of the stated one.
+        """Return the sizes of the graph itself, as `sizes` gives them: it holds at every size if all are
+        open, or nothing in it is of the stated one.
         """
         built = self.size[0] or native[0], self.size[1] or native[1]
         return InputSizes(built, None if self.resizable or self.size == ANY else built)
@@ -213,12 +216,14 @@ class FileGraph:
         )
 
     def fits(self, size: Size) -> bool:
-        """Whether porter has an op for every node, and each takes what it gets at a size of the input."""
+        """Return whether porter has an op for every node, and each takes what it gets at a size of the
+        input.
+        """
         return not self.foreign and not self._shapes(size)[1]
 
     def _is_read_alike(self, size: Size) -> bool:
-        """Whether a graph that was read for images of any size would be read as the same for those of one: it
-        fits, no value but a map has an open size, and nothing in it is of a whole map.
+        """Return whether a graph that was read for images of any size would be read as the same for those of
+        one size: it fits, no value but a map has an open size, and nothing in it is of a whole map.
         """
         shapes, refused = self._shapes(size)
         if self.foreign or refused:
@@ -228,8 +233,8 @@ class FileGraph:
         return not any(_is_of_whole_map(node.op, shapes[node.inputs[0]]) for node in self.nodes)
 
     def has_room(self, size: KnownSize) -> bool:
-        """Whether every window has room in its map at a size of the input: a framework runs no window that
-        lacks it.
+        """Return whether every window has room in its map at a size of the input: a framework runs no window
+        that lacks it.
         """
         return not any(isinstance(node.op, Conv | MaxPool | AvgPool) for node in self._shapes(size)[1])
 
@@ -239,7 +244,7 @@ class FileGraph:
         return self._shapes(self.size)[0]
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
-        """The shapes of the values that have one, and the nodes that do not take theirs."""
+        """Return the shapes of the values that have one, and the nodes that do not take theirs."""
         shapes = input_shapes(self, size)
         refused: list[FileNode] = []
         for node in self.nodes:
@@ -272,15 +277,15 @@ class FileGraph:
         return list(dict.fromkeys([*taps, *ends]))
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
-        """Names of these nodes and of all nodes that they are computed from."""
+        """Return the names of these nodes and of all nodes that they are computed from."""
         nodes = self.by_name
         return upstream(names, lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys()
 
 
 def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
-    """The graph of a file that states the size of its images, or leaves it open. It is read for images of any
-    size, which says that it holds at every one. Only what asks for a size in it has it read again, at the
-    stated one.
+    """Read the graph of a file that states the size of its images, or leaves it open. It is read for images
+    of any size, which says that it holds at every one. Only if something in it asks for a size, it is read
+    again, at the stated one.
     """
     everywhere = read(ANY)
     if size == ANY or everywhere._is_read_alike(size):
@@ -290,8 +295,8 @@ def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
 
 
 def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
-    """Whether an op is a resize that keeps a map of this shape, or a pool of all its cells: a reader leaves
-    out the one, and may take the other for a global pool.
+    """Return whether an op is a resize that keeps a map of this shape, or a pool of all its cells: a reader
+    leaves out the one, and may take the other for a global pool.
     """
     if isinstance(op, Resize):
         return op.shape(shape) == shape
@@ -299,19 +304,19 @@ def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
 
 
 def fill_free_size(size: Size, default: Size | None) -> Size:
-    """An input's rows and columns, of which those that are free are as `default`."""
+    """Return an input's rows and columns, with those of `default` where they are free."""
     return size if default is None else (size[0] or default[0], size[1] or default[1])
 
 
 def with_momentum(op: Op) -> Op:
-    """The op; a batch norm whose file does not state its momentum, which readers give as 0, with the usual
-    one: with 0, fine-tuning would never move its statistics.
+    """Return the op; a batch norm whose file does not state its momentum, which readers give as 0, gets the
+    usual one: with 0, fine-tuning would never move its statistics.
     """
     return replace(op, momentum=USUAL_MOMENTUM) if isinstance(op, BatchNorm) and not op.momentum else op
 
 
 def to_canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
-    """A file's array in porter's axis order (porter.graph.ops), as a view where possible.
+    """Return a file's array in porter's axis order (porter.graph.ops), as a view where possible.
 
     Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution.
     An array that does not fit `shape` otherwise is given in its own shape.

@@ -33,6 +33,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def _elementwise(op: ops.Op) -> Function:
+    """Return the function of a tensor that applies an op to each number."""
     return lambda x: x.apply_elementwise(op)
 
 
@@ -46,17 +47,18 @@ def log_sigmoid(x: Tensor) -> Tensor:
 
 
 def trunc(x: Tensor) -> Tensor:
-    """The next whole number towards 0."""
+    """Cut each number to the next whole one towards 0."""
     return floor(relu(x)) - floor(relu(-x))
 
 
 def _log_with_root(x: Tensor, number: float) -> Tensor:
+    """Compute log(x + sqrt(x * x + number))."""
     return log(x + sqrt(x * x + number))
 
 
 def asinh(x: Tensor) -> Tensor:
-    """The inverse of sinh, of the size of x, with its sign: for numbers far below 0 the sum in the logarithm
-    would be 0.
+    """Compute the inverse of sinh from the size of x, and give it x's sign: for numbers far below 0 the sum
+    in the logarithm would be 0.
     """
     return _log_with_root(abs(x), 1.0) * (2.0 * (x >= 0.0) - 1.0)
 
@@ -81,29 +83,29 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 def soft_shrink(x: Tensor, bound: float) -> Tensor:
-    """x nearer to 0 by a bound, and 0 within it."""
+    """Move x nearer to 0 by a bound; within the bound it becomes 0."""
     return x - x.clip(-bound, bound)
 
 
 def hard_shrink(x: Tensor, bound: float) -> Tensor:
-    """x, and 0 where its size is not above a bound."""
+    """Keep x where its size is above a bound, and put 0 elsewhere."""
     return x * (abs(x) > bound)
 
 
 def threshold(x: Tensor, number: float, other: float) -> Tensor:
-    """x where it is above a number, otherwise another number."""
+    """Keep x where it is above a number, and put another number elsewhere."""
     above = x.apply_elementwise(ops.ThresholdedRelu(number))
     return above + other * (x <= number) if other else above
 
 
 def logit(x: Tensor, least: float | None) -> Tensor:
-    """log(x / (1 - x)), of x that lies by `least` within 0 and 1 if that is given."""
+    """Compute log(x / (1 - x)); with `least`, x is first clipped to that distance from 0 and 1."""
     inner = x if least is None else x.clip(least, 1 - least)
     return log(inner) - log(1.0 - inner)
 
 
 def scaled_elu(x: Tensor, alpha: float, gamma: float) -> Tensor:
-    """gamma * Elu(x), which is a SELU with the numbers of its paper."""
+    """Compute gamma * Elu(x), which is a SELU with the numbers of its paper."""
     if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
         return x.apply_elementwise(ops.Selu())
     return gamma * x.apply_elementwise(ops.Elu(alpha)) if gamma != 1 else x.apply_elementwise(ops.Elu(alpha))
@@ -114,7 +116,7 @@ SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 
 def is_truth(x: Tensor) -> bool:
-    """Whether a value says whether something holds."""
+    """Return whether a value says whether something holds."""
     return x.view.value.node in x.walk.builder.truths
 
 
@@ -130,25 +132,27 @@ def square(x: Tensor) -> Tensor:
 
 
 def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
-    """x over a number, as the whole number below it (`floor`) or towards 0 (`trunc`).
+    """Divide x by a number, and round down (mode `floor`) or towards 0 (`trunc`).
 
     It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
     """
     if x.array is not None:
         return combine_operands("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
     number = _divisor(x, divisor)
-    quotient = x / number if abs(math.frexp(number)[0]) == 0.5 else x / x.full_like(number)
+    is_power_of_two = abs(math.frexp(number)[0]) == 0.5
+    quotient = x / number if is_power_of_two else x / x.full_like(number)
     return floor(quotient) if mode == "floor" else trunc(quotient)
 
 
 def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
-    """x less the whole multiple of a number that `whole_quotient` counts."""
+    """Subtract from x the whole multiple of a number that `whole_quotient` counts."""
     if x.array is not None:
         return combine_operands("remainder", "FloorMod" if mode == "floor" else "Mod", x, divisor)
     return x - _divisor(x, divisor) * whole_quotient(x, divisor, mode)
 
 
 def _divisor(x: Tensor, divisor: Tensor) -> float:
+    """Return the single number other than 0 by which a value is divided. Raises Unsupported if it is none."""
     number = divisor.number() if x.is_value and not divisor.is_value else 0.0
     if not number:
         raise Unsupported("by something that is not one number other than 0")
@@ -156,8 +160,8 @@ def _divisor(x: Tensor, divisor: Tensor) -> float:
 
 
 def cut_to_whole(x: Tensor, goes_back: Callable[[N], bool]) -> Tensor:
-    """A cast to whole numbers of which every reader casts them to real ones: the next whole number towards
-    0.
+    """Cast to whole numbers, as the next one towards 0, if every reader of the node casts them back to real
+    ones (`goes_back`).
     """
     readers = x.walk.flow.readers[x.scope.node.name]
     if not readers or not all(map(goes_back, readers)):
@@ -169,8 +173,8 @@ def cut_to_whole(x: Tensor, goes_back: Callable[[N], bool]) -> Tensor:
 
 
 def squared_difference(x: Tensor, other: Tensor) -> Tensor:
-    apart = x - other
-    return apart * apart
+    difference = x - other
+    return difference * difference
 
 
 def hypot(x: Tensor, other: Tensor) -> Tensor:
@@ -178,7 +182,7 @@ def hypot(x: Tensor, other: Tensor) -> Tensor:
 
 
 def log_add_exp(x: Tensor, other: Tensor) -> Tensor:
-    """log(exp(x) + exp(y)): the larger one, and what the smaller adds to it."""
+    """Compute log(exp(x) + exp(y)) as the larger one and what the smaller adds to it."""
     return maximum(x, other) + softplus(-abs(x - other))
 
 
@@ -191,6 +195,7 @@ def not_equal(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _distance(x: Tensor, other: Tensor) -> Tensor:
+    """Return the size of the difference. Raises Unsupported if a constant among the two is not finite."""
     for each in (x, other):
         if not each.is_value and not np.isfinite(each.numbers()).all():
             raise Unsupported("to numbers that are not finite")
@@ -198,8 +203,8 @@ def _distance(x: Tensor, other: Tensor) -> Tensor:
 
 
 def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The first value where a comparison holds, otherwise the second: a sum, since a comparison is 1 where it
-    holds and 0 elsewhere. Either may be a constant.
+    """Take the first value where a comparison holds, otherwise the second: a sum, since a comparison is 1
+    where it holds and 0 elsewhere. Either may be a constant.
     """
     return compute_or_derive(
         "choice",
@@ -212,17 +217,24 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """What `where` gives if one of the three is a value."""
+    """Compute what `where` gives if one of the three is a value."""
     if not test.walk.is_live(test.source):
         return _select_by_stored(test, first, second)
-    zeros = [test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)]
+    first_is_zero, second_is_zero = (
+        test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)
+    )
     # Only the other value is left of the sum.
-    if zeros[0]:
+    if first_is_zero:
         return _masked(1.0 - test, second)
-    return _masked(test, first) if zeros[1] else _masked(test, first) + _masked(1.0 - test, second)
+    if second_is_zero:
+        return _masked(test, first)
+    return _masked(test, first) + _masked(1.0 - test, second)
 
 
 def _masked(test: Tensor, x: Tensor) -> Tensor:
+    """Multiply x by a comparison. Raises Unsupported for numbers that are not finite, whose product with 0 is
+    not 0.
+    """
     numbers = None if x.walk.is_live(x.source) else x.walk.constant(x.source)
     if numbers is not None and not np.isfinite(numbers).all():
         raise Unsupported("of numbers that are not finite")
@@ -230,40 +242,42 @@ def _masked(test: Tensor, x: Tensor) -> Tensor:
 
 
 def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """What `where` gives for booleans that the file stores: each value times ones and zeros."""
+    """Compute what `where` gives for booleans that the file stores: each value times ones and zeros."""
     walk = test.walk
     truths = walk.constant(walk.drop_repeats(test.source))
     if truths is None or truths.dtype.kind != "b":
         raise Unsupported("by what the file stores")
     values = list[Tensor]()
     added = np.zeros(())
-    for x, share in ((first, truths), (second, ~truths)):
+    for x, mask in ((first, truths), (second, ~truths)):
         if x.is_value:
-            values.append(x * test.scope.constant(share))
+            values.append(x * test.scope.constant(mask))
             continue
         numbers = walk.constant(walk.drop_repeats(x.source))
         if numbers is None:
             raise Unsupported("by what the file stores")
-        added = added + np.where(share, numbers, 0.0)
+        added = added + np.where(mask, numbers, 0.0)
     if not values:
         raise Unsupported("of what the file stores")
-    chosen = reduce(add, values)
-    return chosen + test.scope.constant(added) if np.any(added) else chosen
+    total = reduce(add, values)
+    return total + test.scope.constant(added) if np.any(added) else total
 
 
 # Along axes.
 
 
 def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
-    """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
-    most = x.max(axes, True)
-    total = log(exp(x - most).sum(axes, True)) + most
+    """Compute the logarithm of the sum of exp(x) along axes: the largest number, and what the others add to
+    it.
+    """
+    largest = x.max(axes, True)
+    total = log(exp(x - largest).sum(axes, True)) + largest
     return total if keep else total.without_axes(axes)
 
 
 def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
-    """The norm of an order: for 1 the sum of sizes, for infinity the largest size, for others the root of a
-    sum of powers.
+    """Compute the norm of an order along axes: for 1 the sum of sizes, for infinity the largest size, for
+    others the root of a sum of powers.
     """
     if order == 2:
         return x.reduce("norm", axes, keep)
@@ -277,7 +291,7 @@ def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def sqrt_or_norm(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
-    """A root, which may be the last op of a norm.
+    """Compute a root; if it is the last op of a norm, compute the norm.
 
     Args:
         keeps: whether a sum keeps its axes, with one cell.
@@ -292,29 +306,29 @@ def sqrt_or_norm(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
 
 
 def divide_by_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
-    """A value over its norm along axes, or over `least` where the norm is smaller."""
+    """Divide a value by its norm along axes, or by `least` if the norm is smaller."""
     return x / norm(x, order, axes, True).clip(least, math.inf)
 
 
 def divide_by_root_of_squares(x: Tensor, axes: Axes, added: float) -> Tensor:
-    """A value over the root of its sum of squares along axes and a small number."""
+    """Divide a value by the root of its sum of squares along axes and a small number (`added`)."""
     return x / sqrt(square(x).sum(axes, True) + added)
 
 
 def divide_by_deviation(x: Tensor, axes: Axes, added: float) -> Tensor:
-    """What is apart from the mean along axes, over the standard deviation and a small number."""
-    apart = x - x.mean(axes, True)
-    return apart / (sqrt(square(apart).mean(axes, True)) + added)
+    """Subtract the mean along axes, and divide by the standard deviation and a small number (`added`)."""
+    centred = x - x.mean(axes, True)
+    return centred / (sqrt(square(centred).mean(axes, True)) + added)
 
 
 def cosine_similarity(x: Tensor, other: Tensor, axes: Axes, least: float) -> Tensor:
-    """The product of two values along axes over their norms, which are not below `least`."""
-    size, size_of_other = (norm(each, 2, axes).clip(least, math.inf) for each in (x, other))
-    return (x * other).sum(axes) / size / size_of_other
+    """Sum the products of two values along axes, and divide by their norms, which are not below `least`."""
+    x_norm, other_norm = (norm(each, 2, axes).clip(least, math.inf) for each in (x, other))
+    return (x * other).sum(axes) / x_norm / other_norm
 
 
 def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
-    """The mean square distance from the mean along axes, where `less` is taken from the count that it is
+    """Compute the mean square distance from the mean along axes; `less` is taken from the count that it is
     divided by.
     """
     cells = [size for size in (x.size(axis) for axis in axes) if not isinstance(size, Open)]
@@ -326,7 +340,9 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
 
 
 def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
-    """The product of the numbers along axes, which have few cells where it is of a value."""
+    """Multiply the numbers along axes. Those of a value have few cells, since each is an operand of its
+    own.
+    """
     return compute_or_derive(
         "product",
         lambda array: constants.reduce(array, "prod", axes, keep),
@@ -336,18 +352,19 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
-    """The product along axes, cell by cell."""
+    """Multiply the cells along axes, one by one."""
     result = x
     for axis in axes:
         size = x.size(axis)
         if isinstance(size, Open) or not 0 < size <= MOST_PARTS:
             raise Unsupported(f"over an axis of open size, or of more than {MOST_PARTS} cells")
-        result = reduce(mul, [result.cut({axis: slice(at, at + 1)}) for at in range(size)])
+        cells = [result.cut({axis: slice(index, index + 1)}) for index in range(size)]
+        result = reduce(mul, cells)
     return result if keep else result.without_axes(axes)
 
 
 def glu(x: Tensor, axis: int) -> Tensor:
-    """The first half of an axis, times the sigmoid of the second."""
+    """Multiply the first half of an axis by the sigmoid of the second half."""
     size = x.size(axis)
     if isinstance(size, Open) or size % 2:
         raise Unsupported("over an axis that has no known halves")
@@ -355,8 +372,8 @@ def glu(x: Tensor, axis: int) -> Tensor:
 
 
 def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
-    """The numbers of the last two axes whose column lies between so many cells behind their row, and zeros
-    elsewhere; None is no bound.
+    """Keep the numbers of the last two axes whose column lies between `least` and `most` cells behind their
+    row, and put zeros elsewhere; None is no bound.
     """
     cells = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
     if len(cells) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(cells)):
@@ -367,8 +384,8 @@ def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
 
 
 def match_l2_normalize(scope: Scope) -> Tensor | None:
-    """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
-    it; None for another one.
+    """Match a product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter
+    write it, and return that; None for another product.
     """
     flow = scope.walk.flow
     for square in (("Mul", "x", "x"), ("Square", "x")):

@@ -25,19 +25,18 @@ from porter.graph import Tokens
 
 
 def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Sequence[int]) -> View:
-    """The cells at these places of an axis: by one slice, or as parts one after the other."""
+    """Take the cells at these places of an axis: by one slice, a shuffle, or as parts one after the other."""
     view = walk.try_lay_out(source)
     size = view.size(axis)
     cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
-    if (
-        len(steps) == 1
-        and (step := min(steps))
-        and (step > 0 or (view.value.is_map and walk.views.has_channels(view, axis)))
-    ):
+    step = min(steps) if len(steps) == 1 else 0
+    may_go_back = view.value.is_map and walk.views.has_channels(view, axis)
+    if step > 0 or (step < 0 and may_go_back):
         end = cells[-1] + step
         return cut_nonempty(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
-    if (shuffled := _shuffle(view, position_of(axis, len(view.sizes or ())), cells)) is not None:
+    shuffled = _shuffle(view, position_of(axis, len(view.sizes or ())), cells)
+    if shuffled is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
@@ -46,18 +45,18 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
 
 
 def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
-    """Values of the same axes one after the other along one of them."""
-    whole = _concat_channels(walk, node, views, axis)
-    return whole or _join_arrays(
-        walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], axis
-    )
+    """Join values of the same axes along one of them: as channels, or as arrays."""
+    joined = _concat_channels(walk, node, views, axis)
+    if joined is not None:
+        return joined
+    return _join_arrays(walk, node, [walk.as_array(f"{node.name}:array", view) for view in views], axis)
 
 
 def gather_cells(
     walk: Walk, node: OperatorNode, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]
 ) -> View:
-    """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
-    axes of their own.
+    """Take the cells at places of the first axes; the last axis of `index` has the coordinates. Each
+    coordinate has to vary along axes of its own, as rows and columns do.
     """
     view = walk.view(source)
     count, outer = index.shape[-1], index.shape[:-1]
@@ -83,30 +82,29 @@ def gather_cells(
         cells = gather(
             walk, node, cells, order.index(coordinate), index[(*first, coordinate)].ravel().tolist()
         )
-    turned = cells.untransposed(order)
-    return turned.reshaped([*outer, *turned.known_sizes[count:]])
+    result = cells.untransposed(order)
+    return result.reshaped([*outer, *result.known_sizes[count:]])
 
 
 def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
-    """All cells of an axis, one of each of so many equal groups at a time; None where they have another
-    order.
+    """Take all cells of an axis in the order of a channel shuffle, which takes one of each group at a time,
+    by reshapes; return None if they have another order.
     """
     sizes = view.sizes or ()
     count = len(cells)
-    each = cells[1] if count > 1 else 0
-    if (
-        not 1 < each < count
-        or count % each
-        or [*cells] != [at for first in range(each) for at in range(first, count, each)]
-    ):
+    group_size = cells[1] if count > 1 else 0
+    if not 1 < group_size < count or count % group_size:
         return None
-    apart = [*sizes[:axis], count // each, each, *sizes[axis + 1 :]]
+    shuffled = [cell for first in range(group_size) for cell in range(first, count, group_size)]
+    if [*cells] != shuffled:
+        return None
+    apart = [*sizes[:axis], count // group_size, group_size, *sizes[axis + 1 :]]
     order = [*range(axis), axis + 1, axis, *range(axis + 2, len(sizes) + 1)]
     return none_if_unsupported(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
 def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | Repeated:
-    """Values one after the other along an axis. Zeros before and after them are a pad."""
+    """Concatenate values along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
             _pad_with_constant(walk, node, sources, axis)
@@ -114,6 +112,7 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
             or _concat_with_constants(walk, node, sources, axis)
         )
     views = [view for source in sources if (view := walk.try_lay_out(source)).axes is not None]
+    # Where each has one cell along the axis, they are parts of a stack.
     cells = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
     stacked = _stack_as_channels(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
     joined = stacked or _concat_channels(walk, node, walk.lay_out_side_by_side(sources), axis)
@@ -121,8 +120,8 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
 
 
 def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
-    """Maps or features one after the other along an axis that is their channels; None where it is another
-    one.
+    """Concatenate maps or features along an axis that is their channels; return None if it is another
+    axis.
     """
     names = walk.views.common_axis_names(views)
     if names is None or names[axis : axis + 1 or None] != ("channels",):  # an unknown value may have more
@@ -131,7 +130,7 @@ def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis
 
 
 def _join_arrays(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
-    """Arrays one after the other along an axis."""
+    """Join arrays along an axis."""
     if not views:
         raise Unsupported("of no values")
     if views[0].has_batch(axis):
@@ -141,20 +140,20 @@ def _join_arrays(walk: Walk, node: OperatorNode, views: Sequence[View], axis: in
 
 
 def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
-    """Values with one number everywhere before and after them, mostly zeros; None where other constants are
-    among them.
+    """Pad values by constants before and after them that are one number everywhere, mostly zero; return None
+    if other constants are among them.
     """
     live = [index for index, source in enumerate(sources) if walk.is_value(source)]
     if not live or len(live) <= live[-1] - live[0]:
         return None
-    before, inner, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
-    fillings = [walk.constant_fill(source, axis) for source in (*before, *behind)]
-    filled = [each for each in fillings if each is not None]
-    fills = {fill for _, fill in filled}
-    if len(filled) < len(fillings) or len(fills) != 1:
+    before, values, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
+    constants = [walk.constant_fill(source, axis) for source in (*before, *behind)]
+    sizes_and_fills = [each for each in constants if each is not None]
+    fills = {fill for _, fill in sizes_and_fills}
+    if len(sizes_and_fills) < len(constants) or len(fills) != 1:
         return None
-    inside = concat(walk, node, inner, axis) if len(inner) > 1 else walk.try_lay_out(inner[0])
-    sizes = fixed_sizes([size for size, _ in filled])
+    inside = concat(walk, node, values, axis) if len(values) > 1 else walk.try_lay_out(values[0])
+    sizes = fixed_sizes([size for size, _ in sizes_and_fills])
     ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
     return _pad_axes(walk, node, walk.as_view(inside), {axis: ends}, fills.pop())
 
@@ -162,22 +161,26 @@ def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source]
 def _concat_constants(
     walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int
 ) -> Repeated | None:
-    """Constants beside each other, of which some are repeated, as one; None where values are among them."""
-    wholes = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
-    whole = [each for each in wholes if each is not None]
+    """Concatenate constants, of which some are repeated, to one that is; return None if values are among
+    them.
+    """
+    found = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
+    arrays = [each for each in found if each is not None]
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
-    if len(whole) < len(sources) or not sizes:
+    if len(arrays) < len(sources) or not sizes:
         return None
-    numbers = np.concatenate(whole, axis)
+    numbers = np.concatenate(arrays, axis)
     constant = walk.flow.add_constant(f"{node.name}:constants", numbers)
     index = position_of(axis, numbers.ndim)
-    joined = tuple(numbers.shape[at] if at == index else size for at, size in enumerate(sizes[0]))
+    joined = tuple(
+        numbers.shape[index] if position == index else size for position, size in enumerate(sizes[0])
+    )
     return Repeated(constant, joined, lacks="of constants")
 
 
 def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
-    zeros of a pad.
+    """Concatenate values and stored arrays. Those before an array of tokens become further tokens, others are
+    added to the zeros of a pad.
     """
     values = [source for source in sources if walk.is_value(source)]
     view = _join_arrays(walk, node, [*map(walk.array, values)], axis)
@@ -192,17 +195,19 @@ def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Sou
 
 
 def _split_runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
-    """Sources in runs of constants and the values behind them; the last run has the constants at the end
-    too.
+    """Split sources into runs of constants with the values behind them; the last run also has the constants
+    at the end.
     """
     live = [walk.is_value(source) for source in sources]
-    starts = [at for at in range(1, len(live)) if live[at - 1] and not live[at] and any(live[at:])]
+    starts = [
+        index for index in range(1, len(live)) if live[index - 1] and not live[index] and any(live[index:])
+    ]
     ends = [0, *starts, len(sources)]
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
 def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Stored arrays before and after values, as the zeros of a pad to which they are added."""
+    """Pad values by zeros, and add stored arrays there, so that these stand before and after the values."""
     live = [index for index, source in enumerate(sources) if walk.is_value(source)]
     view = _join_arrays(walk, node, [walk.array(sources[index]) for index in live], axis)
     before = _whole_constants(walk, sources[: live[0]])
@@ -211,7 +216,7 @@ def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
         return view
     sizes = [*(before + behind)[0].shape]
     shape = view.value.shape or ()
-    first = 0 if walk.views.lacks_batch else 1
+    first = 0 if walk.views.lacks_batch else 1  # the first axis behind the batch
     if None in shape or len(sizes) != len(view.known_axes) or set(sizes[:first]) - {1}:
         raise Unsupported("with a constant of other axes")
     sizes[axis] = view.size(axis)
@@ -224,7 +229,9 @@ def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
 
 
 def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
-    """What `_whole_constant` gives for several constants."""
+    """Return what `_whole_constant` gives for several constants. Raises Unsupported if it gives none for
+    one.
+    """
     arrays = [each for source in sources if (each := _whole_constant(walk, source)) is not None]
     if len(arrays) < len(sources):
         raise Unsupported("with a constant that is computed, or repeated along axes of open size")
@@ -232,8 +239,8 @@ def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
 
 
 def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
-    """A constant, also one that is repeated along axes of known size: once, where it is the same for each
-    image.
+    """Return a constant, also one that is repeated along axes of known size; None if it has other axes, or is
+    too large. One that is the same for each image is returned for one image.
     """
     before = walk.drop_repeats(source)
     tensor = walk.weights(before)
@@ -246,32 +253,32 @@ def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
         if len(sizes) <= len(rest) or not walk.flow.reserve_bytes(8 * math.prod(sizes)):
             return None
         numbers = np.broadcast_to(numbers, sizes)
-    repeats = numbers.ndim > 1 and not walk.views.lacks_batch and np.all(numbers == numbers[:1])
-    return np.asarray(numbers[:1] if repeats else numbers, np.float64)
+    same_for_each_image = numbers.ndim > 1 and not walk.views.lacks_batch and np.all(numbers == numbers[:1])
+    return np.asarray(numbers[:1] if same_for_each_image else numbers, np.float64)
 
 
 def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
-    """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
-    one is none.
+    """Join arrays of tokens and stored ones, each of which stands before the array that follows it; return
+    None if a stored one is no tokens.
     """
     parts = list[View]()
     stored = list[Source]()
-    only = sum(map(walk.is_value, sources)) == 1
+    is_only = sum(map(walk.is_value, sources)) == 1
     for source in sources:
         if not walk.is_value(source):
             stored.append(source)
             continue
-        name = node.name if only else f"{node.name}:{len(parts)}"
-        whole = _prepend_tokens(walk, name, walk.array(source), stored)
-        if whole is None:
+        name = node.name if is_only else f"{node.name}:{len(parts)}"
+        tokens = _prepend_tokens(walk, name, walk.array(source), stored)
+        if tokens is None:
             return None
-        parts.append(whole)
+        parts.append(tokens)
         stored = []
-    return parts[0] if only else _join_arrays(walk, node, parts, axis)
+    return parts[0] if is_only else _join_arrays(walk, node, parts, axis)
 
 
 def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
-    """Trained tokens before those of a value; None where the tensors are none."""
+    """Add trained tokens before those of a value; return None if a stored array is no tokens."""
     value = view.value
     for index, source in enumerate(reversed(stored), 1):
         tokens = walk.weights(walk.drop_repeats(source))
@@ -280,29 +287,32 @@ def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source])
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
             return None
-        own = name if index == len(stored) else f"{name}:{index}"
-        value = walk.builder.add(own, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+        own_name = name if index == len(stored) else f"{name}:{index}"
+        value = walk.builder.add(own_name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
     return walk.views.as_rank_of(view, value)
 
 
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Values one after the other along a new axis; of maps their channels, of which it counts the parts."""
+    """Stack values along a new axis. Maps are stacked as channels, of which the axis then counts the
+    parts.
+    """
     views = [walk.try_lay_out(source) for source in sources]
-    if (stacked := _stack_as_channels(walk, node, views, axis)) is not None:
+    stacked = _stack_as_channels(walk, node, views, axis)
+    if stacked is not None:
         return stacked
     wide = [view.with_axes([axis]) for view in views]
     if all(view.value.is_map for view in wide):
         of_one_channel = _concat_channels(walk, node, wide, axis)
         if of_one_channel is not None:
             return of_one_channel
-    whole = [walk.view(source).with_axes([axis]) for source in sources]
-    order = whole[0].batch_first
-    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
+    own = [walk.view(source).with_axes([axis]) for source in sources]
+    order = own[0].batch_first
+    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in own]
     return _join_arrays(walk, node, arrays, order.index(position_of(axis, len(order)))).untransposed(order)
 
 
 def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
-    """Values of one shape along a new axis, beside each other in the channels; None for others."""
+    """Stack values of one shape along a new axis, by concatenating their channels; return None for others."""
     names = walk.views.common_axis_names(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None
@@ -310,37 +320,42 @@ def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], ax
     if joined.sizes is None:
         return None
     sizes = [*joined.sizes]
-    at = names.index("channels")
-    sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
-    order = [each for each in range(len(sizes)) if each != at]
-    order.insert(position_of(axis, len(sizes)), at)
+    stack_axis = names.index("channels")
+    sizes[stack_axis : stack_axis + 1] = [len(views), sizes[stack_axis] // len(views)]
+    order = [position for position in range(len(sizes)) if position != stack_axis]
+    order.insert(position_of(axis, len(sizes)), stack_axis)
     return joined.reshaped(sizes).transposed(order)
 
 
 def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: Sequence[int]) -> View:
-    """Parts of an axis in its place, of the window's size and each its step behind the one before, and the
-    cells of each as the last axis.
+    """Cut an axis into parts of the window's size, each its step behind the one before. The axis then counts
+    the parts, and the last axis has the cells of each.
     """
     view = walk.view(source)
     size, step = window
     cells = view.size(axis)
-    at = position_of(axis, view.rank)
+    position = position_of(axis, view.rank)
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
     if size == step:
         whole = (
-            cut_nonempty(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+            cut_nonempty(walk, node, source, {position: slice(0, count * size)})
+            if cells > count * size
+            else view
         )
         sizes = whole.known_sizes
-        apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
-        order = [each for each in range(len(sizes) + 1) if each != at + 1]
-        return apart.transposed([*order, at + 1])
+        split = whole.reshaped([*sizes[:position], count, size, *sizes[position + 1 :]])
+        order = [other for other in range(len(sizes) + 1) if other != position + 1]
+        return split.transposed([*order, position + 1])
     if size > MOST_PARTS:
         raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")
     parts = [
         cut_nonempty(
-            walk, part_of(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)}
+            walk,
+            part_of(node, str(first)),
+            source,
+            {position: slice(first, first + (count - 1) * step + 1, step)},
         )
         for first in range(size)
     ]

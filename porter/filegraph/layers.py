@@ -21,14 +21,14 @@ def read_graph(
     ends: Iterable[NodeOutput],
     names: Mapping[str, NodeOutput] | None = None,
 ) -> FileGraph:
-    """The graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
+    """Read the graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
     read_nodes(walk, readers.get)
-    given = walk.output_values(ends)
-    return walk.finish(given, given, names)
+    outputs = walk.output_values(ends)
+    return walk.finish(outputs, outputs, names)
 
 
 def symmetric_pads(pads: tuple[int, int]) -> Pads:
-    """The pads with as many cells before the rows, and the columns, as behind them."""
+    """Return the pads with as many cells before the rows, and the columns, as behind them."""
     rows, columns = pads
     return rows, rows, columns, columns
 
@@ -40,8 +40,8 @@ def pool(
     rounding: Rounding = "floor",
     counted: bool = True,
 ) -> Tensor:
-    """A pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if they
-    are `counted`.
+    """Add a pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if
+    they are `counted`.
     """
     window, pads = windows
     if function == "max":
@@ -51,7 +51,7 @@ def pool(
 
 
 def prelu(x: Tensor, alpha: str) -> Tensor:
-    """A PReLU by a stored tensor, with one slope or one for each channel."""
+    """Add a PReLU by a stored tensor, with one slope or one for each channel."""
     numbers = x.walk.flow.constants.array(alpha)
     if numbers.size == 1 and x.value.channels != 1:
         return x.apply_elementwise(ops.LeakyRelu(float(numbers.ravel()[0])))

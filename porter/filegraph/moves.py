@@ -25,7 +25,9 @@ from porter.graph.ops import AXES
 
 
 def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> View:
-    """The tensor in another shape; -1 is what is left."""
+    """Return the tensor in another shape; -1 is what is left. The value is laid out first if its axes do not
+    split so.
+    """
     view = walk.view(source)
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
     if walk.views.layout_op(view) is not None:
@@ -38,19 +40,21 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
 
 
 def _flatten_array(walk: Walk, node: OperatorNode, view: View) -> View:
-    """The numbers of an array as features, of which axes can be made that do not divide the array's."""
+    """Return the numbers of an array as features, which can be split into axes that do not divide the
+    array's.
+    """
     return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
 def flatten(walk: Walk, node: OperatorNode, source: Source, first: int, last: int = -1) -> View:
-    """The axes from the first to the last as one."""
+    """Join the axes from the first to the last."""
     sizes = walk.known_sizes(source)
     start, end = (position_of(position, len(sizes)) for position in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
 def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int] | None = None) -> View:
-    """The tensor without axes of one cell; without all of them if no places are given.
+    """Remove axes of one cell: those at the positions, or all of them if no positions are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
     """
@@ -65,19 +69,20 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
     shape = view.value.shape
     if names and shape and None in shape:
         squeezed = {names[position] for position in chosen}
-        whole = tuple(
+        known_shape = tuple(
             1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
         )
-        view = walk.views.in_axis_order(replace(view.value, shape=whole), names)
+        view = walk.views.in_axis_order(replace(view.value, shape=known_shape), names)
     return view.without_axes(chosen)
 
 
 def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
-    """The tensor with axes of one cell, which have these places in it."""
+    """Add axes of one cell, which have these places in the result."""
     return walk.view(source).with_axes(positions)
 
 
 def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> View | Repeated:
+    """Return the tensor with its axes in another order."""
     constant = None if walk.is_value(source) else _transpose_constant(walk, node, source, order)
     return constant or walk.view(source).transposed(order)
 
@@ -85,20 +90,20 @@ def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[in
 def _transpose_constant(
     walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]
 ) -> Repeated | None:
-    """A constant that is repeated, with its axes in another order."""
-    filled = walk.repeated.get(source)
-    numbers = walk.constant(filled.before) if filled is not None else None
-    if filled is None or numbers is None:
+    """Transpose a constant that is repeated; return None for another one."""
+    repeated = walk.repeated.get(source)
+    numbers = walk.constant(repeated.before) if repeated is not None else None
+    if repeated is None or numbers is None:
         return None
-    wide = numbers.reshape([1] * (len(filled.sizes) - numbers.ndim) + [*numbers.shape])
-    sizes = Items(filled.sizes)
-    turned = walk.flow.add_constant(f"{node.name}:turned", wide.transpose(order))
-    return Repeated(turned, tuple(sizes[axis] for axis in order))
+    wide = numbers.reshape([1] * (len(repeated.sizes) - numbers.ndim) + [*numbers.shape])
+    sizes = Items(repeated.sizes)
+    transposed = walk.flow.add_constant(f"{node.name}:turned", wide.transpose(order))
+    return Repeated(transposed, tuple(sizes[axis] for axis in order))
 
 
 def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim]) -> View | Repeated:
-    """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
-    one cell.
+    """Repeat each axis so many times, one whole copy after the other. A constant, such as a class token, may
+    be repeated along axes of one cell only.
     """
     sizes = walk.sizes(source) or ()
     if not walk.is_live(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
@@ -114,20 +119,22 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
 
 
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
-    """Each cell of an axis so many times, one after the other."""
+    """Repeat each cell of an axis so many times, one copy after the other."""
     view = walk.try_lay_out(source)
     sizes = view.known_sizes
     rank = len(view.known_sizes)
     if times < 1:
         raise Unsupported(f"{times} times")
-    at = position_of(axis, rank)
-    wide = view.with_axes([at + 1]).repeated([times if each == at + 1 else 1 for each in range(rank + 1)])
-    return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
+    position = position_of(axis, rank)
+    counts = [1] * (rank + 1)
+    counts[position + 1] = times
+    wide = view.with_axes([position + 1]).repeated(counts)
+    return wide.reshaped([*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
 
 
 def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> Repeated:
-    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
-    1 keep an axis. A constant may get axes before its own.
+    """Repeat axes of one cell to these sizes, which are those of the tensor's last axes; -1 and 1 keep an
+    axis. A constant may get axes before its own.
     """
     own = walk.known_sizes(source)
     is_value = walk.is_live(source)
@@ -139,8 +146,8 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
         raise Unsupported(f"of {sizes_text(own)} to {sizes_text(wanted)}")
-    whole = tuple(size * count for size, count in zip(own, times, strict=True))
-    repeated = Repeated(walk.before_repeat(source), whole)
+    expanded = tuple(size * count for size, count in zip(own, times, strict=True))
+    repeated = Repeated(walk.before_repeat(source), expanded)
     if not is_value:
         return repeated
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
@@ -149,19 +156,21 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
 
 
 def rot90(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int) -> View:
-    """Two axes turned by so many right angles: exchanged, and one of them turned round."""
+    """Turn two axes by so many right angles: they are exchanged, and one of them, or both, are flipped."""
     view = walk.try_lay_out(source)
     rank = len(view.known_axes)
     order = [*range(rank)]
-    one, other = (position_of(position, rank) for position in positions)
-    order[one], order[other] = other, one
-    turned = view.transposed(order) if turns % 2 else view
-    around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]
-    return flip(walk, node, turned, around)
+    first, second = (position_of(position, rank) for position in positions)
+    order[first], order[second] = second, first
+    swapped = view.transposed(order) if turns % 2 else view
+    flipped = {0: [], 1: [first], 2: [first, second], 3: [second]}[turns % 4]
+    return flip(walk, node, swapped, flipped)
 
 
 def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
-    """Each image so many times, one copy after the other: a map of one cell has so many rows."""
+    """Repeat each image so many times, one copy after the other, by way of a map of one cell that is enlarged
+    to so many rows.
+    """
     array = walk.array(source)
     sizes = array.known_sizes
     shape = array.value.shape or ()
@@ -171,15 +180,15 @@ def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) ->
     pattern = f"{' '.join(axes.values())} -> ({' '.join(axes)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
     rows = walk.builder.add(node.name, Upsample(times, 1), cell)
-    laid = walk.views.in_axis_order(rows, ("batch", "rows", "columns", "channels"))
-    return laid.reshaped([sizes[0] * times, *sizes[1:]])
+    channels_last = walk.views.in_axis_order(rows, ("batch", "rows", "columns", "channels"))
+    return channels_last.reshaped([sizes[0] * times, *sizes[1:]])
 
 
 def cells_as_channels(
     walk: Walk, node: OperatorNode, source: Source, block: int, outer: bool = False
 ) -> View:
-    """The cells of each block of a map as channels, block rows first, before the channels that were there or,
-    if these are `outer`, behind.
+    """Move the cells of each block of a map into the channels. Block rows come first, before the channels
+    that were there or, if these are `outer`, behind them.
     """
     view = walk.view(source)
     sizes = view.known_sizes
@@ -188,21 +197,22 @@ def cells_as_channels(
     images, *axes = sizes
     channels_first = walk.builder.order == "CHW"
     channels, rows, columns = axes if channels_first else (axes[2], *axes[:2])
+    # Axes: images, channels, block rows, rows in them, block columns, columns in them; or channels last.
     parts: list[Dim] = [rows // block, block, columns // block, block]
-    apart = view.reshaped([images, channels, *parts] if channels_first else [images, *parts, channels])
-    if channels_first:
-        order = (0, 1, 3, 5, 2, 4) if outer else (0, 3, 5, 1, 2, 4)
-    else:
-        order = (0, 1, 3, 5, 2, 4) if outer else (0, 1, 3, 2, 4, 5)
-    ends: list[Dim] = [rows // block, columns // block]
-    whole = channels * block**2
-    return apart.transposed(order).reshaped(
-        [images, whole, *ends] if channels_first else [images, *ends, whole]
+    split = view.reshaped([images, channels, *parts] if channels_first else [images, *parts, channels])
+    order = (0, 3, 5, 1, 2, 4) if channels_first else (0, 1, 3, 2, 4, 5)
+    if outer:
+        order = (0, 1, 3, 5, 2, 4)
+    blocks: list[Dim] = [rows // block, columns // block]
+    all_channels = channels * block**2
+    return split.transposed(order).reshaped(
+        [images, all_channels, *blocks] if channels_first else [images, *blocks, all_channels]
     )
 
 
 def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:
-    """A tensor of one axis beside batch and channels as a map of one row, for windows over that axis.
+    """Return a tensor of one axis beside batch and channels as a map of one row, for windows over that
+    axis.
 
     Raises:
         Unsupported: it has other axes.
@@ -216,4 +226,5 @@ def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:
 
 
 def _rows_axis(walk: Walk) -> int:
+    """Return the position of the rows in the file's own layout."""
     return walk.views.layout().index("rows")

@@ -15,7 +15,7 @@ from porter.graph import INPUT
 
 
 def expect_values(names: Sequence[str], values: Iterable[str]) -> None:
-    """Expects that a file's graph has values of these names, which a user gives.
+    """Expect that a file's graph has values of these names, which a user gives.
 
     Raises:
         UsageError: it lacks one of them.
@@ -33,8 +33,8 @@ def expect_values(names: Sequence[str], values: Iterable[str]) -> None:
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """`name`, or the first of `name_2`, `name_3`, ... where it is taken. Of many names, `Names` gives each in
-    constant time.
+    """Return `name`, or the first of `name_2`, `name_3`, ... that is free if it is taken. Of many names,
+    `Names` gives each in constant time.
     """
     candidate, count = name, 1
     while candidate in taken:
@@ -51,8 +51,8 @@ class Names:
         self._last: dict[str, int] = {}
 
     def take(self, wanted: str, first: int = 1) -> str:
-        """Takes `wanted`, or `wanted_2`, `wanted_3`, ... where it is taken, from the one of `first` on, and
-        gives it.
+        """Take `wanted`, or if that is taken the first free one of `wanted_2`, `wanted_3`, ... from the
+        number `first` on, and return it.
         """
         count = 1 if first == 1 and wanted not in self.taken else max(first, self._last.get(wanted, 1))
         name = wanted if count == 1 else f"{wanted}_{count}"
@@ -65,7 +65,7 @@ class Names:
 
 
 def with_scope_names(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
-    """The graph with each node named by the scope of its tensors.
+    """Return the graph with each node named by the scope of its tensors.
 
     A node without tensors, or with a scope that others or an input share, has its name in `titles`, or keeps
     its own.
@@ -87,7 +87,9 @@ def with_scope_names(graph: FileGraph, titles: Mapping[str, str] | None = None) 
 
 
 def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, str]) -> dict[str, str]:
-    """Names of the nodes: the scopes of the file where these are their own, otherwise numbered."""
+    """Return the new names of nodes: the scopes of the file if these are their own, otherwise numbered
+    titles.
+    """
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
     own = {scope for scope, count in counts.items() if scope and count == 1 and scope not in inputs}
@@ -102,21 +104,21 @@ def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, s
 
 
 def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
-    """The names of nodes by their paths, which are modules and a last word: `layer1/0/conv1`.
+    """Return the names of nodes by their paths, which are modules and a last word: `layer1/0/conv1`.
 
     A word that is the node's op is left out where the module computes nothing else and holds no other module.
     """
     modules = Counter(path[:-1] for path in paths.values())
-    holding = {outer for outer, inner in pairwise(sorted(modules)) if inner[: len(outer)] == outer}
-    titled = {}
+    outer_modules = {outer for outer, inner in pairwise(sorted(modules)) if inner[: len(outer)] == outer}
+    title_of = {}
     for name, (*module, word) in paths.items():
-        own = word == ops[name] and modules[tuple(module)] == 1 and tuple(module) not in holding
-        titled[name] = "/".join(module if own else (*module, word))
-    return {name: title for name, title in titled.items() if title.strip("/")}
+        is_alone = modules[tuple(module)] == 1 and tuple(module) not in outer_modules
+        title_of[name] = "/".join(module if is_alone and word == ops[name] else (*module, word))
+    return {name: title for name, title in title_of.items() if title.strip("/")}
 
 
 def _scope(node: FileNode, computed: Collection[str]) -> str:
-    """The scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
+    """Return the scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
     if isinstance(node.op, Foreign):
         return ""
     # ONNX models of torch have torch's names.

@@ -24,58 +24,60 @@ tf2onnx's 10^9.
 
 
 def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
-    """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
-    without cells only the sizes are known.
+    """Cut a part out of each axis that `parts` names, as Python's index does; a number takes its axis away.
+    Of a part without cells only the sizes are known.
     """
     zeros = None if isinstance(source, View) else walk.blank.get(source)
     sizes = zeros or walk.view(source).sizes or ()
-    by_numbers, opened = _by_known_numbers(parts, sizes)
-    if opened and zeros is not None:
+    known_parts, open_ends = _by_known_numbers(parts, sizes)
+    if open_ends and zeros is not None:
         raise Undecided
-    if opened:
-        view = match_cells(walk, node, walk.try_lay_out(source), opened)
-        return cut(walk, node, view, by_numbers) if by_numbers else view
-    left = _sizes_of_parts(by_numbers, sizes)
-    if 0 in left:
-        return Zeros(left, "that leaves nothing")
+    if open_ends:
+        view = match_cells(walk, node, walk.try_lay_out(source), open_ends)
+        return cut(walk, node, view, known_parts) if known_parts else view
+    part_sizes = _sizes_of_parts(known_parts, sizes)
+    if 0 in part_sizes:
+        return Zeros(part_sizes, "that leaves nothing")
     if zeros is not None:
-        gone = {position_of(axis, len(sizes)) for axis, part in by_numbers.items() if isinstance(part, int)}
-        return Zeros(tuple(size for axis, size in enumerate(left) if axis not in gone))
-    return _take_part(walk, node, source, by_numbers)
+        gone = {position_of(axis, len(sizes)) for axis, part in known_parts.items() if isinstance(part, int)}
+        return Zeros(tuple(size for axis, size in enumerate(part_sizes) if axis not in gone))
+    return _take_part(walk, node, source, known_parts)
 
 
 def _sizes_of_parts(parts: Mapping[int, slice | int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The sizes of axes of which these are parts; those that are open stay."""
-    left = [*sizes]
+    """Return the sizes of axes after these parts are cut; those that are open stay."""
+    part_sizes = [*sizes]
     for axis, part in parts.items():
-        if sizes and isinstance(part, slice) and isinstance(size := sizes[axis], int):
-            left[axis] = len(range(size)[part])
-    return tuple(left)
+        size = sizes[axis] if sizes and isinstance(part, slice) else None
+        if isinstance(part, slice) and isinstance(size, int):
+            part_sizes[axis] = len(range(size)[part])
+    return tuple(part_sizes)
 
 
 def _by_known_numbers(
     parts: Mapping[int, slice | int], sizes: Sequence[Dim]
 ) -> tuple[dict[int, slice | int], dict[int, tuple[Dim, Dim]]]:
-    """Parts of axes by known numbers, and the ends of those that depend on the input's size: how many cells
-    more they have before and behind.
+    """Split parts into those by known numbers, and the ends of those that depend on the input's size: how
+    many cells more these have before and behind.
 
     Args:
         sizes: of all axes; none if they are unknown, and then the parts are as they are.
     """
-    slices, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
+    slices = {**parts}
+    open_ends = dict[int, tuple[Dim, Dim]]()
     for axis, part in parts.items():
         if sizes and isinstance(part, slice):
             size = sizes[position_of(axis, len(sizes))]
             try:
                 slices[axis] = _known_slice(part, size)
             except Undecided:
-                opened[axis] = _open_ends(part, size)
+                open_ends[axis] = _open_ends(part, size)
                 del slices[axis]
-    return slices, opened
+    return slices, open_ends
 
 
 def cut_nonempty(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """What `cut` gives for a value that is not known to be zeros.
+    """Return what `cut` gives for a value that is not known to be zeros.
 
     Raises:
         Unsupported: the part has no cells.
@@ -87,30 +89,27 @@ def cut_nonempty(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[
 
 
 def _take_part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """What `cut` gives for a part that has cells."""
+    """Cut a part that has cells. Axes that are taken backwards as a whole are flipped first."""
     sizes = walk.view(source).sizes
-    around = [position for position, part in parts.items() if sizes and _is_flip(part, sizes[position])]
-    rest = {position: part for position, part in parts.items() if position not in around}
-    view = flip(walk, node, source, around) if around else walk.try_lay_out(source)
+    flipped = [position for position, part in parts.items() if sizes and _is_flip(part, sizes[position])]
+    rest = {position: part for position, part in parts.items() if position not in flipped}
+    view = flip(walk, node, source, flipped) if flipped else walk.try_lay_out(source)
     return _cut_axes(walk, node.name, view, rest) if rest else view
 
 
 def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
-    """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
-    of one cell.
+    """Take a part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None
+    adds one of one cell.
     """
-    given = [part for part in index if part is not None]
-    taken = cut(walk, node, source, dict(enumerate(given)))
-    added = [
-        position
-        for position, part in enumerate(part for part in index if not isinstance(part, int))
-        if part is None
-    ]
-    return taken.with_axes(added) if isinstance(taken, View) and added else taken
+    parts = [part for part in index if part is not None]
+    result = cut(walk, node, source, dict(enumerate(parts)))
+    kept_or_new = [part for part in index if not isinstance(part, int)]
+    added = [position for position, part in enumerate(kept_or_new) if part is None]
+    return result.with_axes(added) if isinstance(result, View) and added else result
 
 
 def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
-    """A part of a value, axis by axis."""
+    """Cut a part of a value, axis by axis."""
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.align_axes(f"{name}:array", view)
@@ -130,13 +129,13 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
-    """Whether a part of an axis is all of it."""
+    """Return whether a part of an axis is all of it."""
     is_stated_whole = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
     return is_stated_whole or (not isinstance(size, Open) and range(size)[part] == range(size))
 
 
 def _is_flip(part: slice | int, size: Dim) -> bool:
-    """Whether a part of an axis is all of it, from the last cell to the first."""
+    """Return whether a part of an axis is all of it, from the last cell to the first."""
     if isinstance(part, int):
         return False
     whole = (part.start, part.stop, part.step) == (None, None, -1)
@@ -144,8 +143,8 @@ def _is_flip(part: slice | int, size: Dim) -> bool:
 
 
 def _known_slice(part: slice, size: Dim) -> slice:
-    """The slice of an axis of `size` cells, by known numbers: ends that depend on an open size are counted
-    from its end.
+    """Return the slice of an axis of `size` cells by known numbers: ends that depend on an open size are
+    counted from its end.
     """
     if isinstance(size, int):
         return _slice_of_known_size(part, size)
@@ -154,11 +153,15 @@ def _known_slice(part: slice, size: Dim) -> slice:
     if first >= 0 and isinstance(part.start, Open):
         raise Undecided
     if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
-        stop = min(*fixed_sizes([stop or 0]), 0) or None
+        (last,) = fixed_sizes([stop or 0])
+        stop = min(last, 0) or None  # None, not 0, is the end of the axis
     return slice(start, stop, part.step)
 
 
 def _slice_of_known_size(part: slice, size: int) -> slice:
+    """Return the slice of an axis of known size by known numbers. A single cell is stated by its own place,
+    whatever the step was.
+    """
     ends = (None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
     whole = slice(*ends)
     cells = range(size)[whole]
@@ -166,7 +169,7 @@ def _slice_of_known_size(part: slice, size: int) -> slice:
 
 
 def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
-    """How many cells less a part of an axis has before and behind it, as numbers of 0 or below.
+    """Return how many cells less a part of an axis has before and behind it, as numbers of 0 or below.
 
     Raises:
         Undecided: the input's size may decide that it has others.
@@ -179,8 +182,8 @@ def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
 
 
 def _from_start(end: Dim, size: Dim) -> Dim:
-    """An end of a part of an axis, counted from the first cell. One that may be below 0 as far as its terms
-    tell is not: the part has as many cells as another map.
+    """Return an end of a part of an axis, counted from the first cell. An end that may be below 0, as far as
+    its terms tell, is taken not to be: the part has as many cells as another map.
     """
     with suppress(Undecided):
         return end + size if end < 0 else end
@@ -188,41 +191,43 @@ def _from_start(end: Dim, size: Dim) -> Dim:
 
 
 def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
-    """The sizes of the parts of an axis, of which -1 is what is left.
+    """Return the sizes of the parts of an axis, of which -1 is what is left.
 
     Raises:
         Unsupported: they are not the axis together.
     """
-    given = [each for each in sizes if isinstance(each, Open) or each >= 0]
-    wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(given) for each in sizes]
-    if sum(wanted) != size:
+    stated = [each for each in sizes if isinstance(each, Open) or each >= 0]
+    part_sizes = [each if isinstance(each, Open) or each >= 0 else size - sum(stated) for each in sizes]
+    if sum(part_sizes) != size:
         raise Unsupported(f"of {sizes_text([size])} cells into {sizes_text(sizes)}")
-    return wanted
+    return part_sizes
 
 
 def pad(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
 ) -> View:
-    """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
-    pads crop others.
+    """Pad axes by one number before and after their cells, but the channels of maps and features by zeros.
+    Negative pads crop.
     """
     view = walk.try_lay_out(source)
-    around = dict[int, tuple[int, int]]()
-    opened = dict[int, tuple[Dim, Dim]]()
+    known_pads = dict[int, tuple[int, int]]()
+    open_pads = dict[int, tuple[Dim, Dim]]()
     for position, (before, after) in pairs.items():
         if isinstance(before, Open) or isinstance(after, Open):
-            opened[position] = before, after
+            open_pads[position] = before, after
         else:
-            around[position] = before, after
-    if opened and fill:
+            known_pads[position] = before, after
+    if open_pads and fill:
         raise Undecided
-    return _pad_axes(walk, node, match_cells(walk, node, view, opened) if opened else view, around, fill)
+    if open_pads:
+        view = match_cells(walk, node, view, open_pads)
+    return _pad_axes(walk, node, view, known_pads, fill)
 
 
 def _pad_axes(
     walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
 ) -> View:
-    """A value with cells added or cut at the ends of its axes."""
+    """Add cells at the ends of axes, or cut them off."""
     aligned = walk.align_axes(f"{node.name}:array", view)
     ends = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
@@ -239,7 +244,7 @@ def _pad_axes(
 def extend(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
 ) -> View:
-    """Cells of a map's own before and after its rows and columns."""
+    """Pad the rows and columns of a map by cells of its own, such as reflected ones."""
     view = walk.try_lay_out(source)
     names = walk.views.axis_names(view)
     if names is None:
@@ -255,7 +260,7 @@ def extend(
 
 
 def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
-    """The cells of these axes from the last one to the first."""
+    """Reverse the cells of these axes."""
     view = walk.try_lay_out(source)
     for position in positions:
         view = _flip_axis(walk, node, view, position)
@@ -263,16 +268,13 @@ def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[i
 
 
 def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
-    """The cells of an axis from the last one to the first. An axis that no op cuts backwards is made the
-    channels for it.
+    """Reverse the cells of an axis. An axis that no op cuts backwards is made the channels of a map for
+    it.
     """
     rank = view.rank
     backwards = slice(None, None, -1)
-    if (
-        not rank
-        or view.has_batch(position)
-        or (view.value.is_map and walk.views.has_channels(view, position))
-    ):
+    is_channels = view.value.is_map and walk.views.has_channels(view, position)
+    if not rank or view.has_batch(position) or is_channels:
         return _cut_axes(walk, node.name, view, {position: backwards})
     last = position_of(position, rank)
     order = [*(axis for axis in range(rank) if axis != last), last]
@@ -286,7 +288,7 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
 
 
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
-    """The cells of axes moved on, those at the end to the start."""
+    """Move the cells of axes on, and those at the end to the start."""
     view = walk.array(source)
     rank = len(view.known_axes)
     sizes = view.known_sizes
@@ -306,22 +308,22 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
             walk.builder.cut(f"{node.name}:{name}", value, {axis: part})
             for name, part in (("last", last), ("first", first))
         ]
-        whole = [part for part in parts if part is not None]
-        if len(whole) < len(parts):
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
             raise Unsupported("of an axis of open size")
-        value = walk.builder.join(node.name, axis, *whole)
+        value = walk.builder.join(node.name, axis, *found)
     return walk.views.as_rank_of(view, value)
 
 
 def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], offset: int) -> View:
-    """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
-    the last axis: in both axes as one, each lies a row and a cell behind the one before it.
+    """Take the cells that have the same place in two axes, or `offset` cells behind in the second one, as the
+    last axis. In both axes joined, each lies a row and a cell behind the one before it.
     """
     view = walk.view(source)
     rank = len(view.known_axes)
     last = [position_of(position, rank) for position in positions]
-    turned = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
-    sizes = turned.known_sizes
+    axes_last = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
+    sizes = axes_last.known_sizes
     rows, columns = sizes[-2:]
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported("of axes of open size")
@@ -329,6 +331,6 @@ def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[in
     count = min(rows + min(offset, 0), columns - max(offset, 0))
     if count < 1:
         raise Unsupported("without cells")
-    flat = turned.reshaped([*sizes[:-2], rows * columns])
+    flat = axes_last.reshaped([*sizes[:-2], rows * columns])
     cells = slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)
     return cut_nonempty(walk, node, flat, {rank - 2: cells})

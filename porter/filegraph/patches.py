@@ -21,7 +21,9 @@ from porter.padding import Convention, Pads, Window
 
 
 def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads: Pads) -> View:
-    """The cells under a window at each of its places, with zeros around the map."""
+    """Return the cells under a window at each of its places, with zeros around the map, as
+    N×(C·rows·columns)×patches.
+    """
     view = walk.view(source)
     batch, channels, down, across = view.known_sizes
     if _lie_side_by_side(window, pads):
@@ -41,49 +43,50 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
 def map_of_patches(
     walk: Walk, node: OperatorNode, source: Source, size: Sequence[Dim], windows: tuple[Window, Pads]
 ) -> View | Value:
-    """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
-    sum.
+    """Return the map of so many rows and columns (`size`) that patches make together, as `patches` gives
+    them: where several have a cell, the map has their sum.
     """
     view = walk.view(source)
     window, pads = windows
-    (batch, whole, _), (down, across) = view.known_sizes, size
+    batch, cells_of_patch, _ = view.known_sizes
+    down, across = size
     rows, columns = window.kernel
-    channels = whole // (rows * columns)
+    channels = cells_of_patch // (rows * columns)
     if _lie_side_by_side(window, pads):
-        cells = view.reshaped([batch, channels, rows, columns, down // rows, across // columns])
-        return cells.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, down, across])
+        split = view.reshaped([batch, channels, rows, columns, down // rows, across // columns])
+        return split.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, down, across])
     if not isinstance(channels, int) or not isinstance(down, int) or not isinstance(across, int):
         raise Unsupported("of an open size")
-    ends = pads[:2], pads[2:]
-    counts = [
-        (cells + before + after - window.extent(axis)) // window.stride[axis] + 1
-        for axis, (cells, (before, after)) in enumerate(zip((down, across), ends, strict=True))
-    ]
-    tokens = view.reshaped([batch, whole, *counts])
+    counts = list[int]()  # patches down and across
+    cuts = list[int]()  # what the transposed convolution gives too much at the bottom and at the right
+    for axis, (cells, (before, after)) in enumerate(zip((down, across), (pads[:2], pads[2:]), strict=True)):
+        count = (cells + before + after - window.extent(axis)) // window.stride[axis] + 1
+        counts.append(count)
+        cuts.append((count - 1) * window.stride[axis] + window.extent(axis) - before - cells)
+    bottom, right = cuts
+    patches_on_map = view.reshaped([batch, cells_of_patch, *counts])
     tensors = _cell_kernel(walk, node, channels, window)
     if tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
-    bottom, right = (
-        (count - 1) * window.stride[axis] + window.extent(axis) - ends[axis][0] - (down, across)[axis]
-        for axis, count in enumerate(counts)
-    )
     op = ConvTranspose(channels, window, (pads[0], bottom, pads[2], right), channels)
-    return walk.builder.conv_transpose(node.name, walk.value(tokens), op, tensors)
+    return walk.builder.conv_transpose(node.name, walk.value(patches_on_map), op, tensors)
 
 
 def _lie_side_by_side(window: Window, pads: Pads) -> bool:
-    """Whether patches lie side by side."""
+    """Return whether patches lie side by side, without overlap, gaps or pads."""
     return window == Window(window.kernel, window.kernel) and not any(pads)
 
 
 def _cell_kernel(
     walk: Walk, node: OperatorNode, channels: int | None, window: Window
 ) -> dict[str, Stored] | None:
-    """A kernel that takes each cell of a window over each channel; None where it is too large."""
+    """Return a kernel whose filters each take one cell of a window, over each channel; None if it is too
+    large.
+    """
     rows, columns = window.kernel
     cells = rows * columns
     if channels is None or not walk.flow.reserve_bytes(8 * channels * cells**2):
         return None
-    each = np.eye(cells).reshape(cells, 1, rows, columns)
-    kernel = walk.flow.store_computed(f"{node.name}:cells", np.tile(each, (channels, 1, 1, 1)))
+    one_cell_each = np.eye(cells).reshape(cells, 1, rows, columns)
+    kernel = walk.flow.store_computed(f"{node.name}:cells", np.tile(one_cell_each, (channels, 1, 1, 1)))
     return {"kernel": Stored(kernel.name, "OIHW")}

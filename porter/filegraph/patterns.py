@@ -50,7 +50,7 @@ Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]
 
 @cache
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
-    """The layers that files write as several ops, by the kind of the last op."""
+    """Return the layers that files write as several ops, by the kind of the last op."""
     activations = (*_gates(), *_hard_gates(), *_leaky_lines(), *_exponentials())
     layers = defaultdict(list)
     for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):
@@ -59,17 +59,17 @@ def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
 
 
 def _norms() -> list[Fused]:
-    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma
+    """Return x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma
     (tf.nn.batch_normalization), (x - mean) * inv + beta (Flax), and (x - mean) / sqrt(variance + epsilon) *
     gamma + beta (torch.onnx before opset 17).
     """
     mean: Pattern = ("Mean", "x", "#axes")
-    apart: Pattern = ("Sub", "x", mean)
+    centred: Pattern = ("Sub", "x", mean)
     squares: list[Pattern] = [
         ("SquaredDifference", "x", mean),
-        ("Square", apart),
-        ("Pow", apart, 2),
-        ("Mul", apart, apart),
+        ("Square", centred),
+        ("Pow", centred, 2),
+        ("Mul", centred, centred),
     ]
     variances: list[Pattern] = [("Mean", square, "#axes") for square in squares]
     square_of_mean: Pattern = ("Mul", mean, mean)
@@ -95,8 +95,8 @@ def _norms() -> list[Fused]:
     for variance in variances:
         total = "Add", variance, "$epsilon"
         for normal in (
-            ("Div", apart, ("Sqrt", total)),
-            *(("Mul", apart, root) for root in _inverse_roots(total)),
+            ("Div", centred, ("Sqrt", total)),
+            *(("Mul", centred, root) for root in _inverse_roots(total)),
         ):
             scaled = "Mul", normal, "gamma"
             layers += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
@@ -104,7 +104,7 @@ def _norms() -> list[Fused]:
 
 
 def _norms_by_the_root() -> Iterator[Fused]:
-    """x / sqrt(mean of squares + epsilon) * gamma."""
+    """Yield x / sqrt(mean of squares + epsilon) * gamma."""
     powers: list[Pattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
     for power in powers:
         total = "Add", ("Mean", power, "#axes"), "$epsilon"
@@ -115,6 +115,7 @@ def _norms_by_the_root() -> Iterator[Fused]:
 
 
 def _inverse_roots(total: Pattern) -> list[Pattern]:
+    """Return the spellings of 1 / sqrt(total)."""
     return [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Div", 1, ("Sqrt", total))]
 
 
@@ -131,7 +132,7 @@ def _rms_norm(captures: Captures) -> Op:
 
 
 def _gates() -> list[Spellings]:
-    """The spellings of x times a smooth step, such as a GELU."""
+    """Return the spellings of x times a smooth step, such as a GELU."""
     x = "x"
     negative = ("Neg", "x")
     errors: list[Pattern] = [
@@ -152,7 +153,7 @@ def _gates() -> list[Spellings]:
 
 
 def _hard_gates() -> list[Spellings]:
-    """The spellings of a hard sigmoid and a hard swish."""
+    """Return the spellings of a hard sigmoid and a hard swish."""
     x = "x"
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
@@ -177,7 +178,7 @@ def _hard_gates() -> list[Spellings]:
 
 
 def _leaky_lines() -> list[Spellings]:
-    """x above zero, and x times a slope elsewhere."""
+    """Return the spellings of x above zero, and x times a slope elsewhere."""
     x = "x"
     rest = ("Relu", ("Neg", "x"))
     return [
@@ -192,7 +193,7 @@ def _leaky_lines() -> list[Spellings]:
 
 
 def _exponentials() -> list[Spellings]:
-    """x above zero or above a threshold, and elsewhere what goes to a constant."""
+    """Return the spellings of x above zero or above a threshold, and elsewhere of what goes to a constant."""
     x, by_one = "x", ("Mul", "x", 1)  # by torch's beta
     smooth = [
         (x, ("Log1p", ("Exp", x))),
@@ -220,23 +221,27 @@ def _exponentials() -> list[Spellings]:
 
 
 def softplus_op(threshold: float) -> Softplus | None:
-    """A softplus that gives x above a threshold: from 40 on that is the same number in float64."""
+    """Return a softplus that gives x above a threshold: from 40 on that is the same number in float64. None
+    for thresholds that no op has.
+    """
     return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
 
 
 def _exp_minus_one(x: Pattern) -> list[Pattern]:
-    """The pattern of exp(x) - 1."""
+    """Return the spellings of exp(x) - 1."""
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
 
 def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
-    """x where it is above zero, as it is or as an ELU gives it, and another number elsewhere."""
+    """Return the spellings of x where it is above zero, as it is or as an ELU gives it, and of another number
+    elsewhere.
+    """
     tests = [(kind, "x", 0) for kind in ("Greater", "GreaterEqual", "GreaterOrEqual")]
     return [("Where", test, above, other) for test in tests for above in ("x", ("Elu", "x"))]
 
 
 def _half_products(factor: Pattern) -> list[tuple[Pattern, ...]]:
-    """0.5 * x * factor in any order."""
+    """Return 0.5 * x * factor in any order."""
     return [
         ("Mul", ("Mul", 0.5, "x"), factor),
         ("Mul", 0.5, ("Mul", "x", factor)),

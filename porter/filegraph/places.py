@@ -12,14 +12,16 @@ T = TypeVar("T")
 
 
 class Items(tuple[T, ...]):
-    """What a file counts from either end, in a ValueError where it counts further."""
+    """A tuple of what a file counts, from either end. Counting further than it has is a ValueError, not an
+    IndexError.
+    """
 
     def __getitem__(self, index: Any) -> Any:
         return super().__getitem__(index if isinstance(index, slice) else position_of(index, len(self)))
 
 
 def position_of(index: int, count: int) -> int:
-    """A place among so many, counted from the first one.
+    """Return a place among `count`, counted from the first one.
 
     Raises:
         ValueError: there are fewer.
@@ -36,19 +38,20 @@ class Watched(dict[str, T]):
 
     def __init__(self, items: Mapping[str, T] = MappingProxyType({})) -> None:
         super().__init__(items)
-        self._seen = set[str]()
+        self._read = set[str]()
 
     def get(self, name: str, default: Any = None) -> Any:
-        self._seen.add(name)
+        self._read.add(name)
         return super().get(name, default)
 
     def __getitem__(self, name: str) -> T:
-        self._seen.add(name)
+        self._read.add(name)
         return super().__getitem__(name)
 
     @property
     def passed_over(self) -> list[str]:
-        return [name for name in self if name not in self._seen]
+        """The names of what nobody has looked at."""
+        return [name for name in self if name not in self._read]
 
 
 class Reading:

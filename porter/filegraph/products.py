@@ -62,7 +62,7 @@ class Product:
 
 
 def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> View:
-    """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
+    """Add a product as a dense layer; over the cells of a map it is a 1x1 convolution."""
     axes, bias, (factor, bias_factor) = product.axes, product.bias, product.factors
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
@@ -84,7 +84,7 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
 
 
 def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: int) -> View:
-    """The value, whose last axis is its channels; `axis` is that of the features.
+    """Return the value with its channels as the last axis; `axis` is that of the features.
 
     Raises:
         Unsupported: its channels are another axis.
@@ -99,14 +99,17 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
 
 
 def _add_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, factor: float) -> Value:
-    """A constant, times a factor, added to what a dense layer gives: a number, one for each unit, or in a
-    graph of one image others.
+    """Add a constant, times a factor, to what a dense layer gives: one number, one for each unit, or in a
+    graph of one image one for each row.
     """
     numbers = walk.constant(bias)
-    each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
-    if numbers is None or (each_row and not walk.views.lacks_batch):
+    if numbers is None:
         raise Unsupported("with a bias for each image")
-    if each_row or (value.is_array and numbers.size > 1):
+    units = numbers.shape[-1] if numbers.ndim else 1
+    has_rows = numbers.size not in (1, units)
+    if has_rows and not walk.views.lacks_batch:
+        raise Unsupported("with a bias for each image")
+    if has_rows or (value.is_array and numbers.size > 1):
         stored = walk.flow.store_computed(f"{node.name}:bias", numbers * factor)
         return combine_stored(walk, node.name, "Add", value, stored)
     return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
@@ -115,8 +118,8 @@ def _add_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, fa
 def conv_along_channels(
     walk: NodeWalk[N], node: N, source: Source, kernel: NodeOutput, pads: Sequence[int]
 ) -> View:
-    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
-    its diagonals.
+    """Add a 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel
+    along its diagonals.
 
     Args:
         kernel: 1×1×numbers; the value is N×1×channels.
@@ -124,8 +127,8 @@ def conv_along_channels(
     """
     view = walk.view(source)
     numbers = walk.constant(kernel)
-    along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
-    if numbers is None or numbers.shape[:2] != (1, 1) or not along:
+    is_row = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
+    if numbers is None or numbers.shape[:2] != (1, 1) or not is_row:
         raise Unsupported("over other axes than the channels")
     channels = view.value.channels or 0
     first, last = pads
@@ -134,7 +137,7 @@ def conv_along_channels(
         raise Unsupported(f"with pads {pads} around {channels} channels")
     if not walk.flow.reserve_bytes(8 * units * (channels + first + last)):
         raise Unsupported(f"over {channels} channels")
-    padded = np.zeros((units, channels + first + last))
+    padded = np.zeros((units, channels + first + last))  # the kernel along the diagonals
     for index, row in enumerate(padded):
         row[index : index + numbers.size] = numbers.ravel()
     stored = walk.flow.store_computed(node.name, padded[:, first : first + channels])
@@ -144,38 +147,39 @@ def conv_along_channels(
 
 
 def matmul(
-    walk: Walk, node: OperatorNode, sources: Sequence[Source], turned: Sequence[bool] = (False, False)
+    walk: Walk, node: OperatorNode, sources: Sequence[Source], transposed: Sequence[bool] = (False, False)
 ) -> View:
-    """The product of two values over their last two axes, or over these axes `turned`."""
+    """Multiply two values over their last two axes, which are swapped first where `transposed` says so."""
     views = []
-    for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
+    for source, swaps, is_second in zip(sources, transposed, (False, True), strict=True):
         view = walk.view(source)
-        if not turns and not (is_held and _before_transpose(walk, view) is not None):
+        if not swaps and not (is_second and _before_transpose(walk, view) is not None):
             none_if_unsupported(partial(walk.array, source))  # so that the array has the name of the value
-        views.append(_swap_last_axes(view) if turns else view)
+        views.append(_swap_last_axes(view) if swaps else view)
     return _multiply_matrices(walk, node, views)
 
 
 def _multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
-    """What `matmul` gives for views."""
+    """Multiply two views over their last two axes, and return the product's view."""
     rank = views[1].rank
-    matrices = _before_transpose(walk, views[1])
+    untransposed = _before_transpose(walk, views[1])
     first = walk.as_array(f"{node.name}:first", views[0])
-    second = matrices or walk.as_array(f"{node.name}:second", views[1])
+    second = untransposed or walk.as_array(f"{node.name}:second", views[1])
     if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
-    value = walk.builder.add(node.name, MatMul(matrices is not None), first.value, second.value)
+    value = walk.builder.add(node.name, MatMul(untransposed is not None), first.value, second.value)
     return walk.views.as_rank(value, rank)
 
 
 def _before_transpose(walk: Walk, view: View) -> View | None:
-    """An array that a file turns for a product, before that: what is turned in the file, is not turned
-    again.
+    """Return an array as it is before a file swaps its last two axes for a product, so that porter does not
+    swap them back and forth; None if the file does not.
     """
     return walk.array_of_own_axes(_swap_last_axes(view)) if view.rank > 2 else None
 
 
 def _swap_last_axes(view: View) -> View:
+    """Return a view with its last two axes swapped."""
     rank = len(view.known_axes)
     if rank < 3:
         raise Unsupported("of values of fewer than two axes")
@@ -199,15 +203,15 @@ PLAIN = AttentionScores()
 
 
 def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: AttentionScores) -> View:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays."""
+    """Add softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays."""
     query, key, value = heads
     if not query.value.channels:
         raise Unsupported("of values of unknown size")
     factor = 1 / math.sqrt(query.value.channels) if scores.scale is None else scores.scale
     scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
     weights = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
-    if cap := scores.cap:
-        links = Affine((1 / cap,), (0.0,)), Tanh(), Affine((cap,), (0.0,))
+    if scores.cap:
+        links = Affine((1 / scores.cap,), (0.0,)), Tanh(), Affine((scores.cap,), (0.0,))
         weights = walk.builder.chain(f"{node.name}:capped", weights, links)
     if scores.mask is not None and walk.is_live(scores.mask):
         weights = walk.builder.add(f"{node.name}:mask", Add(), weights, walk.array(scores.mask).value)
@@ -241,6 +245,7 @@ class Equation(NamedTuple):
 
     @property
     def summed(self) -> str:
+        """The axes of both operands that the result lacks."""
         return "".join(axis for axis in self.second if axis in self.first and axis not in self.result)
 
     @property
@@ -258,26 +263,24 @@ class Kernel(NamedTuple):
 
 
 def read_equation(text: str, rank: int) -> Equation | None:
-    """Reads an einsum's equation. None for other than two operands, and where an operand has a letter twice,
-    or axes without one.
+    """Read an einsum's equation. Return None for other than two operands, and if an operand has a letter
+    twice, or axes without one.
 
     Args:
         rank: of the first operand. Its axes without a letter, written as an ellipsis, get one.
     """
     first, rest = text.replace(" ", "").partition(",")[::2]
-    unnamed = "".join(each for each in "ABCDEFGHIJ" if each not in text)[: max(rank - len(first) + 3, 0)]
+    free_letters = "".join(letter for letter in "ABCDEFGHIJ" if letter not in text)
+    unnamed = free_letters[: max(rank - len(first) + len("..."), 0)]
     inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
     sides = (*inputs.split(","), result)
-    return (
-        Equation(*sides)
-        if len(sides) == 3 and all(each.isalpha() and len({*each}) == len(each) for each in sides)
-        else None
-    )
+    fits = len(sides) == 3 and all(side.isalpha() and len({*side}) == len(side) for side in sides)
+    return Equation(*sides) if fits else None
 
 
 def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
-    """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
-    and diagonals of it.
+    """Multiply two values, or a value and a stored kernel; of one value, transpose the axes, sum over some,
+    and take diagonals.
     """
     try:
         return _einsum(walk, node, text, sources)
@@ -286,7 +289,7 @@ def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source])
 
 
 def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
-    """An einsum of one operand or of two: a dense layer, or a product of values."""
+    """Add an einsum of one operand or of two, as a dense layer or a product of values."""
     if len(sources) == 1:
         return _einsum_of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -312,9 +315,7 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
 
 
 def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: StoredTensor) -> View:
-    """A value times stored matrices, of which each has a place of its own in the value's axes before the last
-    two.
-    """
+    """Multiply a value by stored matrices, one for each place of the value's axes before the last two."""
     rank = len(walk.sizes(source) or ())
     shape = matrices.shape
     while shape[0] == 1:
@@ -330,7 +331,7 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
 
 
 def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
-    """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
+    """Multiply a stored matrix, which may be repeated for each image, by the matrices of a value, as learned
     queries meet its tokens.
     """
     matrix = walk.weights(walk.drop_repeats(first))
@@ -350,8 +351,8 @@ def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Sou
 def bilinear(
     walk: Walk, node: OperatorNode, sources: Sequence[Source], kernel: NodeOutput, bias: NodeOutput | None
 ) -> View:
-    """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
-    dense layer over all of these products.
+    """Multiply each feature of a value with each of another one, by a stored matrix for each unit: a dense
+    layer over all of these products.
 
     Args:
         kernel: units×features×features.
@@ -373,7 +374,7 @@ def bilinear(
 def multiply_along_axis(
     walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers
 ) -> View:
-    """A matrix times the numbers along an axis of known size, such as their running sums."""
+    """Multiply a matrix by the numbers along an axis of known size, for running sums for instance."""
     view = walk.try_lay_out(source)
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.reserve_bytes(matrix.nbytes):
@@ -388,7 +389,7 @@ def multiply_along_axis(
 def running_sums(
     walk: Walk, node: OperatorNode, source: Source, axis: int, reverse: bool = False, exclusive: bool = False
 ) -> View:
-    """The sums of the numbers of an axis up to each of them, by a matrix of ones.
+    """Sum the numbers of an axis up to each of them, by a matrix of ones.
 
     Args:
         reverse: from the last one on.
@@ -404,7 +405,7 @@ def running_sums(
 def _scale_by_stored(
     walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
-    """A value times a stored array that has some of its axes."""
+    """Multiply a value by a stored array that has some of its axes."""
     x, second, _ = equation
     if x.endswith(second):
         return walk.as_view(combine(walk, node, "Mul", sources))
@@ -417,7 +418,7 @@ def _scale_by_stored(
 
 
 def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
-    """A dense layer over axes of a value, whose features and whose units may be several axes.
+    """Add a dense layer over axes of a value; its features, and its units, may be several axes.
 
     Raises:
         Unsupported: it is another product.
@@ -428,8 +429,8 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     fits = equation.is_product and len(kernel.shape) == len(second)
     if not fits or equation.shared or not (equation.summed and others):
         raise Unsupported("with a kernel of other axes")
-    stored = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes_by_letter(x, view), **stored}
+    kernel_sizes = dict(zip(second, kernel.shape, strict=True))
+    sizes = {**_sizes_by_letter(x, view), **kernel_sizes}
     flat = _join_axes(view, x, [*others, equation.summed], sizes)
     if not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
@@ -438,13 +439,14 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in second))}
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
-    value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
+    unit_count = math.prod(kernel_sizes[axis] for axis in units)
+    value = walk.builder.dense(name, flat.value, unit_count, tensors)
     return _split_axes(walk.views.with_axes_of(flat, value), [*others, units], result, sizes)
 
 
 def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
-    """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
-    the groups.
+    """Multiply by a kernel for each place of some axes, which stay: a convolution of single cells, where
+    these places are the groups.
     """
     x, second, result = equation
     groups, others, units, summed = equation.shared, equation.free, equation.units, equation.summed
@@ -452,25 +454,24 @@ def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, k
     if not (equation.is_product and ordered and summed and groups and others):
         raise Unsupported("with matrices of other axes")
     letters = "".join("I" if axis in summed else "O" for axis in second)
-    stored = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes_by_letter(x, view), **stored}
+    kernel_sizes = dict(zip(second, kernel.shape, strict=True))
+    sizes = {**_sizes_by_letter(x, view), **kernel_sizes}
     flat = _join_axes(view, x, [*others, groups + summed], sizes)
     cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
-    count = math.prod(stored[axis] for axis in groups)
-    op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
+    group_count = math.prod(kernel_sizes[axis] for axis in groups)
+    filters = group_count * math.prod(kernel_sizes[axis] for axis in units)
+    op = Conv(filters, Window((1, 1)), Convention(), groups=group_count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
     return _split_axes(walk.views.with_axes_of(cells, value), [*others, groups + units], result, sizes)
 
 
 def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
-    """An einsum of two values, as a matrix product of them with their axes in order."""
-    wide = [walk.try_lay_out(source) for source in sources]
-    own, other = ({*letters} | {*equation.result} for letters in equation[:2])
-    (x, left), (y, right) = (
-        _sum_unwanted(walk, node, view, letters, others)
-        for view, letters, others in zip(wide, equation[:2], (other, own), strict=True)
-    )
-    equation = Equation(x, y, equation.result)
+    """Add an einsum of two values, as a matrix product of them with their axes in order."""
+    first_view, second_view = (walk.try_lay_out(source) for source in sources)
+    first, second, result = equation
+    x, left = _sum_unwanted(walk, node, first_view, first, {*second, *result})
+    y, right = _sum_unwanted(walk, node, second_view, second, {*first, *result})
+    equation = Equation(x, y, result)
     if not equation.is_product or not equation.shared:
         raise Unsupported("of other axes")
     if not equation.summed:
@@ -481,6 +482,7 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
         for axis, pieces in zip(x, left.known_axes, strict=False)
         if any(piece.axis == "N" for piece in pieces)
     }
+    # The batch has to be the first axis of an array.
     shared = sorted(equation.shared, key=lambda axis: (axis not in of_batch, x.index(axis)))
     summed = "".join(sorted(equation.summed, key=x.index))
     rows = _join_axes(left, x, [*shared, equation.free, summed], sizes)
@@ -490,7 +492,7 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
 
 
 def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
-    """An einsum of one operand: diagonals, sums over axes and a transpose."""
+    """Add an einsum of one operand: diagonals, sums over axes and a transpose."""
     x, _, result = text.replace(" ", "").partition("->")
     view = walk.try_lay_out(source)
     for letter in sorted({*x}):
@@ -508,16 +510,16 @@ def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) ->
 def _sum_unwanted(
     walk: Walk, node: OperatorNode, view: View, letters: str, wanted: Collection[str]
 ) -> tuple[str, View]:
-    """A value, and the letters of its axes, without those that nothing else has: these are summed."""
-    gone = [index for index, axis in enumerate(letters) if axis not in wanted]
-    if not gone:
+    """Sum a value over the axes that are not wanted, and return the letters that are left, and the value."""
+    unwanted = [index for index, axis in enumerate(letters) if axis not in wanted]
+    if not unwanted:
         return letters, view
-    summed = reduce(walk, part_of(node, "sum"), view, "sum", gone, False)
+    summed = reduce(walk, part_of(node, "sum"), view, "sum", unwanted, False)
     return "".join(axis for axis in letters if axis in wanted), summed
 
 
 def _multiply_outer(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
-    """A product that sums nothing: both values along all axes of the result, with one cell where they have
+    """Add a product that sums nothing: both values get all axes of the result, with one cell where they have
     none.
     """
     wide = []
@@ -525,35 +527,32 @@ def _multiply_outer(walk: Walk, node: OperatorNode, equation: Equation, views: S
         own = [axis for axis in equation.result if axis in letters]
         if len(own) < len(letters):
             raise Unsupported("of other axes")
-        turned = view.transposed([letters.index(axis) for axis in own])
+        in_order = view.transposed([letters.index(axis) for axis in own])
         added = [index for index, axis in enumerate(equation.result) if axis not in letters]
-        wide.append(turned.with_axes(added) if added else turned)
+        wide.append(in_order.with_axes(added) if added else in_order)
     return combine_values(walk, node, "Mul", wide)
 
 
 def _sizes_by_letter(letters: str, view: View) -> dict[str, Dim]:
+    """Return the sizes of a view's axes by their letters; nothing if its rank is another one."""
     sizes = view.sizes or ()
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
 def _join_axes(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
-    """The tensor with these axes, of which each is several of its own, outermost first."""
+    """Return the tensor with these axes, each of which joins several of its own, outermost first."""
     if len(view.known_axes) != len(letters):
         raise Unsupported(f"of {len(view.known_axes)} axes")
-    turned = view.transposed([letters.index(axis) for axis in "".join(wanted)])
-    return turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
+    in_order = view.transposed([letters.index(axis) for axis in "".join(wanted)])
+    return in_order.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
 def _split_axes(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, Dim]) -> View:
-    """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the
-    result.
+    """Split the axes of a tensor, which are joined ones of these letters, and return it with its axes in the
+    order of the result.
     """
-    own = zip(letters, view.sizes or (), strict=True)  # an open size has another number in each value
-    split = view.reshaped(
-        [
-            size
-            for axes, whole in own
-            for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])
-        ]
-    )
-    return split.transposed(["".join(letters).index(axis) for axis in result])
+    split_sizes = list[Dim]()
+    for axes, own_size in zip(letters, view.sizes or (), strict=True):
+        # An open size has another number in each value, so that an axis that stays keeps its own.
+        split_sizes += [own_size] if len(axes) == 1 else [sizes[axis] for axis in axes]
+    return view.reshaped(split_sizes).transposed(["".join(letters).index(axis) for axis in result])

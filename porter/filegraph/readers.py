@@ -16,7 +16,7 @@ from porter.graph import Op
 
 
 def as_outputs(returned: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
-    """What an operator gives, from what its reader returns."""
+    """Return what an operator gives, from what its reader returns."""
     if isinstance(returned, Tensor):
         return returned.outcome()
     if isinstance(returned, Sequence):
@@ -29,7 +29,7 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 def tensor_reader(function: Callable[..., Tensor]) -> Reader[N]:
-    """Reads a node as a function of the tensors that it reads."""
+    """Make the reader of an operator from a function of the tensors that the node reads."""
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         return as_outputs(call_with_inputs(function, *map(Scope(walk, node).tensor, node.inputs)))
@@ -38,7 +38,9 @@ def tensor_reader(function: Callable[..., Tensor]) -> Reader[N]:
 
 
 def node_reader(function: Callable[..., Any]) -> Reader[N]:
-    """Reads a node as a function of the node, for what it states, and of the tensors that it reads."""
+    """Make the reader of an operator from a function of the node, for what it states, and of the tensors that
+    it reads.
+    """
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         return as_outputs(call_with_inputs(function, node, *map(Scope(walk, node).tensor, node.inputs)))
@@ -47,21 +49,19 @@ def node_reader(function: Callable[..., Any]) -> Reader[N]:
 
 
 def op_reader(op: Op) -> Reader[N]:
-    """Reads a node of one value as this op."""
+    """Make the reader of an operator that is this op of each number of one value."""
     return elementwise_reader(lambda node: op)
 
 
 def elementwise_reader(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
-    """Reads a node of one value as ops of each number, one after the other."""
+    """Make the reader of an operator that is ops of each number of one value, one after the other; `make`
+    gives them for a node.
+    """
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         made = make(node)
-        return (
-            Scope(walk, node)
-            .tensor(node.source)
-            .apply_elementwise(*([made] if isinstance(made, Op) else made))
-            .outcome()
-        )
+        links = [made] if isinstance(made, Op) else made
+        return Scope(walk, node).tensor(node.source).apply_elementwise(*links).outcome()
 
     return read
 
@@ -69,8 +69,8 @@ def elementwise_reader(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
 def refuse_unread_settings(
     readers: Mapping[str, Reader[N]], passed_over: Callable[[N], Sequence[str]]
 ) -> Mapping[str, Reader[N]]:
-    """Readers that refuse a node by its settings that count and that they did not look at: it would be
-    another function without these.
+    """Return readers that refuse a node if it has settings that count and that they did not look at: it would
+    be another function without these.
 
     Args:
         passed_over: such settings of a node that was read, as words.
@@ -78,10 +78,10 @@ def refuse_unread_settings(
 
     def watched(reader: Reader[N]) -> Reader[N]:
         def read(walk: NodeWalk[N], node: N) -> Outputs:
-            given = reader(walk, node)
+            outputs = reader(walk, node)
             if others := passed_over(node):
                 raise Unsupported(f"with {' and '.join(others)}")
-            return given
+            return outputs
 
         return read
 
@@ -89,7 +89,8 @@ def refuse_unread_settings(
 
 
 def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of values gives. A file may state any number of them, and None for each.
+    """Call a function of values with a node's inputs. A file may state any number of them, and None for
+    each.
 
     Raises:
         Unsupported: the function takes another number of them, or needs one that is None.
@@ -105,9 +106,10 @@ def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @cache
 def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
-    """The least and the most that a function takes, and whether none of them may be None."""
-    taken = [each for each in signature(function).parameters.values() if each.kind != Parameter.KEYWORD_ONLY]
-    listed = [each for each in taken if each.kind == Parameter.VAR_POSITIONAL]
-    needed = [each for each in taken if each not in listed and each.default is Parameter.empty]
-    all_needed = any("None" not in str(each.annotation) for each in listed)
-    return len(needed), math.inf if listed else len(taken), all_needed
+    """Return the least and the most arguments that a function takes, and whether none of them may be None."""
+    parameters = signature(function).parameters.values()
+    positional = [each for each in parameters if each.kind != Parameter.KEYWORD_ONLY]
+    variadic = [each for each in positional if each.kind == Parameter.VAR_POSITIONAL]
+    required = [each for each in positional if each not in variadic and each.default is Parameter.empty]
+    all_needed = any("None" not in str(each.annotation) for each in variadic)
+    return len(required), math.inf if variadic else len(positional), all_needed

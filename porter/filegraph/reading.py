@@ -60,7 +60,7 @@ def begin(
     tap: Tap = first_output_name,
     further: Mapping[str, GraphInput] = MappingProxyType({}),
 ) -> NodeWalk[N]:
-    """A walk that has only what the graph takes; the other arguments are as in NodeWalk.
+    """Begin a walk that has only what the graph takes; the other arguments are as in NodeWalk.
 
     Args:
         further: what it takes beside the image, by the file's names.
@@ -80,7 +80,7 @@ def begin(
 
 
 def _further_input(name: str, image: GraphInput) -> FurtherInput:
-    """Raises GraphError if an array has an open size."""
+    """Return the input of the port for one of the file's. Raises GraphError if an array has an open size."""
     axes = tuple(axis for axis in image.shape if axis is not None)
     if len(axes) < len(image.shape):
         raise GraphError(f"an open size of {axes_text(image.shape)}", where=name)
@@ -90,7 +90,7 @@ def _further_input(name: str, image: GraphInput) -> FurtherInput:
 def read_nodes(
     walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], moves_are_nodes: bool = False
 ) -> None:
-    """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
+    """Read all nodes of a graph into its `walk`; a node that porter has no op for becomes foreign.
 
     Args:
         reader_of: gives the reader of an op.
@@ -98,11 +98,12 @@ def read_nodes(
     """
     walk.flow.evaluate = partial(_evaluate_node, walk, reader_of)
     for node in walk.flow.nodes.values():
-        if (node.name, 0) in walk.view_of or walk.flow.compute(node) or node.name not in walk.flow.live:
+        is_read = (node.name, 0) in walk.view_of
+        if is_read or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         reader = reader_of(node.op)
-        given = walk.foreign(node, "") if reader is None else _read_node(walk, node, reader)
-        walk.record_outputs(node, given if isinstance(given, Sequence) else [given])
+        outputs = walk.foreign(node, "") if reader is None else _read_node(walk, node, reader)
+        walk.record_outputs(node, outputs if isinstance(outputs, Sequence) else [outputs])
         if moves_are_nodes:
             walk.try_lay_out((node.name, 0))
     for layer, source in walk.flow.passed:
@@ -113,28 +114,31 @@ def read_nodes(
 def _evaluate_node(
     walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], node: N
 ) -> Sequence[Numbers | None] | None:
-    """What a reader computes from constants; None if it cannot."""
+    """Compute a node from constants by its reader, and return the numbers of each output; None if the reader
+    cannot.
+    """
     reader = reader_of(node.op)
     if reader is None:
         return None
     try:
         with np.errstate(all="ignore"):
-            given = reader(walk, node)
+            outputs = reader(walk, node)
     except (TypeError, LookupError) as error:
         raise _fault(node, error) from error
     except (Unsupported, PaddingError, GraphError, ValueError, ArithmeticError):
         return None
-    values = given if isinstance(given, Sequence) else [given]
+    values = outputs if isinstance(outputs, Sequence) else [outputs]
     return [each if isinstance(each, np.ndarray) else None for each in values]
 
 
 def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
+    """Make the error for a mistake in a reader."""
     return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
 
 
 def _read_node(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
-    """What a node gives: by a pattern, or by its operator's reader; a layer that is refused by name
-    otherwise.
+    """Read a node by a pattern that ends at it, otherwise by the reader of its op. What porter refuses
+    becomes a foreign node with the reason in its name.
     """
     try:
         return read_pattern(walk, node) or reader(walk, node)
@@ -152,20 +156,23 @@ def _read_node(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
 
 
 def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
-    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the
-    channels.
+    """Add the layer whose last op is this node, if several ops are one layer, and return its view; otherwise
+    None. Its tensors are along the channels.
     """
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         captures = walk.flow.match(node, layer.pattern)
         op = layer.op(captures) if captures else None
-        if captures is not None and op is not None and (view := _fuse(walk, node, op, captures)) is not None:
+        view = None if captures is None or op is None else _fuse(walk, node, op, captures)
+        if captures is not None and view is not None:
             walk.exact.update(captures.get("exact", {}))
             return view
     return None
 
 
 def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
-    """A layer by what its pattern captures; None where its tensors or its axes are not the channels'."""
+    """Add a layer by what its pattern captured, and return its view; None if its tensors or its axes are not
+    the channels'.
+    """
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
     view = walk.try_lay_out(captures["x"])
     groups = None
@@ -175,9 +182,10 @@ def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | 
         op = GroupNorm(groups, op.epsilon, op.scale, op.center)
     elif tensors or isinstance(op, LayerNorm | RmsNorm):
         axes = captures.get("#axes", (-1,))
-        if len(axes) != 1 or not walk.views.has_channels(
-            view := walk.with_channels_at(captures["x"], *axes), *axes
-        ):
+        if len(axes) != 1:
+            return None
+        view = walk.with_channels_at(captures["x"], *axes)
+        if not walk.views.has_channels(view, *axes):
             return None
     if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
         return None

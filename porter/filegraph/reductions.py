@@ -35,7 +35,7 @@ def reduce(
     positions: Collection[int],
     keep: bool,
 ) -> View:
-    """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
+    """Reduce a value along axes by a function; the axes stay with one cell if `keep`."""
     if function == "sum":
         return _sum_along(walk, node, source, positions, keep)
     if function == "min":
@@ -43,10 +43,10 @@ def reduce(
     view = walk.try_lay_out(source)
     names = walk.views.axis_names(view) if view.value.is_map else None
     if names is None:
-        whole = _reduce_array(walk, node, source, function, positions)
-        return whole if keep else whole.without_axes(positions)
-    gone = view.positions(positions)
-    axes = {names[position] for position in gone}
+        reduced = _reduce_array(walk, node, source, function, positions)
+        return reduced if keep else reduced.without_axes(positions)
+    reduced_positions = view.positions(positions)
+    axes = {names[position] for position in reduced_positions}
     if "batch" in axes:
         raise Unsupported("over the batch")
     keeps_cells = keep or axes != {"rows", "columns"}
@@ -54,14 +54,14 @@ def reduce(
     value = walk.builder.reduce(node.name, view.value, function, axis_numbers, keeps_cells)
     if not keeps_cells:
         return walk.views.in_axis_order(value, tuple(name for name in names if name not in axes))
-    whole = walk.views.in_axis_order(value, names)
-    return whole if keep else whole.without_axes(gone)
+    reduced = walk.views.in_axis_order(value, names)
+    return reduced if keep else reduced.without_axes(reduced_positions)
 
 
 def _reduce_array(
     walk: Walk, node: OperatorNode, source: Source, function: Function, positions: Collection[int]
 ) -> View:
-    """A function along axes of an array, which stay with one cell."""
+    """Reduce an array along axes, which stay with one cell."""
     view = walk.view(source)
     order = view.batch_first
     axes = sorted(order.index(position) for position in view.positions(positions))
@@ -71,7 +71,7 @@ def _reduce_array(
 def _reduce_along(
     walk: NodeWalk[N], node: N, view: View, function: Function, positions: Sequence[int]
 ) -> View:
-    """A function along axes of an array whose first axis is the batch; they stay with one cell."""
+    """Reduce an array, whose first axis is the batch, along axes; they stay with one cell."""
     if not positions or view.has_batch(positions[0]):
         raise Unsupported("over the batch")
     images = [] if walk.views.lacks_batch else [(view.sizes or ())[0]]
@@ -92,8 +92,8 @@ def _reduce_along(
 def _sum_along(
     walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
 ) -> View:
-    """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
-    channels, such as that of a stack, as a sum of these.
+    """Sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
+    channels, such as that of a stack, as a sum of these parts.
     """
     parts = _channel_parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
     if parts:
@@ -113,25 +113,29 @@ def _sum_along(
 def _min_along(
     walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
 ) -> View:
-    """The smallest number along axes: the opposite of the largest of the opposites."""
+    """Take the smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.try_lay_out(source)
     opposite = walk.views.with_axes_of(view, walk.builder.negative(f"{node.name}:each", view.value))
-    most = reduce(walk, node, opposite, "max", positions, keep)
-    return walk.views.with_axes_of(most, walk.builder.negative(f"{node.name}:least", most.value))
+    largest = reduce(walk, node, opposite, "max", positions, keep)
+    return walk.views.with_axes_of(largest, walk.builder.negative(f"{node.name}:least", largest.value))
 
 
 def _channel_parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
-    """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
+    """Return the parts of the channels that an axis counts, without that axis; none if it counts something
+    else.
+    """
     count = walk.views.groups_at(view, position) if view.axes is not None else None
     channels = view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
-    gone = view.positions([position])
+    counting = view.positions([position])
     size = channels // count
-    left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
+    axes = tuple(axis for other, axis in enumerate(view.axes or ()) if other not in counting)
+    part_view = replace(view, axes=axes)
     parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
     return [
-        walk.views.with_axes_of(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts
+        walk.views.with_axes_of(part_view, walk.builder.add(f"{node.name}:part", op, view.value))
+        for op in parts
     ]
 
 
@@ -141,8 +145,8 @@ SOFTMAX = Softmax()
 def softmax(
     walk: Walk, node: OperatorNode, source: Source, *positions: int, op: Softmax | LogSoftmax = SOFTMAX
 ) -> View:
-    """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
-    along other axes, of which several are one; or with that `op` its logarithm.
+    """Add a softmax, or with that `op` its logarithm: over the channels, along other axes, of which several
+    are joined, or over two parts of the channels, which is a sigmoid of what they differ by.
     """
     if not positions:
         raise Unsupported("over no axes")
@@ -150,9 +154,11 @@ def softmax(
         view = walk.try_lay_out(source)
         parts = _channel_parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
-            apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
-            both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
-            shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
+            difference = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
+            opposite = walk.builder.negative(f"{node.name}:opposite", difference)
+            shares = [
+                walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in (difference, opposite)
+            ]
             return walk.views.with_axes_of(view, walk.builder.concat(node.name, *shares))
         if not parts and walk.views.has_channels(view, *positions):
             return walk.views.with_axes_of(view, walk.builder.add(node.name, op, view.value))
@@ -161,7 +167,7 @@ def softmax(
 
 
 def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequence[int], op: Op) -> View:
-    """A softmax along axes, which are moved to the end and joined for it, and then moved back."""
+    """Add a softmax along axes, which are moved to the end and joined for it, and then moved back."""
     if view.has_batch(positions[0]):
         raise Unsupported("over the batch")
     others = [position for position in range(len(view.known_sizes)) if position not in positions]

@@ -25,6 +25,7 @@ from porter.graph.ops import AXES, Axis, Function, Side
 from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
+"""Scales that differ by less, relatively, are the same."""
 _ASYMMETRIC = Resize("nearest", coordinates="asymmetric", rounding="floor")
 """The way in which torch, and ONNX's asymmetric resize, take the nearest cell."""
 
@@ -32,30 +33,28 @@ _ASYMMETRIC = Resize("nearest", coordinates="asymmetric", rounding="floor")
 def adaptive_pool(
     walk: Walk, node: OperatorNode, value: Value, function: Function, counts: tuple[Dim, Dim]
 ) -> Value:
-    """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map.
-    Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
-    aten/src/ATen/native/AdaptivePooling.h).
+    """Add the mean or the largest value of so many windows of rows and of columns, which lie evenly over a
+    map. Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in
+    torch's aten/src/ATen/native/AdaptivePooling.h).
     """
-    own = _rows_and_columns(walk, value)
-    if all(count in (1, size) for size, count in zip(own, counts, strict=True)):
-        over = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
-        return walk.builder.reduce(node.name, value, function, over) if over else value
+    sizes = _rows_and_columns(walk, value)
+    if all(count in (1, size) for size, count in zip(sizes, counts, strict=True)):
+        reduced = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
+        return walk.builder.reduce(node.name, value, function, reduced) if reduced else value
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported(f"to {sizes_text(counts)} of a map of any size: export the model for one size")
-    down, across = (_steps(*each) for each in zip(own, (rows, columns), strict=True))
+    down, across = (_steps(*each) for each in zip(sizes, (rows, columns), strict=True))
     if down is None or across is None:
-        return walk.builder.add(
-            node.name, (AdaptiveMaxPool if function == "max" else AdaptiveAvgPool)(rows, columns), value
-        )
+        adaptive = AdaptiveMaxPool if function == "max" else AdaptiveAvgPool
+        return walk.builder.add(node.name, adaptive(rows, columns), value)
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
-    return walk.builder.pool(
-        node.name, value, function, Window((down[0], across[0]), (down[1], across[1])), convention
-    )
+    window = Window((down[0], across[0]), (down[1], across[1]))
+    return walk.builder.pool(node.name, value, function, window, convention)
 
 
 def _steps(size: Dim, count: int) -> tuple[int, int] | None:
-    """The size and the step of windows that are alike; None for others, and where the size is open."""
+    """Return the size and the step of windows that are alike; None for others, and if the size is open."""
     return None if isinstance(size, Open) or count > size else alike(windows(size, count))
 
 
@@ -67,8 +66,8 @@ def resize(
     scales: Mapping[int, float],
     sizes: Mapping[int, Dim],
 ) -> View:
-    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has
-    none of these.
+    """Resize a map, by scales or to sizes of its axes. `op` says how cells are computed, and has no scale or
+    size itself.
     """
     view, names = _map_of(walk, source)
     old = dict(zip(names, view.known_sizes, strict=True))
@@ -79,18 +78,19 @@ def resize(
     if not wanted and not by:
         return view
     targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
-    if (of_known_size := _resize_op(op, *targets)) is not None:
-        resized = walk.builder.add(node.name, of_known_size, view.value)
+    resize_op = _resize_op(op, *targets)
+    if resize_op is not None:
+        resized = walk.builder.add(node.name, resize_op, view.value)
     else:
-        given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
-        like = _map_of_size(walk, given)
-        how = _resize_like_op(op, [(old[axis], size) for axis, size in given.items()])
-        resized = walk.builder.add(node.name, how, view.value, like)
+        new = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
+        like = _map_of_size(walk, new)
+        resize_like = _resize_like_op(op, [(old[axis], size) for axis, size in new.items()])
+        resized = walk.builder.add(node.name, resize_like, view.value, like)
     return walk.views.in_axis_order(resized, names)
 
 
 def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
-    """The value, and what each of its axes is.
+    """Return the value as a map, and the name of each of its axes.
 
     Raises:
         Unsupported: it is no map.
@@ -105,7 +105,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
 
 
 def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
-    """A resize by scales or at sizes; None where neither is known of both axes."""
+    """Return a resize by scales or to sizes; None if neither is known of both axes."""
     if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
         return Upsample(int(rows.scale or 1), int(columns.scale or 1))
     if rows.scale and columns.scale:
@@ -114,7 +114,7 @@ def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
 
 
 def _resize_like_op(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLike:
-    """A resize to the size of another map, whose changes of each axis are from one size to another."""
+    """Return a resize to the size of another map. `changes` are from one size to another, for each axis."""
     decided = op == _ASYMMETRIC and all(starmap(_rounds_alike, changes))
     if op.mode == "nearest" and not decided:
         raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
@@ -122,29 +122,27 @@ def _resize_like_op(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLik
 
 
 def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
-    """A map with so many cells of 0 more before and after its rows and columns, or so many less where they
-    are below 0, of which the input's size decides how many: as many as another map has.
+    """Add cells of 0 before and after the rows and columns of a map, or cut cells off where `ends` are below
+    0. The input's size decides how many, so the map gets as many cells as another map has.
 
     Raises:
         Undecided: it may decide whether there are more or less.
         Unsupported: no map has as many, or these are other axes.
     """
     names = walk.views.axis_names(view)
-    if (
-        names is None
-        or not view.value.is_map
-        or not {names[position] for position in ends} <= {"rows", "columns"}
-    ):
+    is_map = names is not None and view.value.is_map
+    if names is None or not is_map or not {names[position] for position in ends} <= {"rows", "columns"}:
         raise Unsupported("of something else than the cells of a map, by a size that depends on the input's")
     value = view.value
     sizes = dict(zip(names, view.known_sizes, strict=True))
     for kind in (PadLike, CropLike):
-        wanted, sides = dict[Axis, Dim](), dict[Axis, Side]()
+        wanted = dict[Axis, Dim]()
+        sides = dict[Axis, Side]()
         for position, (before, after) in ends.items():
             axis = names[position]
             more = before + after
             if axis != "batch" and _grows(more) == kind.grows:
-                half = more // 2 if kind.grows else -(-more // 2)
+                half = more // 2 if kind.grows else -(-more // 2)  # rounded towards 0
                 wanted[axis] = sizes[axis] + more
                 sides[axis] = _side(before, after, half)
         if wanted:
@@ -154,14 +152,14 @@ def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, t
 
 
 def _grows(more: Dim) -> bool:
-    """Whether there are more cells, not less. Where there may be none, either is right."""
+    """Return whether cells are added, not cut off. Where there may be none, either is right."""
     with suppress(Undecided):
         return more >= 0
     return not more <= 0
 
 
 def _side(before: Dim, after: Dim, half: Dim) -> Side:
-    """The side on which cells are added, by how many are before, behind and half of all."""
+    """Return the side on which cells are added, by how many are before and behind, and half of all."""
     if before == 0:
         return "end"
     if after == 0:
@@ -172,7 +170,7 @@ def _side(before: Dim, after: Dim, half: Dim) -> Side:
 
 
 def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
-    """The last map that has so many rows, columns or both.
+    """Return the last map that has so many rows, columns or both.
 
     Raises:
         Unsupported: there is none.
@@ -189,8 +187,9 @@ def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
 
 
 def _rounds_alike(old: Dim, new: Dim) -> bool:
-    """Whether torch takes the same nearest cells however it computes the places: a cell more or less than one
-    or several times as many is a multiple of none of them, and up to 3226 cells too far from one for float32.
+    """Return whether torch takes the same nearest cells however it computes the places: a cell more or less
+    than one or several times as many is a multiple of none of them, and up to 3226 cells too far from one for
+    float32.
     """
     for times in (1, 2, 4, 8, 16, 32):
         with suppress(Undecided):
@@ -200,7 +199,7 @@ def _rounds_alike(old: Dim, new: Dim) -> bool:
 
 
 def _rows_and_columns(walk: Walk, value: Value) -> tuple[Dim, ...]:
-    """The rows and columns of a map."""
+    """Return the rows and columns of a map."""
     sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
     return tuple(sizes.get(axis, 0) for axis in AXES[1:])
 
@@ -213,27 +212,29 @@ class _Target(NamedTuple):
 
 
 def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
-    """The target of a resize along an axis: a scale, a size, or both where they say the same."""
+    """Return what a resize makes of an axis: by a scale, to a size, or by both where they say the same."""
     if wanted is None:
         new = None if isinstance(old, Open) else math.floor(old * scale)
-        # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
-        same = not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
-        return _Target(
-            scale if not same or float(np.float32(scale)) == scale else None, new if same else None
+        says_size = (
+            not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
         )
+        if not says_size:
+            return _Target(scale, None)
+        # A scale that is no float32 is one in no ONNX file, so that the size says it.
+        return _Target(scale if float(np.float32(scale)) == scale else None, new)
     times = ratio(wanted, old)
     return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
 
 
 def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
-    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel
-    of a whole factor is none.
+    """Return whether the nearest cells are every cell equally often. A half is never reached, because a half
+    pixel of a whole factor is none.
     """
     if any(not scale or scale != int(scale) for scale in scales):
         return False
     if op.coordinates == "half_pixel":
         return op.rounding.startswith("round")
-    down = op.rounding == "floor" or (
+    rounds_down = op.rounding == "floor" or (
         op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2
     )
-    return op.coordinates == "asymmetric" and down
+    return op.coordinates == "asymmetric" and rounds_down

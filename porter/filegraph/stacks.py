@@ -40,58 +40,65 @@ class Stack:
 
 
 def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
-    """The maps of a view whose first axis has more than the images; None for others."""
-    last = _several_maps(walk, view)
-    if last is None:
+    """Stack the maps of a view whose first axis has more than the images; return None for others, and if they
+    cannot be stacked.
+    """
+    maps = _several_maps(walk, view)
+    if maps is None:
         return None
-    count = product(piece.size for piece in last.known_axes[0][1:])
-    rows = last.known_sizes[1]
+    count = product(piece.size for piece in maps.known_axes[0][1:])
+    rows = maps.known_sizes[1]
     if not isinstance(count, int) or not isinstance(rows, int):
         return None
     top, bottom, left, right = pads
-    whole = rows + top + bottom
+    padded_rows = rows + top + bottom
     step = window.stride[0]
     extent = window.extent(0)
-    more = -whole % step
-    if top or bottom or more:
-        array = walk.as_array(f"{node.name}:maps", last)
-        padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
-        last = walk.views.as_rank_of(array, padded)
-    value = (
-        none_if_unsupported(lambda: _stack_below(walk, f"{node.name}:below", last))
-        if extent <= whole
-        else None
-    )
+    extra = -padded_rows % step  # so that each map begins at a step of the window
+    if top or bottom or extra:
+        array = walk.as_array(f"{node.name}:maps", maps)
+        padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + extra), array.value)
+        maps = walk.views.as_rank_of(array, padded)
+    if extent > padded_rows:
+        return None
+    value = none_if_unsupported(lambda: _stack_below(walk, f"{node.name}:below", maps))
     if value is None:
         return None
     after = max(extent - step, 0)  # so that the last map has as many results as the others
-    return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
+    return Stack(
+        value,
+        (0, after, left, right),
+        count,
+        rows_to_next=(padded_rows + extra) // step,
+        rows=(padded_rows - extent) // step + 1,
+    )
 
 
 def _several_maps(walk: Walk, view: View) -> View | None:
-    """The maps with their channels last, which are several of each image; None for others."""
+    """Return the view with its channels last if it holds several maps of each image, otherwise None."""
     order = _channels_last(walk)
     if view.axes is None or len(view.axes) != len(order) or walk.views.lacks_batch:
         return None
-    last = view.transposed(order)
-    first = last.known_axes[0]
-    return last if first[1:] and first[0].axis == "N" else None
+    maps = view.transposed(order)
+    first = maps.known_axes[0]
+    return maps if first[1:] and first[0].axis == "N" else None
 
 
 def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
-    """The result of a window over stacked maps as the file's tensor: each map apart, without the rows of
-    windows over two maps.
+    """Return the result of a window over stacked maps as the file's tensor: each map apart, without the rows
+    of windows over two maps.
     """
-    each_apart = _split_maps(walk, value, stack.count, stack.rows_to_next)
+    maps = _split_maps(walk, value, stack.count, stack.rows_to_next)
     if stack.rows == stack.rows_to_next:
-        return each_apart.untransposed(_channels_last(walk))
-    own = cut_nonempty(walk, node, each_apart, {1: slice(0, stack.rows)})
+        return maps.untransposed(_channels_last(walk))
+    own = cut_nonempty(walk, node, maps, {1: slice(0, stack.rows)})
     below = _stack_below(walk, f"{node.name}:own", own)
     return _split_maps(walk, below, stack.count, stack.rows).untransposed(_channels_last(walk))
 
 
 def _stack_below(walk: Walk, name: str, view: View) -> Value:
-    """Maps whose channels are the last axis, and which the first axis has beside the images, as one map.
+    """Return maps, whose channels are the last axis and which the first axis has beside the images, as one
+    map.
 
     Raises:
         Unsupported: they are no such maps.
@@ -105,12 +112,12 @@ def _stack_below(walk: Walk, name: str, view: View) -> Value:
 
 
 def _split_maps(walk: Walk, value: Value, count: int, rows: int) -> View:
-    """Such a map as the tensor of its maps, each of so many rows."""
+    """Return such a map as the tensor of its maps, each of so many rows."""
     images, _, *others = walk.views.of(value).transposed(_channels_last(walk)).known_axes
     return View(value, join_pieces([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
 
 
 def _channels_last(walk: Walk) -> list[int]:
-    """The axes of the file's own layout as batch, rows, columns and channels."""
+    """Return the order of axes in which the file's own layout is batch, rows, columns and channels."""
     layout = walk.views.layout()
     return [0, *(layout.index(axis) for axis in (*AXES[1:3], AXES[0]))]

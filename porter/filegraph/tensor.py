@@ -62,11 +62,11 @@ class Scope:
     node: Any
 
     def tensor(self, source: Source) -> Tensor:
-        """A value or a constant that the node reads."""
+        """Return what the node reads, a value or a constant, as a tensor."""
         return Tensor(self, "", lambda node: self.walk.view(source), source)
 
     def constant(self, numbers: Numbers | float) -> Tensor:
-        """Numbers that the node states itself."""
+        """Return numbers that the node states itself, as a tensor; they become a constant of the graph."""
         array = np.asarray(numbers, np.float64)
         name = repr(array.item()) if array.size == 1 else f"numbers {len(self.walk.flow.computed)}"
         return self.tensor(self.walk.flow.add_constant(f"{self.node.name}:{name}", array))
@@ -77,21 +77,21 @@ def _operation(
     of_constant: Callable[Concatenate[Numbers, P], Numbers] | None = None,
     word: str = "",
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """A method that is an operation of another module.
+    """Return a method of Tensor that does what a function of another module does.
 
     Args:
         of_constant: what numpy computes where the tensor is a constant, if it can.
         word: what the tensor is called, if it has not the function's name.
     """
-    called = word or function.__name__
+    name = word or function.__name__
 
     def operation(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
         def make(node: OperatorNode) -> Read:
             return function(x.walk, node, x.source, *arguments, **named)
 
         if of_constant is None:
-            return x.derive(called, make)
-        return compute_or_derive(called, lambda array: of_constant(array, *arguments, **named), make, x)
+            return x.derive(name, make)
+        return compute_or_derive(name, lambda array: of_constant(array, *arguments, **named), make, x)
 
     operation.__doc__ = function.__doc__
     return operation
@@ -100,7 +100,7 @@ def _operation(
 def _layer(
     add: Callable[Concatenate[Builder, str, Value, P], Value],
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """A method that adds a layer of the builder's to a map or features."""
+    """Return a method of Tensor that adds a layer of the builder's to a map or features."""
 
     def layer(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
         return x.derive(
@@ -120,13 +120,13 @@ class Tensor:
         scope: the node in whose reading it is computed.
         word: what it is called among the parts of that node.
         make: adds what gives it, as the node that it is called with.
-        given: the value, if it is none that an operation makes.
+        known_source: the value, if no operation has to make it.
     """
 
     scope: Scope
     word: str
     make: Callable[[OperatorNode], Read]
-    given: Source | None = None
+    known_source: Source | None = None
 
     @property
     def walk(self) -> Walk:
@@ -134,15 +134,15 @@ class Tensor:
 
     @cached_property
     def _known_or_made(self) -> Source | Numbers:
-        """A value or a constant of the file, or numbers that were computed."""
-        if self.given is not None:
-            return self.given
-        made = self.make(part_of(self.scope.node, self.word))
-        return made if isinstance(made, np.ndarray) else self.walk.as_view(made)
+        """Make the value once, and return it: a value or a constant of the file, or computed numbers."""
+        if self.known_source is not None:
+            return self.known_source
+        read = self.make(part_of(self.scope.node, self.word))
+        return read if isinstance(read, np.ndarray) else self.walk.as_view(read)
 
     @property
     def source(self) -> Source:
-        """The value, as an operand of another operation."""
+        """The value, as an operand of another operation; computed numbers become a constant of the graph."""
         made = self._known_or_made
         if isinstance(made, np.ndarray):
             return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", made)
@@ -150,31 +150,31 @@ class Tensor:
 
     @property
     def array(self) -> Numbers | None:
-        """The numbers of a constant; None for a value."""
+        """The numbers of a constant; None for a value of the network."""
         made = self._known_or_made
         if isinstance(made, np.ndarray):
             return made
         return None if isinstance(made, View) else self.walk.flow.constant_content(made)
 
     def outcome(self) -> Read:
-        """The value, as what the operator gives."""
-        if self.given is None and "_known_or_made" not in self.__dict__:
+        """Return the value as what the operator gives. What is made only now has the operator's own name."""
+        if self.known_source is None and "_known_or_made" not in self.__dict__:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
 
     def derive(self, word: str, make: Callable[[OperatorNode], Read]) -> Tensor:
-        """Another tensor of the same scope."""
+        """Return the tensor of the same scope that `make` makes; `word` names it among the node's parts."""
         return Tensor(self.scope, word, make)
 
     def or_else(self, other: Tensor) -> Tensor:
-        """This tensor, or another one where porter has no op for it."""
+        """Return this tensor, or the other one if porter has no op for this one."""
         return replace(
             self, make=lambda node: first_supported(lambda: self.make(node), lambda: other.make(node))
         )
 
     def with_refusal_prefix(self, words: str) -> Tensor:
-        """This tensor; where it is refused, the refusal begins with these words."""
+        """Return this tensor, whose refusal (Unsupported) begins with these words."""
 
         def make(node: OperatorNode) -> Read:
             try:
@@ -193,7 +193,11 @@ class Tensor:
 
     @property
     def reference(self) -> NodeOutput:
-        """Raises Unsupported for a value that the operator computes itself."""
+        """The file's own name of the value.
+
+        Raises:
+            Unsupported: the operator computes the value itself, so that the file has no name for it.
+        """
         if isinstance(self.source, View):
             raise Unsupported("of a value that it computes itself")
         return self.source
@@ -204,14 +208,18 @@ class Tensor:
 
     @property
     def value(self) -> Value:
-        """The value as a map or features."""
+        """The value as a map or features, by an op if the file's tensor holds it in another way."""
         if isinstance(self.source, View):
             return self.walk.views.in_file_layout(f"{self.scope.node.name}:{self.word}", self.source)
         return self.walk.value(self.source)
 
     @property
     def sizes(self) -> tuple[Dim, ...]:
-        """Raises Unsupported for a value of unknown shape."""
+        """The sizes of its axes.
+
+        Raises:
+            Unsupported: the value's shape is unknown.
+        """
         made = self._known_or_made
         return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
 
@@ -222,41 +230,41 @@ class Tensor:
         return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
 
     def size(self, axis: int) -> Dim:
-        """Raises ValueError if the tensor has no such axis."""
+        """Return the size of an axis. Raises ValueError if the tensor has no such axis."""
         sizes = self.sizes
         return sizes[position_of(axis, len(sizes))]
 
     def number(self) -> float:
-        """Raises Unsupported if it is no single number that the file states."""
+        """Return the single number of a constant. Raises Unsupported if it is none that the file states."""
         return self.walk.number(self.reference)
 
     def item(self) -> Any:
-        """The number that `number` gives, of the kind that it has: a whole number, a real one, or a size."""
+        """Return the number that `number` gives, in its own type: a whole number, a real one, or a size."""
         array = self.array
         if array is None or array.size != 1:
             raise Unsupported(COMPUTED)
         return array.item()
 
     def integers(self) -> list[int]:
-        """Raises Unsupported if these are no whole numbers that the file states."""
+        """Return the whole numbers of a constant. Raises Unsupported if the file states none."""
         return self.walk.integers(self.reference)
 
     def dims(self) -> list[Dim]:
-        """What `integers` gives, but of sizes, which may be open."""
+        """Return what `integers` gives, but as sizes, which may be open."""
         return self.walk.dims(self.reference)
 
     def numbers(self) -> Numbers:
-        """Raises Unsupported if the model computes it as it runs."""
+        """Return the numbers of a constant. Raises Unsupported if the model computes them as it runs."""
         return self.walk.numbers(self.reference)
 
     # Each number.
 
     def real(self) -> Tensor:
-        """Real numbers, as which a value has its numbers anyway."""
+        """Cast to real numbers; a value of the network has real numbers anyway."""
         return self.derive("real", lambda node: self.outcome() if self.array is None else as_real(self.array))
 
     def apply_elementwise(self, *links: Op) -> Tensor:
-        """Ops of each number, one after the other."""
+        """Apply ops to each number, one after the other, in whatever axes the tensor has."""
         word = links[-1].name if links else "same"
         return compute_or_derive(
             word,
@@ -314,7 +322,7 @@ class Tensor:
         )
 
     def __invert__(self) -> Tensor:
-        """1 where a comparison does not hold."""
+        """Return 1 where a comparison does not hold, and 0 elsewhere."""
         return compute_or_derive("not", np.logical_not, lambda node: (1.0 - self).make(node), self)
 
     __neg__ = _operation(arithmetic.negative, constants.negative)
@@ -324,7 +332,7 @@ class Tensor:
     _prelu = _operation(arithmetic.prelu, word="prelu")
 
     def prelu(self, slopes: Tensor) -> Tensor:
-        """The numbers below 0 times one slope, or one for each channel."""
+        """Multiply the numbers below 0 by one slope, or by one for each channel."""
         return self._prelu(slopes.reference)
 
     # Along axes. They stay with one cell if `keep`.
@@ -370,24 +378,26 @@ class Tensor:
     windows = _operation(joins.windows)
 
     def split(self, axis: int, sizes: Sequence[Dim], keep: bool = True) -> list[Tensor]:
-        """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell,
-        and lose the axis.
+        """Split an axis into parts of these sizes; -1 is what is left. Without `keep` each part has to have
+        one cell, and loses the axis.
         """
-        wanted = parts.split_sizes(self.size(axis), sizes)
-        ends = [sum(wanted[:at]) for at in range(len(wanted) + 1)]
+        part_sizes = parts.split_sizes(self.size(axis), sizes)
+        ends = [sum(part_sizes[:index]) for index in range(len(part_sizes) + 1)]
         if keep:
             return [self.cut({axis: slice(*cells)}) for cells in pairwise(ends)]
-        return [self.cut({axis: at}) for at in fixed_sizes(ends[:-1])]
+        return [self.cut({axis: start}) for start in fixed_sizes(ends[:-1])]
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
-        """Splits, as `split` does, into parts of one size."""
+        """Split an axis into `count` parts of one size, as `split` does. Cells that are left over are an
+        error of `split`.
+        """
         size = self.size(axis)
         if not isinstance(size, int) or not 0 < count <= size:
             raise Unsupported(f"of {sizes_text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)
 
     def without_axes(self, axes: Axes) -> Tensor:
-        """The tensor without axes of one cell."""
+        """Remove axes that have one cell. Raises Unsupported if one of them has more."""
         return compute_or_derive(
             "squeezed",
             lambda array: constants.squeeze(array, axes),
@@ -415,18 +425,20 @@ class Tensor:
     _norm_of_cells = _operation(arithmetic.norm_last_axes, word="norm")
 
     def apply_op(self, op: Op, **tensors: Stored) -> Tensor:
-        """An op of a map or features."""
+        """Apply an op to the value as a map or features; `tensors` are the op's, by role."""
         return self.derive(
             op.name, lambda node: self.walk.builder.add(node.name, op, self.value, tensors=tensors)
         )
 
     def normed_groups(self, axes: Axes) -> int | None:
-        """The groups of a map's channels that a norm over these axes is of; None if it is of none."""
+        """Return how many groups of channels a norm over these axes has; None if it normalises no such
+        groups.
+        """
         view = self.walk.try_lay_out(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
 
     def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
-        """A dense layer over the last axis."""
+        """Apply a dense layer to the last axis."""
 
         def make(node: OperatorNode) -> View:
             view = self.walk.with_channels_at(self.source)
@@ -437,13 +449,13 @@ class Tensor:
         return self.derive("dense", make)
 
     def global_pool(self, function: ops.Function) -> Tensor:
-        """A map with one cell."""
+        """Pool all rows and columns of a map into one cell, which stays a map."""
         return self.derive(
             function, lambda node: self.walk.builder.reduce(node.name, self.value, function, CELLS)
         )
 
     def without_rows(self) -> Tensor:
-        """The tensor that such a map is."""
+        """Remove the axis of rows that `as_row_map` added."""
         return self.derive(
             "of_row", lambda node: self.view.without_axes([self.walk.views.layout().index("rows")])
         )
@@ -451,7 +463,7 @@ class Tensor:
     def apply_along(
         self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
     ) -> Tensor:
-        """An op of each cell, where these axes together are the channels, in their order in the tensor.
+        """Apply an op to each cell, where these axes together are its channels, in their order in the tensor.
 
         Args:
             of_map: the op takes no arrays, whose cells are then put on a map.
@@ -460,30 +472,30 @@ class Tensor:
         return self.derive(op.name, lambda node: _apply_along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
-        """A batch norm by stored vectors; its momentum is as in torch, and 0 where the file does not state
-        it.
-        """
+        """Normalise by stored vectors. `momentum` is as in torch, and 0 where the file does not state it."""
         return self._batch_norm(NormLayer(ops.BatchNorm(epsilon, momentum), _stored_tensors(tensors)))
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
-        """A layer norm over the last axes."""
+        """Normalise over the last axes, by stored tensors with these axes."""
         return self._norm_of_cells(NormLayer(ops.LayerNorm(epsilon), _stored_tensors(tensors)), axes)
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
-        """An RMS norm over the last axes."""
+        """Divide by the root mean square over the last axes, and multiply by `gamma` if it is given."""
         return self._norm_of_cells(NormLayer(ops.RmsNorm(epsilon), _stored_tensors({"gamma": gamma})), axes)
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
-        """Over all cells of each group of channels."""
+        """Normalise over all cells of each group of channels, by stored vectors."""
         return self._group_norm(NormLayer(ops.GroupNorm(groups, epsilon), _stored_tensors(tensors)))
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
-        """Over all axes but the first two, which are the batch and the channels, or groups of channels."""
+        """Normalise over all axes but the first two, which are the batch and the channels, or groups of
+        channels.
+        """
         return self._instance_norm(_stored_tensors(tensors), epsilon)
 
 
 def _stored_tensors(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
-    """Tensors by role, without those that are not given."""
+    """Return the file's names of tensors by role, without those that are None."""
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
 
 
@@ -495,19 +507,22 @@ class _TensorLayer(NamedTuple):
     of_map: bool
 
     def of_cells(self, walk: Walk, name: str, view: View) -> View:
+        """Add the layer over the last axis of a view, and return its view."""
         cells = walk.try_as_cells(f"{name}:cells", view) if self.of_map else view
         return walk.views.with_axes_of(
             cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors)
         )
 
     def of_joined(self, axes: int) -> _TensorLayer:
-        """The layer, whose tensors have an axis for each of so many that are joined."""
+        """Return the layer for channels that `axes` axes are joined to: its tensors have an axis for each of
+        these axes.
+        """
         tensors = {role: replace(stored, axes="O" * axes) for role, stored in self.tensors.items()}
         return self._replace(tensors=tensors)
 
 
 def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
-    """A layer whose channels are these axes, of any axes of the tensor."""
+    """Add a layer whose channels are these axes of the tensor, wherever they stand."""
     view = walk.try_lay_out(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
@@ -516,16 +531,16 @@ def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, lay
     if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
     order = [*(position for position in range(len(sizes)) if position not in positions), *positions]
-    wide = [sizes[position] for position in positions]
-    if order[0] != 0 or any(isinstance(size, Open) for size in wide):
+    channel_sizes = [sizes[position] for position in positions]
+    if order[0] != 0 or any(isinstance(size, Open) for size in channel_sizes):
         raise Unsupported(f"over the axes {[*axes]!r:.40}")
-    turned = view.transposed(order)
-    flat = walk.as_array(
-        f"{node.name}:flat", turned.reshaped([*turned.known_sizes[: -len(positions)], product(wide)])
-    )
-    given = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
-    apart = given.reshaped(turned.known_sizes).untransposed(order)
-    return walk.views.restore_layout(f"{node.name}:map", apart, view)
+    channels_last = view.transposed(order)
+    other_sizes = channels_last.known_sizes[: -len(positions)]
+    joined = channels_last.reshaped([*other_sizes, product(channel_sizes)])
+    flat = walk.as_array(f"{node.name}:flat", joined)
+    result = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
+    split = result.reshaped(channels_last.known_sizes).untransposed(order)
+    return walk.views.restore_layout(f"{node.name}:map", split, view)
 
 
 Operand = Tensor | float
@@ -537,11 +552,11 @@ def compute_or_derive(
     make: Callable[[OperatorNode], Read],
     *tensors: Tensor,
 ) -> Tensor:
-    """What an operation gives: numbers that numpy computes where all tensors are constants and it can,
-    otherwise what `make` adds.
+    """Return the tensor of an operation: the numbers that numpy computes if all operands are constants and it
+    can, otherwise what `make` adds to the graph.
     """
 
-    def made(node: OperatorNode) -> Read:
+    def compute_or_make(node: OperatorNode) -> Read:
         arrays = list[Numbers]()
         for each in tensors:
             array = each.array
@@ -560,17 +575,17 @@ def compute_or_derive(
                 raise
             return make(node)
 
-    return tensors[0].derive(word, made)
+    return tensors[0].derive(word, compute_or_make)
 
 
 def _as_tensors(*operands: Operand) -> list[Tensor]:
-    """Operands, of which some may be numbers."""
+    """Return operands as tensors: numbers among them become constants of the node."""
     first = next(each for each in operands if isinstance(each, Tensor))
     return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
 
 
 def combine_operands(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
-    """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
+    """Combine two operands by arithmetic; one may be a number. Of constants the result is a constant."""
     tensors = _as_tensors(*operands)
 
     def make(node: OperatorNode) -> Read:
@@ -582,7 +597,9 @@ def combine_operands(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
 def compare_operands(
     kind: str, first: Operand, second: Operand, of_values: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """A comparison; of constants, the array of booleans."""
+    """Compare two operands. Of constants the result is an array of booleans, of values it is what `of_values`
+    makes: 1 where the comparison holds, and 0 elsewhere.
+    """
     tensors = _as_tensors(first, second)
     return compute_or_derive(
         kind.lower(),
@@ -601,7 +618,7 @@ def minimum(first: Tensor, second: Operand) -> Tensor:
 
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors one after the other along an axis."""
+    """Concatenate tensors along an axis."""
     return compute_or_derive(
         "joined",
         lambda *arrays: constants.concat(arrays, axis),
@@ -611,7 +628,7 @@ def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Values one after the other along a new axis."""
+    """Stack values along a new axis."""
 
     def make(node: OperatorNode) -> Read:
         if not all(each.is_value for each in tensors):
@@ -622,6 +639,7 @@ def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def einsum(equation: str, *tensors: Tensor) -> Tensor:
+    """Multiply and sum tensors along axes by an equation such as `abc,cd->abd`."""
     first = tensors[0]
     return first.derive(
         "product",
@@ -629,25 +647,28 @@ def einsum(equation: str, *tensors: Tensor) -> Tensor:
     )
 
 
-def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False)) -> Tensor:
-    """The product of two values over their last two axes, or over these axes `turned`."""
+def matmul(first: Tensor, second: Tensor, transposed: Sequence[bool] = (False, False)) -> Tensor:
+    """Multiply two values over their last two axes, which are swapped first where `transposed` says so."""
 
     def of_constants(*arrays: Numbers) -> Numbers:
         return constants.matmul(
-            *(each.swapaxes(-1, -2) if turns else each for each, turns in zip(arrays, turned, strict=True))
+            *(
+                array.swapaxes(-1, -2) if swaps else array
+                for array, swaps in zip(arrays, transposed, strict=True)
+            )
         )
 
     return compute_or_derive(
         "product",
         of_constants,
-        lambda node: products.matmul(first.walk, node, (first.source, second.source), turned),
+        lambda node: products.matmul(first.walk, node, (first.source, second.source), transposed),
         first,
         second,
     )
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores = PLAIN) -> Tensor:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes."""
+    """Return softmax(scale * q @ k^T + mask) @ v over the last two axes."""
     walk = query.walk
 
     def make(node: OperatorNode) -> View:
@@ -663,12 +684,12 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores
 
 
 def matmul_stored(matrix: Tensor, x: Tensor) -> Tensor:
-    """A stored matrix times the matrices of a value."""
+    """Multiply a stored matrix, from the left, by the matrices of a value."""
     return x.derive("product", lambda node: products.matmul_stored(x.walk, node, matrix.reference, x.source))
 
 
 def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
-    """A sum, product, mean or extreme of several tensors."""
+    """Combine several tensors into their sum, product, mean or extreme."""
 
     def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])

@@ -12,7 +12,7 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensor import Tensor
 from porter.graph import Resize
-from porter.graph.ops import Coordinates
+from porter.graph.ops import Coordinates, Nearest
 from porter.padding import ANY, Pads, Size, Window
 
 Index = list[slice | int | None]
@@ -21,7 +21,8 @@ MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
 def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
-    """What a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and strides.
+    """Return what a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and
+    strides.
 
     Args:
         masks: by the names of MASKS.
@@ -29,18 +30,20 @@ def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]
     Raises:
         ValueError: it has more axes.
     """
-    said = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
+    stated_axes = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
     index: Index = []
     for axis, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
-        has = {name for name, mask in masks.items() if mask >> axis & 1}
-        if "ellipsis" in has:
-            index += [slice(None)] * (count - said)
-        elif "new_axis" in has:
+        set_masks = {name for name, mask in masks.items() if mask >> axis & 1}
+        if "ellipsis" in set_masks:
+            index += [slice(None)] * (count - stated_axes)
+        elif "new_axis" in set_masks:
             index.append(None)
-        elif "shrink_axis" in has:
+        elif "shrink_axis" in set_masks:
             index += fixed_sizes([begin])
         else:
-            index.append(slice(None if "begin" in has else begin, None if "end" in has else end, step))
+            start = None if "begin" in set_masks else begin
+            stop = None if "end" in set_masks else end
+            index.append(slice(start, stop, step))
     index += [slice(None)] * (count - sum(part is not None for part in index))
     if sum(part is not None for part in index) > count:
         raise ValueError("more axes than the value has")
@@ -48,15 +51,15 @@ def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]
 
 
 def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
-    """What a Slice takes; a size of -1 is all that is left."""
+    """Return what a Slice takes, as numpy's index; a size of -1 is all that is left."""
     return [
         slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)
     ]
 
 
 def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
-    """What a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME or
-    VALID (tensorflow/core/framework/common_shape_fns.cc).
+    """Return what a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME
+    or VALID (tensorflow/core/framework/common_shape_fns.cc).
 
     Args:
         sizes: rows and columns of its value.
@@ -66,34 +69,35 @@ def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[
         Undecided: they depend on an open size.
     """
     cut: list[int] = []
-    for axis, (size, given) in enumerate(zip(sizes, wanted, strict=True)):
-        (left,) = fixed_sizes([(size - 1) * window.stride[axis] + window.extent(axis) - given])
-        before = max(left, 0) // 2 if rule == "SAME" else 0
-        cut += [before, left - before]
+    for axis, (size, result_size) in enumerate(zip(sizes, wanted, strict=True)):
+        (excess,) = fixed_sizes([(size - 1) * window.stride[axis] + window.extent(axis) - result_size])
+        before = max(excess, 0) // 2 if rule == "SAME" else 0
+        cut += [before, excess - before]
     return cut[0], cut[1], cut[2], cut[3]
 
 
 def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
-    """How a resize computes its cells (core/kernels/image/).
+    """Return how a resize computes its cells (core/kernels/image/).
 
     Args:
         half, ends: its flags half_pixel_centers and align_corners.
     """
-    coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
+    coordinates: Coordinates = "asymmetric"
+    if ends:
+        coordinates = "align_corners"
+    elif half:
+        coordinates = "half_pixel"
     if linear:
         return Resize("linear", coordinates=coordinates)
-    return Resize(
-        "nearest",
-        coordinates=coordinates,
-        rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil",
-    )
+    rounding: Nearest = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
+    return Resize("nearest", coordinates=coordinates, rounding=rounding)
 
 
 def further_image(
     source: NodeOutput, sizes: Sequence[int | None], batch: int | None, cells: Size
 ) -> GraphInput | None:
-    """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for
-    each image; None of others. A map of the rows and columns of the image has them at every size.
+    """Return what an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes
+    for each image; None for others. A map of the rows and columns of the image has them at every size.
     """
     first, *rest = sizes or (None,)
     if first != batch:
@@ -101,15 +105,13 @@ def further_image(
     if len(rest) != 3:
         return GraphInput(source, 1, ANY, shape=tuple(rest)) if rest and None not in rest else None
     rows, columns, channels = rest
-    return (
-        GraphInput(source, channels, ANY if (rows, columns) == cells else (rows, columns))
-        if channels
-        else None
-    )
+    if not channels:
+        return None
+    return GraphInput(source, channels, ANY if (rows, columns) == cells else (rows, columns))
 
 
 def pads_by_axis(table: Tensor) -> dict[int, tuple[int, int]]:
-    """The cells before and after of a pad, by axis."""
+    """Return the cells before and after of a pad, by axis."""
     numbers = table.numbers()
     if numbers.ndim != 2:
         raise ValueError("pads that are no pairs")
@@ -117,7 +119,7 @@ def pads_by_axis(table: Tensor) -> dict[int, tuple[int, int]]:
 
 
 def resize_to(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
-    """A resize of a map to stated rows and columns, whose cells are computed as those of `op`."""
+    """Resize a map to stated rows and columns; its cells are computed as those of `op`."""
     own = x.sizes
     wanted = sizes.dims()
     if len(own) != 4 or len(wanted) != 2:

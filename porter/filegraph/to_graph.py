@@ -44,7 +44,7 @@ class Translated:
 
 
 def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
-    """The graph that gives the file's outputs, in their order.
+    """Translate a file's graph into porter's, which gives the file's outputs in their order.
 
     A softmax, a log_softmax or a sigmoid that gives the only output is taken off if its values are features,
     so that the port gives logits. Of a number of each image, the logit is one feature.
@@ -71,14 +71,14 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     last = None if keep_activation or graph.further else _final_activation(graph, shape_of)
     if last is None:
         return Translated(graph, names, None)
-    gone = last.path, graph.output
-    nodes = tuple(node for node in graph.nodes if node.path not in gone)
-    names = {path: name for path, name in names.items() if path not in gone}
+    removed = last.path, graph.output
+    nodes = tuple(node for node in graph.nodes if node.path not in removed)
+    names = {path: name for path, name in names.items() if path not in removed}
     return Translated(replace(graph, nodes=nodes, output=last.source), names, last.op_name)
 
 
 def _rename_to_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
-    """The graph of a file under these paths."""
+    """Return the graph of a file with its nodes under these paths."""
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
@@ -92,7 +92,7 @@ def _rename_to_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
 
 
 def _known_shapes(graph: Graph, file: FileGraph, titles: Mapping[str, str]) -> Mapping[str, Shape]:
-    """The shapes of all values. `titles` are the file's names of paths, for the MappingError."""
+    """Return the shapes of all values. `titles` are the file's names of paths, for the MappingError."""
     try:
         return shapes(graph, file.size)
     except GraphError as error:
@@ -105,6 +105,9 @@ def _known_shapes(graph: Graph, file: FileGraph, titles: Mapping[str, str]) -> M
 
 
 def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> None:
+    """Expect that the values take no more memory than any network's. Raises MappingError with the file's name
+    of a node.
+    """
     try:
         expect_bounded(graph, file.size)
     except GraphError as error:
@@ -113,7 +116,7 @@ def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> 
 
 
 def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
-    """The op that makes the output of logits, which are a node's value; None if there is none."""
+    """Return the op that makes the output of logits, which are a node's value; None if there is none."""
     last = graph.by_path[graph.output]
     # A number of each image, which one feature was.
     if shape_of[last.path] == () and last.source in graph.by_path:
@@ -125,26 +128,26 @@ def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | Non
 def _mark_calls(
     graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], shape_of: Mapping[str, Shape]
 ) -> Graph:
-    """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for
-    them.
+    """Return the graph with nodes marked as calls of one layer (`shares`) if the file has the same tensors
+    for them.
 
     Args:
-        tensors, known: the file's tensors by role, and the shape, of every path.
+        tensors, shape_of: the file's tensors by role, and the shape, of every path.
     """
     layers: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
         stored = tensors[node.path]
-        alike = layers.setdefault(frozenset(stored.items()), []) if stored else []
-        holder = next((each for each in alike if is_call(node, each, shape_of)), None)
+        holders = layers.setdefault(frozenset(stored.items()), []) if stored else []
+        holder = next((each for each in holders if is_call(node, each, shape_of)), None)
         if holder is None:
-            alike.append(node)
+            holders.append(node)
         nodes.append(node if holder is None else replace(node, shares=holder.path))
     return replace(graph, nodes=tuple(nodes))
 
 
 def expect_ops(file: FileGraph) -> None:
-    """Expects that porter has an op for every node.
+    """Expect that porter has an op for every node.
 
     Raises:
         MappingError: it lacks some; `next` says where the graph could end instead.
@@ -153,21 +156,21 @@ def expect_ops(file: FileGraph) -> None:
     if not foreign:
         return
     # What reads a foreign node's value is often foreign only because nothing is known of that value.
-    reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
-    first = {name: kind for name, kind in foreign.items() if reached.isdisjoint(file.by_name[name].inputs)}
+    affected = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
+    first = {name: kind for name, kind in foreign.items() if affected.isdisjoint(file.by_name[name].inputs)}
     kinds = some([f"'{name}' ({kind})" for name, kind in first.items()])
     others = len(foreign) - len(first)
     behind = f"; of the nodes behind, {others} cannot be read" if others else ""
     unsized = "without the input's size, " if file.sizable else ""
-    raise MappingError(f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, reached))
+    raise MappingError(f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, affected))
 
 
-def _advice(file: FileGraph, first: Mapping[str, str], reached: Collection[str]) -> str:
-    """How to port a file without the nodes that porter has no op for.
+def _advice(file: FileGraph, first: Mapping[str, str], affected: Collection[str]) -> str:
+    """Say how to port a file without the nodes that porter has no op for.
 
     Args:
         first: the kinds, by name, of those that read no other one's value.
-        reached: all of them, and what is computed from them.
+        affected: all of them, and what is computed from them.
     """
     if file.sizable:
         return (
@@ -177,21 +180,21 @@ def _advice(file: FileGraph, first: Mapping[str, str], reached: Collection[str])
     if any(map(_QUANTISED.search, first.values())):
         return "name the file that it was quantised from: porter ports models of real numbers"
     before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
-    if ends := _ends_before(file, reached):
+    if ends := _ends_before(file, affected):
         cut = f"{OUTPUTS(ends)} ends the graph before them"
     elif any(file.by_name[name].tap for name in before):
         cut = "port a model that ends before them"
     else:
         cut = "port the layers behind them alone, which then take what they give"
-    exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
-    return f"a port without them would be another function: {cut}" + (
-        exported if file.language == "keras" else ""
-    )
+    advice = f"a port without them would be another function: {cut}"
+    if file.language == "keras":
+        advice += "; or try what model.export('FOLDER') writes, which says what each layer computes"
+    return advice
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
-    """The file's names of the values that `refused` nodes read and others give, and of the outputs that are
-    none of theirs; none if the file has no names for them, or they are too many to type.
+    """Return the file's names of the values that `refused` nodes read and others give, and of the outputs
+    that are none of theirs; nothing if the file has no names for them, or they are too many to type.
     """
     ends: list[tuple[str, str | None]] = []
     for node in file.nodes:
@@ -210,8 +213,8 @@ def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
 
 
 def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
-    """For each name of the file a path: words of letters, digits and _, joined by slashes; of an input one
-    word.
+    """Return for each name of the file a path: words of letters, digits and _, joined by slashes; of an input
+    one word.
 
     No path is another node's scope, because a model's layer cannot hold another layer.
     """
@@ -221,23 +224,23 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     short = {name: _shorten("/".join(parts[start:])) for name, parts in split.items()}
     scopes = {scope for path in short.values() for scope in accumulate(path.split("/")[:-1], "{}/{}".format)}
     free = Names(scopes | {INPUT})
-    return {
-        name: free.take(path) for name, path in ({name: path_word(name) for name in inputs} | short).items()
-    }
+    wanted = {name: path_word(name) for name in inputs} | short
+    return {name: free.take(path) for name, path in wanted.items()}
 
 
 def _shorten(path: str) -> str:
+    """Return the end of a path that is too long."""
     return path[-LONGEST_PATH:].lstrip("/_") or "layer"
 
 
 def path_word(name: str) -> str:
-    """A layer's name as one part of a path, which is also a valid name in generated code."""
+    """Return a layer's name as one part of a path, which is also a valid name in generated code."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
 
 
 def expect_batch(file: FileGraph, images: int, size: KnownSize) -> None:
-    """Refuses to fill a batch that takes more memory than any network's: a file may state any number of
+    """Refuse to fill a batch that takes more memory than any network's: a file may state any number of
     images.
 
     Args:

@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any, Literal, cast
 
 from porter.base.errors import GraphError
-from porter.filegraph.axes import Axes, Piece, View, join_pieces
+from porter.filegraph.axes import REPEATED, Axes, Piece, View, join_pieces
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import (
     BATCH,
@@ -65,8 +65,8 @@ class Views:
     _open: dict[tuple[str, str], Dim] = field(default_factory=dict)
 
     def of(self, value: Value) -> View:
-        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has
-        its own.
+        """Return the value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array
+        has its own axes.
         """
         if value.shape is None:
             return View(value, None)
@@ -78,12 +78,12 @@ class Views:
 
     @property
     def lacks_batch(self) -> bool:
-        """Whether the file's tensors have no batch."""
+        """Whether the file's tensors have no batch, since they are one image's."""
         return self.batch == 0
 
     def as_rank(self, value: Value, rank: int) -> View:
-        """An array as a tensor of so many axes, of which the first is the batch and those of the array's that
-        are too many.
+        """Return an array as a tensor of so many axes. The first one holds the batch, and those axes of the
+        array that are too many.
         """
         if value.shape is None:
             return View(value, None)
@@ -92,43 +92,45 @@ class Views:
         return View(value, join_pieces([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
     def as_rank_of(self, view: View, value: Value) -> View:
-        """An array of the same axes as another one, as its tensor holds it."""
+        """Return the view of an array that has as many axes in its tensor as another view."""
         return self.as_rank(value, view.rank)
 
-    def with_batch_inside(self, value: Value, at: int, before: bool, behind: bool) -> View:
-        """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it
-        in that axis.
+    def with_batch_inside(self, value: Value, position: int, before: bool, behind: bool) -> View:
+        """Return an array as a tensor whose axis `position` holds the batch, and if `before` or `behind` an
+        axis of the array on that side of it.
         """
         n, *axes = self._pieces(value)
-        first, last = at + before, at + before + behind
+        first, last = position + before, position + before + behind
         return View(
             value,
             join_pieces(
                 [
-                    *((piece,) for piece in axes[:at]),
-                    (*axes[at:first], n, *axes[first:last]),
+                    *((piece,) for piece in axes[:position]),
+                    (*axes[position:first], n, *axes[first:last]),
                     *((piece,) for piece in axes[last:]),
                 ]
             ),
         )
 
     def has_more_than_batch(self, axis: tuple[Piece, ...]) -> bool:
-        """Whether more than the batch is in a first axis."""
+        """Return whether a tensor's first axis holds something beside the batch."""
         return self.lacks_batch or any(piece.axis != "N" for piece in axis)
 
     def layout(self, rank: int = 4) -> Names:
-        """The axes of the file's own layout of a map, which has rank 4, or of features."""
+        """Return the names of the axes in the file's own layout: of a map, which has rank 4, or of
+        features.
+        """
         channels, *cells = AXES[: rank - 1]
         return ("batch", *cells, channels) if self.builder.order == "HWC" else ("batch", channels, *cells)
 
     @property
     def channels_place(self) -> int:
-        """Where the file's own layout has the channels, of maps and of features."""
+        """The position of the channels in the file's own layout, of maps and of features."""
         return -1 if self.builder.order == "HWC" else 1
 
     def axis_names(self, view: View) -> Names | None:
-        """What each axis of the tensor is; None where it is more than a transposed map or features. A value
-        of unknown shape is a map.
+        """Return the name of each axis of the tensor; None if it is more than a transposed map or features. A
+        value of unknown shape is taken for a map.
         """
         if view.axes is None:
             return self.layout()
@@ -138,7 +140,7 @@ class Views:
         return next((order for order in orders if self._is_in_order(view, order)), None)
 
     def in_axis_order(self, value: Value, names: Names) -> View:
-        """The value with its axes in this order.
+        """Return the view of the value with its axes in this order.
 
         Raises:
             Unsupported: it has other axes.
@@ -152,21 +154,21 @@ class Views:
         return View(value, tuple(plain[layout.index(name)] for name in names))
 
     def _is_in_order(self, view: View, names: Names) -> bool:
-        """Whether a tensor has the axes of its value in this order."""
+        """Return whether a tensor has the axes of its value in this order."""
         return none_if_unsupported(lambda: self.in_axis_order(view.value, names)) == view
 
     def common_axis_names(self, views: Collection[View]) -> Names | None:
-        """What each axis of all these tensors is; None where they have others, or one of them is more than a
-        transposed value.
+        """Return the name of each axis of all these tensors; None if their axes differ, or one of them is
+        more than a transposed value.
         """
-        orders = filter(None, map(self.axis_names, views))
-        return next(
-            (names for names in orders if all(self._is_in_order(view, names) for view in views)), None
-        )
+        for names in filter(None, map(self.axis_names, views)):
+            if all(self._is_in_order(view, names) for view in views):
+                return names
+        return None
 
     def has_channels(self, view: View, axis: int) -> bool:
-        """Whether an axis has exactly the channels of the value, so that what a file does there is done to
-        each cell.
+        """Return whether an axis has exactly the channels of the value, so that what a file does there is
+        done to each cell.
         """
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
@@ -174,8 +176,8 @@ class Views:
         return view.axes[axis : axis + 1 or None] == join_pieces([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
-        """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for
-        each channel.
+        """Return whether numbers of this shape, which are repeated along the other axes of the tensor, are
+        one for each channel.
         """
         channels = self._channels(view.value) if view.value.shape else None
         axes = [
@@ -189,12 +191,12 @@ class Views:
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
     def has_batch_first(self, view: View) -> bool:
-        """Whether the first axis is the batch, so that a norm over others is one of each image."""
+        """Return whether the first axis is the batch, so that a norm over others is one of each image."""
         return view.axes is not None and view.axes[:1] == join_pieces([self._pieces(view.value)[:1]])
 
     def groups_at(self, view: View, position: int) -> int | None:
-        """The groups of channels that an axis counts, which may have one channel each; None where it is
-        something else.
+        """Return the number of groups of channels that an axis counts, which may have one channel each; None
+        if it counts something else.
         """
         axis = Items(view.axes or ())[position]
         channels = view.value.channels or 0
@@ -204,8 +206,8 @@ class Views:
         return count if (axis,) == join_pieces([[Piece("C", count, inner)]]) else None
 
     def normed_groups(self, view: View, positions: Iterable[int]) -> int | None:
-        """The groups of a norm over these axes, which are all but the batch and that of the groups; None if
-        it has none.
+        """Return the groups of a norm over these axes, which are all but the batch and that of the groups;
+        None if it has none.
         """
         if not self.has_batch_first(view):
             return None
@@ -213,8 +215,8 @@ class Views:
         return self.groups_at(view, left.pop()) if len(left) == 1 else None
 
     def with_axes_of(self, view: View, value: Value) -> View:
-        """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels
-        may be others.
+        """Return the view of a value that an op made cell by cell of the one in `view`: it has the same axes,
+        and may have other channels.
         """
         if view.axes is None or value.shape is None:
             return self.of(value)
@@ -229,13 +231,16 @@ class Views:
         )
 
     def restore_layout(self, name: str, view: View, before: View) -> View:
-        """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
+        """Return a value as a map in the file's own layout if the one `before` was held so, otherwise as it
+        is.
+        """
         plain = before.value.is_map and self.axis_names(before) == self.layout()
         return self.of(self.in_file_layout(name, view)) if plain else view
 
     def in_file_layout(self, name: str, view: View, tap: str | None = None) -> Value:
-        """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is
-        a map, one of two is features, and another one is an array; a foreign one where porter has none.
+        """Return the value in the file's own layout, by the one op that all moves are together: a tensor of
+        four axes is a map, one of two is features, and another one is an array. Where porter has no such op,
+        it is foreign.
         """
         plain = self.of(view.value)
         if view.axes is None or (
@@ -255,12 +260,15 @@ class Views:
         return self.builder.add(name, op, view.value, tap=tap)
 
     def materialise_repeats(self, name: str, view: View) -> View:
-        """A tensor that has each row, column or channel of a map several times, or all channels, over the map
-        that has them so; another one as it is.
+        """Add ops that repeat the rows, columns or channels of a map that the tensor has several times, and
+        return the view of what they give; another tensor is returned as it is.
         """
         axes = view.axes or ()
         repeated = self._repeated_axes(view)
-        times = {piece.axis: _size_or_one(axes[at][index].size) for (at, index), piece in repeated.items()}
+        times = {
+            piece.axis: _size_or_one(axes[position][index].size)
+            for (position, index), piece in repeated.items()
+        }
         copies = times.pop("C", 1)
         if not repeated or copies > _MOST_COPIES:
             return view
@@ -271,46 +279,47 @@ class Views:
             whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
         channels = self._channels(view.value)
-        behind = Piece("C", copies, view.value.channels or 1)
+        copies_of_channels = Piece("C", copies, view.value.channels or 1)
         return View(
             whole,
             join_pieces(
                 [
-                    behind if (at, index) in repeated else wide.get(piece.axis, piece)
+                    copies_of_channels if (position, index) in repeated else wide.get(piece.axis, piece)
                     for index, piece in enumerate(axis)
-                    if repeated.get((at, index), channels) == channels
+                    if repeated.get((position, index), channels) == channels
                 ]
-                for at, axis in enumerate(axes)
+                for position, axis in enumerate(axes)
             ),
         )
 
     def _repeated_axes(self, view: View) -> dict[tuple[int, int], Piece]:
-        """The rows, columns or channels that a tensor has several times, by the axis and the index of the
-        piece that repeats them; none where it repeats something else too.
+        """Find the rows, columns or channels that a tensor has several times. Return the repeated piece by
+        the axis and the index of the piece that repeats it; nothing if the tensor repeats something else too.
         """
         if not view.value.is_map:
             return {}
         axes = view.known_axes
         _, channels, *cells = self._pieces(view.value)
         repeats = [
-            (at, index)
-            for at, axis in enumerate(axes)
+            (position, index)
+            for position, axis in enumerate(axes)
             for index, piece in enumerate(axis)
-            if piece.axis == "R"
+            if piece.axis == REPEATED
         ]
-        alone = [at for at, index in repeats if len(axes[at]) == 1 and channels.size == 1]
-        repeated = {
-            (at, index): axes[at][index - 1] if index else channels
-            for at, index in repeats
-            if index or axes[at][1:2] == (channels,) or [at] == alone
-        }
-        return (
-            repeated if len(repeated) == len(repeats) and {*repeated.values()} <= {channels, *cells} else {}
-        )
+        # A repetition that is a whole axis repeats the only channel, if no other axis does.
+        alone = [position for position, _ in repeats if len(axes[position]) == 1 and channels.size == 1]
+        repeated = dict[tuple[int, int], Piece]()
+        for position, index in repeats:
+            if index:  # each cell several times
+                repeated[position, index] = axes[position][index - 1]
+            elif axes[position][1:2] == (channels,) or [position] == alone:  # all channels several times
+                repeated[position, index] = channels
+        others = len(repeated) < len(repeats) or not {*repeated.values()} <= {channels, *cells}
+        return {} if others else repeated
 
     def layout_op(self, view: View) -> Op | None:
-        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that
-        is none or a `rearranged`.
+        """Return the one op that gives the value as the tensor holds it, and Identity for the file's own
+        layout; None if only `rearrange_op` can.
         """
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
@@ -318,14 +327,13 @@ class Views:
         if value.is_array or self.lacks_batch:
             return None
         n, c, *cells = self._pieces(value)
-        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
+        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []  # each with the axes that it gives
         size = [cell.size for cell in cells if isinstance(cell.size, int)]
+        if size == [1, 1]:
+            ops.append((Flatten(), [(n,), (c,)]))
         if len(size) == 2:
-            ops = [
-                (Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]),
-                (Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)]),
-            ]
-            ops = [(Flatten(), [(n,), (c,)]), *ops] if size == [1, 1] else ops
+            ops.append((Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]))
+            ops.append((Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)]))
         if not cells:
             ops = [(AsMap(), self._map_axes(n, (), (), (c,)))]
         elif len(axes) == 4:
@@ -333,9 +341,9 @@ class Views:
         return next((op for op, wanted in ops if axes == join_pieces(wanted)), None)
 
     def rearrange_op(self, view: View, of_map: bool = False) -> Rearrange | None:
-        """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the
-        file's own layout; None for repetitions, and where the batch is not the first axis. What stands beside
-        the batch in that axis becomes one of its own.
+        """Return the op that gives the tensor's axes as an array or features, or with `of_map` as a map in
+        the file's own layout; None for repetitions, and where the batch is not the first axis. What stands
+        beside the batch in that axis becomes an axis of its own.
         """
         whole = self._pieces(view.value)[1:]
         axes = self._axes_behind_batch(view)
@@ -352,24 +360,30 @@ class Views:
         return Rearrange(_pattern([piece.axis for piece in whole], axes, sized), of_map)
 
     def _axes_behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
-        """The axes but the batch, of which what stands beside it is the first; None where another axis is the
-        batch, or repeats something.
+        """Return the axes without the batch; what stands beside it comes first, as an axis of its own. None
+        if another axis holds the batch, or one repeats something.
         """
         first, *axes = ((), *(view.axes or ())) if self.lacks_batch else view.axes or ((),)
-        behind = [first[1:], *axes] if first[1:] else axes
-        others = any(piece.axis in "NR" for axis in behind for piece in axis)
-        return None if others or first[:1] != join_pieces([self._pieces(view.value)[:1]])[0] else behind
+        beside_batch = first[1:]
+        behind = [beside_batch, *axes] if beside_batch else axes
+        others = any(piece.axis in ("N", REPEATED) for axis in behind for piece in axis)
+        (batch,) = join_pieces([self._pieces(view.value)[:1]])
+        return None if others or first[:1] != batch else behind
 
     def _map_ops(
         self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
     ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
-        """Ops from a map to a map, with the numbers that the axes suggest."""
-        rows, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        block, columns = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, across))
+        """Return ops from a map to a map, with factors that the axes suggest, and the axes that each op
+        gives.
+        """
+        rows, columns, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
+        times_down, times_across = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, columns))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
             (
-                Upsample(block, columns),
-                self._map_axes(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)),
+                Upsample(times_down, times_across),
+                self._map_axes(
+                    n, (h, Piece(REPEATED, times_down, 0)), (w, Piece(REPEATED, times_across, 0)), (c,)
+                ),
             )
         ]
         if len(channels) == 2:
@@ -381,6 +395,7 @@ class Views:
                     self._map_axes(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
                 )
             )
+        block = times_down
         if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
             ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cell, (Piece("C", rest),))))
@@ -398,11 +413,18 @@ class Views:
     def _map_axes(
         self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]
     ) -> list[tuple[Piece, ...]]:
+        """Return the axes of a map in the file's own order."""
         return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
 
     def _pieces(self, value: Value) -> list[Piece]:
-        """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
-        batch = BATCH if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
+        """Return the whole axes of a value as pieces: batch, channels, and the rows and columns of a map, or
+        the axes of an array.
+        """
+        batch: Dim = self.batch or 1
+        if self.batch is None:
+            batch = BATCH
+        elif self.batch == 1:
+            batch = ONLY
         return [
             Piece("N", batch),
             *(
@@ -412,10 +434,14 @@ class Views:
         ]
 
     def _channels(self, value: Value) -> Piece:
+        """Return the channels of a value as one piece; an array has them last."""
         _, *axes = self._pieces(value)
         return axes[-1 if value.is_array else 0] if axes else Piece("a", 1)  # a number of each image has none
 
     def _size(self, value: Value, axis: str) -> Dim:
+        """Return the size of an open axis: what its op computes, or an unknown of its own. It is decided
+        once.
+        """
         if (value.node, axis) not in self._open:
             for each, size in {
                 axis: unknown(f"{axis} of {value.node}"),
@@ -425,8 +451,8 @@ class Views:
         return self._open[value.node, axis]
 
     def _computed_sizes(self, value: Value) -> dict[str, Dim]:
-        """The sizes of a value's open axes as its op makes them of those of the values that it takes; without
-        those that are undecided.
+        """Compute the sizes of a value's open axes by its op's shape rule, and return those that are
+        decided.
         """
         node = self.builder.nodes.get(value.node)
         if node is None or isinstance(node.op, Foreign | Resize):
@@ -450,18 +476,18 @@ class Views:
         return {axis: shape[index] for axis, index in opened.items()}
 
     def _sizes(self, value: Value) -> Sequence[Dim]:
-        """The sizes of a value's axes as a shape of its kind."""
+        """Return the sizes of a value's axes in the type of its shape."""
         sizes = (cast(Any, piece.size) for piece in self._pieces(value)[1:])
         return cast(Sequence[Dim], cast(Any, type(value.shape))(sizes))
 
 
 def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
-    """The letters of a value's axes, and their sizes."""
+    """Pair the letters of a value's axes with their sizes."""
     return zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
 
 
 def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
-    """The shape of what an op makes of values of these sizes.
+    """Return the shape of what an op makes of values of these sizes.
 
     Whether a window fits, and anything is left of a crop, is not asked: no graph takes an image for which it
     is not so. That is, whole strides are added to a map before, and taken off again.
@@ -473,19 +499,20 @@ def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
         return cast(Sequence[Dim], op.shape(*cast(list[Shape], sizes)))
     channels, *cells = sizes[0]
     strides = op.site.window.stride if op.site else (1, 1)
-    more = [isinstance(size, Open) * 2 * LARGEST for size in cells]
-    large = [size + count * stride for size, count, stride in zip(cells, more, strides, strict=True)]
+    added_strides = [2 * LARGEST if isinstance(size, Open) else 0 for size in cells]
+    large = [size + count * stride for size, count, stride in zip(cells, added_strides, strides, strict=True)]
     filters, *extents = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))
-    return filters, *(size - count for size, count in zip(extents, more, strict=True))
+    return filters, *(size - count for size, count in zip(extents, added_strides, strict=True))
 
 
 def _size_or_one(size: Dim) -> int:
-    """A size that may be a number of an op; one if it is open."""
+    """Return a size as a number for an op; 1 if it is open."""
     return 1 if isinstance(size, Open) else size
 
 
 def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Collection[str]) -> str:
-    """The pattern of Rearrange that takes these axes apart, and makes others of their pieces.
+    """Write the pattern of Rearrange that splits the axes `letters` into pieces, and makes `axes` of
+    these.
 
     Args:
         sized: the axes of which each piece says its size; of others, all but the first say it.
@@ -505,5 +532,5 @@ def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Col
 
 
 def _axis_text(axis: Sequence[str]) -> str:
-    """An axis in a pattern of Rearrange."""
+    """Write an axis of a pattern of Rearrange, in parentheses if it has several pieces or states a size."""
     return axis[0] if len(axis) == 1 and "=" not in axis[0] else f"({' '.join(axis)})"

@@ -24,7 +24,7 @@ from porter.graph import Op, Rearrange
 from porter.graph.ops import AXES
 
 Source = NodeOutput | View
-"""What a node reads, or what is made of that first."""
+"""A value that a node reads, by the file's name, or a view that a reader made of one."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ COMPUTED = "by numbers that the model computes as it runs"
 
 
 def _expect_given(value: T | None) -> T:
+    """Return the value, or raise Unsupported if it is None."""
     if value is None:
         raise Unsupported(COMPUTED)
     return value
@@ -78,7 +79,7 @@ Tap = Callable[[NodeOutput], str | None]
 
 
 def first_output_name(source: NodeOutput) -> str | None:
-    """The first value of a node is called as the node; its others have no name."""
+    """Return the node's name for the first value that it gives; None for its others, which have no name."""
     return None if source[1] else source[0]
 
 
@@ -120,7 +121,7 @@ class NodeWalk(Generic[N]):
         self.views = Views(self.builder, batch)
 
     def view(self, source: Source) -> View:
-        """A value as the tensor holds it. Outputs that no reader gives are foreign.
+        """Return a value as its tensor holds it. Outputs that no reader gives are added as foreign nodes.
 
         Raises:
             Unsupported: it is a constant.
@@ -134,16 +135,17 @@ class NodeWalk(Generic[N]):
             if name not in self.flow.nodes:
                 raise GraphError(f"no node gives output {index} of '{name}'")
             node = self.flow.nodes[name]
-            own = [self.view_of[name, 0]] if (name, 0) in self.view_of else []
-            inputs = own or [self.view(other) for other in node.inputs if self.flow.is_live(other)]
+            if (name, 0) in self.view_of:  # it follows the node's first value, if that is known
+                inputs = [self.view_of[name, 0]]
+            else:
+                inputs = [self.view(other) for other in node.inputs if self.flow.is_live(other)]
             values = [view.value for view in inputs]
-            self.view_of[source] = self.views.of(
-                self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
-            )
+            foreign = self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
+            self.view_of[source] = self.views.of(foreign)
         return self.view_of[source]
 
     def sizes(self, source: Source) -> tuple[Dim, ...] | None:
-        """The sizes of a tensor; None where they are unknown."""
+        """Return the sizes of a tensor; None if they are unknown."""
         if isinstance(source, View):
             return source.sizes
         if source in self.blank:
@@ -151,7 +153,7 @@ class NodeWalk(Generic[N]):
         return self.view(source).sizes if self.flow.is_live(source) else self.flow.shape(source)
 
     def known_sizes(self, source: Source) -> tuple[Dim, ...]:
-        """The sizes of a tensor.
+        """Return the sizes of a tensor.
 
         Raises:
             Unsupported: they are unknown.
@@ -162,7 +164,7 @@ class NodeWalk(Generic[N]):
         return sizes
 
     def number(self, source: Operand) -> float:
-        """The number that Dataflow.number gives.
+        """Return the number that Dataflow.number gives.
 
         Raises:
             Unsupported: it is no single number that the file states.
@@ -170,7 +172,7 @@ class NodeWalk(Generic[N]):
         return _expect_given(self.flow.number(source))
 
     def numbers(self, source: NodeOutput) -> Numbers:
-        """The numbers that Dataflow.value gives.
+        """Return the numbers that Dataflow.value gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -178,7 +180,7 @@ class NodeWalk(Generic[N]):
         return _expect_given(self.flow.value(source))
 
     def integers(self, source: NodeOutput) -> list[int]:
-        """The integers that Dataflow.integers gives.
+        """Return the integers that Dataflow.integers gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -186,7 +188,7 @@ class NodeWalk(Generic[N]):
         return _expect_given(self.flow.integers(source))
 
     def dims(self, source: NodeOutput) -> list[Dim]:
-        """The sizes that Dataflow.dims gives.
+        """Return the sizes that Dataflow.dims gives.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -194,7 +196,9 @@ class NodeWalk(Generic[N]):
         return _expect_given(self.flow.dims(source))
 
     def value(self, source: Source) -> Value:
-        """A value as a map or features, by an op if the tensor holds it in another way."""
+        """Return a value as a map or features in the file's own layout. An op that lays it out so is added
+        once, if the tensor holds it in another way.
+        """
         view = self.view(source)
         if isinstance(source, View):
             return self.views.in_file_layout(view.value.node, view)
@@ -205,39 +209,43 @@ class NodeWalk(Generic[N]):
         return self._in_file_layout[source]
 
     def lay_out(self, source: Source) -> View:
-        """A value in the file's own layout, by an op if the tensor holds it in another way."""
+        """Return the view of a value in the file's own layout, as `value` gives it; of what is an array then,
+        the array.
+        """
         view = self.view(source)
         is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         return array or self.views.of(self.value(source))
 
     def is_value(self, source: Source) -> bool:
-        """What `is_live` says, but a constant that is repeated for each image is a constant."""
+        """Return whether a source depends on the pixels, as `is_live` does; a constant that is repeated for
+        each image counts as a constant.
+        """
         return source not in self.blank and self.is_live(self.drop_repeats(source))
 
     def is_live(self, source: Source) -> bool:
-        """What Dataflow.is_live says."""
+        """Return what Dataflow.is_live says; a view is always live."""
         return isinstance(source, View) or self.flow.is_live(source)
 
     def constant(self, source: Source) -> Numbers | None:
-        """What Dataflow.value gives."""
+        """Return the numbers that Dataflow.value gives; None for a view."""
         return None if isinstance(source, View) else self.flow.value(source)
 
     def constant_shape(self, source: Source) -> tuple[int, ...] | None:
-        """What Dataflow.shape gives."""
+        """Return the shape that Dataflow.shape gives; None for a view."""
         return None if isinstance(source, View) else self.flow.shape(source)
 
     def constant_number(self, source: Source) -> float | None:
-        """What Dataflow.number gives."""
+        """Return the number that Dataflow.number gives; None for a view."""
         return None if isinstance(source, View) else self.flow.number(source)
 
     def weights(self, source: Source) -> StoredTensor | None:
-        """What Dataflow.weights gives."""
+        """Return the tensor that Dataflow.weights gives; None for a view."""
         return None if isinstance(source, View) else self.flow.weights(source)
 
     def drop_repeats(self, source: Source) -> Source:
-        """A constant before it is repeated, for each image or along axes of one cell; another value as it
-        is.
+        """Return a constant as it is before it is repeated, for each image or along axes of one cell; another
+        source is returned as it is.
         """
         if isinstance(source, View):
             return source
@@ -249,12 +257,14 @@ class NodeWalk(Generic[N]):
         return source if self.is_live(before) else before
 
     def before_repeat(self, source: Source) -> Source:
-        """A value before its axes of one cell are repeated; another one as it is."""
+        """Return a value as it is before its axes of one cell are repeated; another source is returned as it
+        is.
+        """
         return self.repeated[source].before if source in self.repeated else source
 
     def constant_fill(self, source: Source, axis: int) -> tuple[Dim, float] | None:
-        """The size of an axis of a constant that is one number everywhere, and the number; None for other
-        constants.
+        """For a constant that is one number everywhere, return the size of an axis and that number; None for
+        other constants.
         """
         if source in self.blank:
             return self.blank[source][position_of(axis, len(self.blank[source]))], 0.0
@@ -268,7 +278,8 @@ class NodeWalk(Generic[N]):
         return shape[position_of(axis, len(shape))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View:
-        """A value as an array with its tensor's axes, in another order if one is given, or as features.
+        """Return a value as an array with its tensor's axes, in another order if one is given, or as
+        features.
 
         Raises:
             Unsupported: porter has no op for that.
@@ -280,21 +291,21 @@ class NodeWalk(Generic[N]):
         return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
 
     def _tap_of(self, view: View, source: NodeOutput) -> str | None:
-        """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own
-        layout.
+        """Return the tap for an op that gives a value as its tensor holds it; None if the node of the value
+        itself has that tap.
         """
         node = self.builder.nodes.get(view.value.node)
         tap = self._tap_name(source)
         return None if node is not None and node.tap == tap else tap
 
     def _tap_name(self, source: NodeOutput) -> str | None:
-        """The tap of a value; none of an image, which no graph can end at, and of what the file holds in
-        another way.
+        """Return the framework's name for a value; None for an image, which no graph can end at, and for what
+        the file holds in another way.
         """
         return None if source in self.images or source[0] in self.apart else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
-        """What `array` gives for a view; `name` is the name of the op that makes the array."""
+        """Return what `array` gives, for a view; `name` is the name of the op that makes the array."""
         view = self.views.materialise_repeats(f"{name}:repeated", view)
         if (array := self.array_of_own_axes(view)) is not None:
             return array
@@ -309,27 +320,28 @@ class NodeWalk(Generic[N]):
         return self._arrays[view]
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
-        """A view whose batch does not come first, as an array of its axes in their order; None for others.
-        What stands before and behind the batch in its axis are axes of the array.
+        """Return a view whose batch does not come first as an array of its axes in their order; None for
+        others. What stands before and behind the batch in its axis become axes of the array.
         """
         batches = [
-            (at, index)
-            for at, axis in enumerate(view.axes or ())
+            (position, index)
+            for position, axis in enumerate(view.axes or ())
             for index, piece in enumerate(axis)
             if piece.axis == "N"
         ]
         if view.axes is None or batches in ([], [(0, 0)]):
             return None
-        at, index = batches[0]
-        before, behind = view.axes[at][:index], view.axes[at][index + 1 :]
-        axes = (*view.axes[:at], *filter(None, (before, behind)), *view.axes[at + 1 :])
-        array = self.as_array(name, replace(view, axes=(view.axes[at][index : index + 1], *axes)))
-        if len(array.value.shape or ()) != len(axes):
+        position, index = batches[0]
+        axis = view.axes[position]
+        before, batch, behind = axis[:index], axis[index : index + 1], axis[index + 1 :]
+        own_axes = (*view.axes[:position], *filter(None, (before, behind)), *view.axes[position + 1 :])
+        array = self.as_array(name, replace(view, axes=(batch, *own_axes)))
+        if len(array.value.shape or ()) != len(own_axes):
             return None
-        return self.views.with_batch_inside(array.value, at, len(before) > 0, len(behind) > 0)
+        return self.views.with_batch_inside(array.value, position, len(before) > 0, len(behind) > 0)
 
     def align_axes(self, name: str, view: View) -> Aligned:
-        """A value with the tensor's axes: a map or features in any order of theirs, or an array.
+        """Return a value with the tensor's axes: a map or features in any order of theirs, or an array.
 
         Args:
             name: of the op that makes the array.
@@ -347,26 +359,25 @@ class NodeWalk(Generic[N]):
         axes = Items(None if array.has_batch(position) else array.axis_at(position) for position in inner)
 
         def as_tensor(value: Value) -> View:
+            """Return how the tensor holds what an op made of the array."""
             turned = self.views.as_rank_of(array, value)
             return turned if turned.axes is None else turned.untransposed(order)
 
         return Aligned(array.value, axes, as_tensor)
 
     def array_of_own_axes(self, view: View) -> View | None:
-        """A view that holds an array, or features, with its own axes; None for others."""
+        """Return the view if it holds an array, or features, with that value's own axes; otherwise None."""
         shape, axes = view.value.shape, view.axes
         if axes is None or shape is None or view.value.is_map:
             return None
-        lead = len(shape) - len(axes) + 1
-        return (
-            view
-            if lead == self.views.has_more_than_batch(axes[0])
-            and self.views.as_rank(view.value, len(axes)) == view
-            else None
+        axes_in_batch = len(shape) - len(axes) + 1  # that the first axis holds beside the batch
+        is_own = axes_in_batch == self.views.has_more_than_batch(axes[0]) and (
+            self.views.as_rank(view.value, len(axes)) == view
         )
+        return view if is_own else None
 
     def as_cells(self, name: str, view: View) -> View:
-        """An array as a map that has its channels, and its other axes as rows.
+        """Return an array as a map that has the array's channels, and its other axes as rows.
 
         Raises:
             Unsupported: it is no array of known size whose last axis are the channels.
@@ -384,11 +395,11 @@ class NodeWalk(Generic[N]):
         return self.views.of(cells).transposed(turned).reshaped(sizes)
 
     def try_as_cells(self, name: str, view: View) -> View:
-        """An array as `as_cells` where it has them; another value as it is."""
+        """Return what `as_cells` gives if the view is such an array, otherwise the view as it is."""
         return none_if_unsupported(lambda: self.as_cells(name, view)) or view
 
     def as_view(self, read: Read) -> View:
-        """What a reader gave, as a view.
+        """Return what a reader gave as a view.
 
         Raises:
             Unsupported: porter has no op for it, since it is constants or zeros.
@@ -403,31 +414,32 @@ class NodeWalk(Generic[N]):
         raise Unsupported("of constants")
 
     def try_lay_out(self, source: Source) -> View:
-        """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise
-        as `plain`.
+        """Return what `lay_out` gives if one op lays the value out so; otherwise the value as its tensor
+        holds it, such as a list of cells.
         """
         view = self.view(source)
-        return (
-            view
-            if isinstance(source, View) or view.value.is_array or self.views.layout_op(view) is None
-            else self.lay_out(source)
-        )
+        if isinstance(source, View) or view.value.is_array or self.views.layout_op(view) is None:
+            return view
+        return self.lay_out(source)
 
     def with_channels_at(self, source: Source, axis: int = -1) -> View:
-        """What `kept` gives, but with the channels at an axis: as an array, or as a map, where only these
-        have them there.
+        """Return a value with its channels at an axis: as `try_lay_out` gives it, or as an array or a map if
+        only these have the channels there.
         """
         view = self.try_lay_out(source)
         if self.views.has_channels(view, axis):
             return view
-        turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
-        for candidate in (turned, self.lay_out(source)) if turned else (self.lay_out(source),):
+        name = view.value.node if isinstance(source, View) else source[0]
+        array = self._with_batch_within(name, view)
+        for candidate in (array, self.lay_out(source)) if array else (self.lay_out(source),):
             if self.views.has_channels(candidate, axis):
                 return candidate
         return self.views.of(self.value(source)) if view.rank == 4 else self.lay_out(source)
 
     def lay_out_side_by_side(self, sources: Collection[Source]) -> list[View]:
-        """What `kept` gives for several; arrays of four axes beside a map in the file's layout are maps."""
+        """Return what `try_lay_out` gives for several values. Beside a map in the file's layout, arrays of
+        four axes are laid out as maps too.
+        """
         views = [self.try_lay_out(source) for source in sources]
         own = self.views.layout()
         # What stands beside such a map is one.
@@ -439,30 +451,27 @@ class NodeWalk(Generic[N]):
         return views
 
     def align_values(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
-        """Values whose tensors have the same axes in one order, or of which one has all axes and the others
-        these or single cells; and how a tensor holds what an op makes of them.
+        """Return values whose axes match, and a function that gives the tensor's view of what an op makes of
+        them; None if their axes do not match. One value may have all axes, and the others single cells in
+        place of some.
         """
         views = [self.try_lay_out(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
-        if (
-            widest is not None
-            and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1
-        ):
+        kinds = {(view.value.is_array, len(view.value.shape or ())) for view in views}
+        if widest is not None and len(kinds) == 1:
             return [view.value for view in views], partial(self.views.with_axes_of, widest)
         views = self.lay_out_side_by_side(sources)
         names = self.views.common_axis_names(views)
-        return (
-            None
-            if names is None
-            else ([view.value for view in views], partial(self.views.in_axis_order, names=names))
-        )
+        if names is None:
+            return None
+        return [view.value for view in views], partial(self.views.in_axis_order, names=names)
 
     def values(self, sources: Iterable[NodeOutput]) -> list[Value]:
         return [self.value(source) for source in sources]
 
     def output_values(self, sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
-        """The values of a graph's outputs, without those that are constants. What is neither a map nor
-        features in the file's own layout, and what is an array already, is an array.
+        """Return the values of a graph's outputs, without those that are constants. What is neither a map nor
+        features in the file's own layout, and what is an array already, becomes an array.
         """
         return {
             source: self._output_value(source)
@@ -476,21 +485,21 @@ class NodeWalk(Generic[N]):
         outputs: Iterable[NodeOutput],
         names: Mapping[str, NodeOutput] | None = None,
     ) -> FileGraph:
-        """The graph of what leads to `outputs`, those of its `ends` that it gives.
+        """Return the graph of what leads to `outputs`, which are some of its `ends`.
 
         Args:
             names: what the framework calls the values that the file gives; None if these are taps of `ends`.
         """
         graph = self.builder.finish(ends[source] for source in outputs if source in ends)
-        outputs_by_name = (
-            {name: source for source in ends if (name := self.tap(source))} if names is None else names
-        )
-        taken = {name: ends[source].node for name, source in outputs_by_name.items() if source in ends}
-        given = {name: node for name, node in taken.items() if node in graph.by_name}
+        outputs_by_name = names
+        if outputs_by_name is None:
+            outputs_by_name = {name: source for source in ends if (name := self.tap(source))}
+        nodes = {name: ends[source].node for name, source in outputs_by_name.items() if source in ends}
+        given = {name: node for name, node in nodes.items() if node in graph.by_name}
         return replace(graph, given=given, evaluated=self.flow.evaluated)
 
     def _output_value(self, source: NodeOutput) -> Value:
-        """The value of an output, laid out as ports give it."""
+        """Return the value of an output, laid out as ports give it. What no port can give becomes foreign."""
         view = self.view(source)
         if source[0] in self.apart:
             return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
@@ -508,12 +517,11 @@ class NodeWalk(Generic[N]):
         is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         rank = view.rank - (not self.views.lacks_batch)
-        return (
-            array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
-        )
+        is_whole = array is not None and len(array.value.shape or ()) == rank
+        return array.value if array is not None and is_whole else self.value(source)
 
     def _has_more_than_batch(self, view: View) -> bool:
-        """Whether a value's first axis has more than the images, so that it can be no output."""
+        """Return whether a value's first axis has more than the images, so that it can be no output."""
         return (
             bool(view.axes)
             and self.views.batch not in (0, 1)
@@ -521,7 +529,9 @@ class NodeWalk(Generic[N]):
         )
 
     def record_outputs(self, node: N, given: Sequence[Read | None]) -> None:
-        """Adds what a node gives. Outputs that porter lacks are foreign where something reads them."""
+        """Record what a node gives, output by output. Outputs that porter lacks are foreign where something
+        reads them.
+        """
         for index, value in enumerate(given):
             source = node.name, index
             match value:
@@ -537,7 +547,9 @@ class NodeWalk(Generic[N]):
                     self.flow.computed[source] = value
 
     def _record_output(self, node: N, index: int, given: View | Value) -> None:
-        """Notes what a node gives, and shows it under the node's name."""
+        """Record one output of a node. Its builder's node gets the tap, or is marked `moved` if it holds the
+        numbers in another order.
+        """
         view = given if isinstance(given, View) else self.views.of(given)
         self.view_of[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
@@ -549,13 +561,14 @@ class NodeWalk(Generic[N]):
             self.builder.nodes[layer.name] = replace(layer, tap=None, moved=True)
 
     def foreign(self, node: N, lacks: str) -> Value:
-        """A node that porter has no op for; the roles of its tensors are the last parts of their names.
+        """Add a node that porter has no op for, and return its value; the roles of its tensors are the last
+        parts of their names.
 
         Args:
             lacks: see Unsupported.
         """
-        of = self.flow.tensors_of
-        names = self._read_tensors(node) if of is None else of(node)
+        tensors_of = self.flow.tensors_of
+        names = self._read_tensors(node) if tensors_of is None else tensors_of(node)
         sources = [source for source in node.inputs if self.flow.is_live(source)]
         tensors = {role: Stored(name) for role, name in names.items()}
         reads = tuple(
@@ -567,15 +580,18 @@ class NodeWalk(Generic[N]):
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
-        """The tensors that a node reads, by role."""
+        """Return the names of the stored tensors that a node reads, by role: the last part of a name, or the
+        whole name if several share that part.
+        """
         tensors = [
             tensor
             for source in node.inputs
             if (tensor := self.flow.tensor(source)) is not None and tensor.shape
         ]
         names = [tensor.name for tensor in tensors if is_floating(self.flow.constants.array(tensor.name))]
-        roles = Counter(name.rpartition("/")[2] for name in names)
-        return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
+        role_of = {name: name.rpartition("/")[2] for name in names}
+        counts = Counter(role_of[name] for name in names)
+        return {(role_of[name] if counts[role_of[name]] == 1 else name): name for name in names}
 
 
 Walk = NodeWalk[Any]
@@ -583,8 +599,8 @@ Walk = NodeWalk[Any]
 
 
 def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
-    """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there
-    too, and is not noted.
+    """Return the value that a layer takes, since it gives that back outside of training, and note the layer
+    as left out. One of rate 0 gives it back in training too, and is not noted.
     """
     view = walk.view(source)
     if layer.rate != 0:
@@ -593,11 +609,11 @@ def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
 
 
 def part_of(node: N, name: str) -> N:
-    """The part of a node that gives a value of its own."""
+    """Return a copy of a node, named as a part of it that gives a value of its own."""
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
 def apply_elementwise(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
-    """Ops of each number, one after the other, in whatever axes the tensor has them."""
+    """Add ops of each number, one after the other, in whatever axes the tensor has, and return the view."""
     view = walk.try_lay_out(source)
     return walk.views.with_axes_of(view, walk.builder.chain(node.name, view.value, ops))

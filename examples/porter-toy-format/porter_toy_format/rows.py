@@ -40,7 +40,7 @@ def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
         channels: their axis.
     """
     conv, deconv, max_pool, average_pool = map(
-        on_maps, (windows.conv, windows.transposed, windows.max_pool, windows.average_pool)
+        on_maps, (windows.conv, windows.conv_transpose, windows.max_pool, windows.average_pool)
     )
     norm, lrn, upsample = map(on_maps, (values.batch_norm, values.response_norm, resize_nearest))
     cells = tuple({1, 2, 3} - {channels})

@@ -13,19 +13,19 @@ P = ParamSpec("P")
 
 
 def with_channels_first(x: Numbers) -> Numbers:
-    """A map N×H×W×C as N×C×H×W; other values as they are."""
+    """Return a map N×H×W×C as N×C×H×W; other values as they are."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def with_channels_last(x: Numbers) -> Numbers:
-    """The inverse of `with_channels_first`."""
+    """Return a map N×C×H×W as N×H×W×C; other values as they are."""
     return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
 
 
 def channels_last(
     kernel: Callable[Concatenate[Numbers, P], Numbers],
 ) -> Callable[Concatenate[Numbers, P], Numbers]:
-    """A kernel of one map for maps N×H×W×C."""
+    """Make a kernel for maps N×H×W×C from one for maps N×C×H×W."""
 
     def run(x: Numbers, /, *args: P.args, **kwargs: P.kwargs) -> Numbers:
         return with_channels_last(kernel(with_channels_first(x), *args, **kwargs))
@@ -33,19 +33,19 @@ def channels_last(
     return run
 
 
-def ordered(kernel: Numbers, axes: str, wanted: str = "OIHW") -> Numbers:
-    """A kernel whose axes have the letters `axes` with its axes as `wanted`: HWIO as OIHW."""
+def reorder_axes(kernel: Numbers, axes: str, wanted: str = "OIHW") -> Numbers:
+    """Transpose a kernel whose axes have the letters `axes` to the order `wanted`: HWIO to OIHW."""
     return kernel.transpose([axes.index(letter) for letter in wanted])
 
 
 def flatten(x: Numbers, order: str = "CHW") -> Numbers:
-    """A map N×C×H×W as N×F, its numbers in an order of its axes."""
-    return ordered(x, "NCHW", f"N{order}").reshape(len(x), -1)
+    """Return a map N×C×H×W as N×F, with its numbers in the order of these axes."""
+    return reorder_axes(x, "NCHW", f"N{order}").reshape(len(x), -1)
 
 
 def resize_nearest(x: Numbers, factors: Sequence[float]) -> Numbers:
-    """Every axis that many times as long: the cell whose place is the whole part of a cell's own divided by
-    the factor.
+    """Make every axis `factors` times as long. A cell takes the number of the one at its own place divided by
+    the factor, rounded down.
     """
     for axis, factor in enumerate(factors):
         places = np.floor(np.arange(int(x.shape[axis] * factor)) / factor).astype(int)
@@ -54,10 +54,14 @@ def resize_nearest(x: Numbers, factors: Sequence[float]) -> Numbers:
 
 
 def pad(x: Numbers, widths: Sequence[tuple[int, int]], mode: Any = "constant", value: float = 0.0) -> Numbers:
-    """Cells before and after each axis; a width below zero cuts cells off, before others are added."""
-    cut = x[tuple(slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True))]
-    around = [(max(a, 0), max(b, 0)) for a, b in widths]
+    """Add cells before and after each axis; a width below zero cuts cells off, before others are added."""
+    parts = [
+        slice(max(-before, 0), size - max(-after, 0))
+        for (before, after), size in zip(widths, x.shape, strict=True)
+    ]
+    cut = x[tuple(parts)]
+    added = [(max(before, 0), max(after, 0)) for before, after in widths]
     if mode == "constant":
-        return np.pad(cut, around, constant_values=value)
-    padded: Numbers = np.pad(cut, around, mode)
+        return np.pad(cut, added, constant_values=value)
+    padded: Numbers = np.pad(cut, added, mode)
     return padded

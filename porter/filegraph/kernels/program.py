@@ -21,26 +21,28 @@ _PLACE = re.compile(r":\d+$")
 
 
 def row(compute: Callable[..., Any]) -> Row:
-    """A row whose function takes what the operator states, its attribute `settings`, then its inputs."""
+    """Make a row from a function that takes what the operator states, its attribute `settings`, then its
+    inputs.
+    """
     return lambda attributes, *inputs: compute(attributes["settings"], *inputs)
 
 
 def each(compute: Callable[..., Any]) -> Row:
-    """A row whose function takes only the inputs."""
+    """Make a row from a function that takes only the inputs."""
     return lambda attributes, *inputs: compute(*inputs)
 
 
 def value_name(source: NodeOutput) -> str:
-    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and
-    `split:1:0` of an operator that is itself called `split:1`: no two values have one name.
+    """Return the name of a value. The first that an operator gives has the operator's own name, others are
+    `split:1`, and `split:1:0` is of an operator that is itself called `split:1`: no two values have one name.
     """
     name, index = source
     return f"{name}:{index}" if index or _PLACE.search(name) else name
 
 
 def take_name(name: str, index: int, taken: set[str]) -> str:
-    """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv`
-    is taken. It is added to `taken`.
+    """Return a name for the operator at a place of a file that no other one has: its own, or `conv:7` if
+    `conv` is taken. It is added to `taken`.
     """
     while name in taken:
         name = f"{name}:{index}"

@@ -21,7 +21,8 @@ class Rule:
 
 
 def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbers:
-    """So many cells along an axis, which is `scale` times as long.
+    """Resize an axis to so many cells; `scale` says how many times as long it is, which the places depend
+    on.
 
     Raises:
         NotImplementedError: the mode or the coordinates are others.
@@ -31,7 +32,7 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
     if rule.mode == "nearest":
         return np.take(x, _nearest(places, rule.nearest).astype(int).clip(0, count - 1), axis)
     before = np.floor(places).astype(int)
-    reach = {"linear": 1, "cubic": 2}.get(rule.mode)
+    reach = {"linear": 1, "cubic": 2}.get(rule.mode)  # cells on each side that have a share
     if reach is None:
         raise NotImplementedError(f"a resize by {rule.mode}")
     around = before[:, None] + np.arange(1 - reach, 1 + reach)
@@ -40,14 +41,17 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
     if rule.inside:
         shares = shares * ((around >= 0) & (around < count))
         shares /= shares.sum(1, keepdims=True)
-    over = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
-    parts = zip(around.T.clip(0, count - 1), shares.T, strict=True)
-    resized: Numbers = np.sum([np.take(x, each, axis) * share.reshape(over) for each, share in parts], 0)
+    along_axis = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
+    parts = [
+        np.take(x, cells_taken, axis) * share.reshape(along_axis)
+        for cells_taken, share in zip(around.T.clip(0, count - 1), shares.T, strict=True)
+    ]
+    resized: Numbers = np.sum(parts, 0)
     return resized
 
 
 def _source_places(source_cells: int, target_cells: int, scale: float, coordinates: str) -> Numbers:
-    """The place in the source of each target cell."""
+    """Return the place in the source of each target cell."""
     cells = np.arange(target_cells, dtype=np.float64)
     match coordinates:
         case "align_corners":
@@ -68,7 +72,7 @@ def _source_places(source_cells: int, target_cells: int, scale: float, coordinat
 
 
 def _nearest(places: Numbers, rule: str) -> Numbers:
-    """The nearest cell of each place, by ONNX's rule for ties."""
+    """Round each place to the nearest cell, by ONNX's rule for ties."""
     rounded: dict[str, Numbers] = {
         "floor": np.floor(places),
         "ceil": np.ceil(places),
@@ -79,7 +83,7 @@ def _nearest(places: Numbers, rule: str) -> Numbers:
 
 
 def _cubic(away: Numbers, a: float) -> Numbers:
-    """Keys's polynomials of the distance, below 1 and from there to 2."""
+    """Return the weights of cells by their distance, below 1 and from there to 2: Keys's polynomials."""
     near = ((a + 2) * away - (a + 3)) * away**2 + 1
     far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
     weights: Numbers = np.where(away <= 1, near, far)

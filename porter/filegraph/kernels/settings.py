@@ -26,10 +26,11 @@ class Settings:
     words: Mapping[str, Sequence[str]]
 
     def word(self, name: str, default: str = "") -> str:
+        """Return the last word of this name, or the default."""
         return [default, *self.words.get(name, ())][-1]
 
     def values(self, name: str) -> list[Any]:
-        """Numbers and truths: of each word one, or those of a tuple or a list; `None` is none."""
+        """Return numbers and truths: of each word one, or those of a tuple or a list; `None` is none."""
         read = [_literal(word) for word in self.words.get(name, ())]
         words = [value for each in read for value in (each if isinstance(each, tuple | list) else [each])]
         return [value for value in words if value is not None]
@@ -47,14 +48,16 @@ class Settings:
         return bool([default, *self.values(name)][-1])
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """Rows and columns, which names of their own may give: `kernel_h`, `kernel_w` of `kernel_size`."""
+        """Return rows and columns, which names of their own may give: `kernel_h`, `kernel_w` of
+        `kernel_size`.
+        """
         given = self.counts(name) or [default]
         own = name.removesuffix("_size")
         return self.count(f"{own}_h", given[0]), self.count(f"{own}_w", given[-1])
 
 
 def _literal(word: str) -> Any:
-    """The literal that a text is. Raises ValueError where it is none."""
+    """Return the literal that a text is. Raises ValueError if it is none."""
     if word.lower() in _TRUTHS:
         return _TRUTHS[word.lower()]
     if len(word) > _LONGEST:

@@ -10,13 +10,13 @@ import numpy as np
 from porter.base.dtypes import Numbers
 
 
-def across(vector: Numbers, x: Numbers) -> Numbers:
-    """A number for each channel, in the shape in which it meets N×C×H×W or N×C."""
+def per_channel(vector: Numbers, x: Numbers) -> Numbers:
+    """Reshape a vector of a number for each channel so that it broadcasts to N×C×H×W or N×C."""
     return vector.reshape(-1, *[1] * (x.ndim - 2))
 
 
 def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    """N×F times a kernel O×F."""
+    """Multiply N×F by a kernel O×F, and add the bias if there is one."""
     products: Numbers = x @ kernel.T
     return products if bias is None else products + bias
 
@@ -24,35 +24,35 @@ def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
 def batch_norm(
     x: Numbers, mean: Numbers, variance: Numbers, gamma: Numbers | None = None, beta: Numbers | None = None
 ) -> Numbers:
-    """Normalises each channel with the stored statistics; the norm's epsilon is in the variance."""
+    """Normalise each channel by the stored statistics; the norm's epsilon is in the variance."""
     scale = (1 if gamma is None else gamma) / np.sqrt(variance)
-    normed: Numbers = (x - across(mean, x)) * across(scale, x)
-    return normed if beta is None else normed + across(beta, x)
+    normed: Numbers = (x - per_channel(mean, x)) * per_channel(scale, x)
+    return normed if beta is None else normed + per_channel(beta, x)
 
 
 def group_norm(x: Numbers, groups: int, gamma: Numbers, beta: Numbers, epsilon: float) -> Numbers:
-    """Normalises each image's groups of channels, and scales each channel by a number."""
+    """Normalise each image's groups of channels, and scale each channel by a number."""
     parts = x.reshape(len(x), groups, -1)
-    normed = standardised(parts, (2,), epsilon).reshape(x.shape)
-    return normed * across(gamma, x) + across(beta, x)
+    normed = standardise(parts, (2,), epsilon).reshape(x.shape)
+    return normed * per_channel(gamma, x) + per_channel(beta, x)
 
 
-def standardised(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
-    """The numbers with a mean of 0 and a variance of 1 over some axes."""
-    apart: Numbers = x - x.mean(tuple(axes), keepdims=True)
-    apart /= np.sqrt((apart**2).mean(tuple(axes), keepdims=True) + epsilon)
-    return apart
+def standardise(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
+    """Scale and shift the numbers so that they have a mean of 0 and a variance of 1 over some axes."""
+    centred: Numbers = x - x.mean(tuple(axes), keepdims=True)
+    centred /= np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + epsilon)
+    return centred
 
 
 def with_norms(x: Numbers, norms: Numbers, axes: Sequence[int]) -> Numbers:
-    """A kernel scaled so that its norms over axes are these: torch's weight norm."""
+    """Scale a kernel so that its norms over axes are these: torch's weight norm."""
     scaled: Numbers = x * (norms / np.sqrt(np.square(x).sum(tuple(axes), keepdims=True)))
     return scaled
 
 
 def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float) -> Numbers:
-    """Each number over a power of the squares of `size` channels around it; of an even number, one more is
-    behind.
+    """Divide each number by a power of the squares of `size` channels around it; of an even number, one more
+    is behind.
     """
     around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
@@ -67,13 +67,13 @@ def softmax(x: Numbers, axis: int) -> Numbers:
 
 
 def log_softmax(x: Numbers, axis: int) -> Numbers:
-    apart: Numbers = x - x.max(axis, keepdims=True)
-    apart -= np.log(np.exp(apart).sum(axis, keepdims=True))
-    return apart
+    shifted: Numbers = x - x.max(axis, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(axis, keepdims=True))
+    return shifted
 
 
 def relu(x: Numbers, most: float = math.inf, slope: float | Numbers = 0.0) -> Numbers:
-    """The numbers, at most `most`; below zero, `slope` times the number."""
+    """Clip the numbers at `most`, and multiply those below zero by `slope`."""
     numbers: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
     return numbers
 
@@ -103,7 +103,7 @@ def erf(x: Numbers) -> Numbers:
 
 
 def gelu(x: Numbers, tanh: bool = False) -> Numbers:
-    """A GELU by the error function, or approximated by a tanh."""
+    """Compute a GELU by the error function, or approximated by a tanh."""
     if tanh:
         return x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5)
     return x * (0.5 * erf(x * math.sqrt(0.5)) + 0.5)

@@ -34,7 +34,7 @@ class Grid:
     def cells(
         self, x: Numbers, kernel: Sides, pad_value: float = 0.0, beyond: float = 0.0
     ) -> Iterator[Numbers]:
-        """For each cell of a kernel, by row, what all windows have there: N×C×rows×columns.
+        """Yield, for each cell of a kernel, by row, what all windows have there: N×C×rows×columns.
 
         Args:
             pad_value: of the cells of pads.
@@ -43,40 +43,40 @@ class Grid:
         Raises:
             ValueError: no window fits.
         """
-        counts, more = [], []
+        spans = []
+        beyond_pads = []
         for axis, size in enumerate(x.shape[2:]):
             before, after = self.pads[2 * axis : 2 * axis + 2]
             extent = (kernel[axis] - 1) * self.dilation[axis] + 1
             stride = self.stride[axis]
-            left = size + before + after - extent
-            count = (left // stride if self.rounding == "floor" else -(-left // stride)) + 1
+            room = size + before + after - extent
+            count = (room // stride if self.rounding == "floor" else -(-room // stride)) + 1
             if self.rounding == "ceil" and (count - 1) * stride >= size + before:
                 count -= 1
             if count < 1:
                 raise ValueError("a window is larger than the map and its pads")
-            counts.append((count - 1) * stride + 1)
-            more.append((0, max(0, (count - 1) * stride - left)))
+            spans.append((count - 1) * stride + 1)
+            beyond_pads.append((0, max(0, (count - 1) * stride - room)))
         top, bottom, first, last = self.pads
-        padded = pad(
-            pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value),
-            [(0, 0), (0, 0), *more],
-            value=beyond,
-        )
+        padded = pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value)
+        padded = pad(padded, [(0, 0), (0, 0), *beyond_pads], value=beyond)
         for row, column in np.ndindex(*kernel):
             down, across = row * self.dilation[0], column * self.dilation[1]
             yield padded[
-                :, :, down : down + counts[0] : self.stride[0], across : across + counts[1] : self.stride[1]
+                :, :, down : down + spans[0] : self.stride[0], across : across + spans[1] : self.stride[1]
             ]
 
     def with_more(self, rows: int, columns: int) -> Grid:
-        """The grid of a transposed convolution that gives more rows and columns, which no kernel reaches."""
+        """Return the grid of a transposed convolution that gives more rows and columns, which no kernel
+        reaches.
+        """
         top, bottom, left, right = self.pads
         return replace(self, pads=(top, bottom - rows, left, right - columns))
 
 
 def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
-    """Cells before and after an axis, for as many windows as strides begin in it; the odd one is behind, or
-    before if `lower`.
+    """Return the cells before and after an axis for as many windows as strides begin in it; the odd one is
+    behind, or before if `lower`.
     """
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)
     less, more = total // 2, total - total // 2
@@ -86,7 +86,7 @@ def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides
 def conv(
     x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1
 ) -> Numbers:
-    """A convolution with a kernel O×I×H×W, in which I are the channels of a group."""
+    """Convolve with a kernel O×I×H×W, in which I are the channels of a group."""
     filters, width, *sides = kernel.shape
     weights = kernel.reshape(groups, filters // groups, width, -1)
     images = len(x)
@@ -96,19 +96,19 @@ def conv(
         total = part if total is None else total + part
         shape = (images, filters, *cells.shape[2:])
     assert total is not None, "a kernel has a cell"
-    return _biased(total.reshape(shape), bias)
+    return _add_bias(total.reshape(shape), bias)
 
 
-def transposed(
+def conv_transpose(
     x: Numbers,
     kernel: Numbers,
     bias: Numbers | None = None,
     grid: Grid = Grid(),
     groups: int = 1,
 ) -> Numbers:
-    """A transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every cell adds
-    its value times the kernel, a stride apart. The grid's pads are cut off; behind, they may be below 0 for
-    cells that no kernel reaches.
+    """Compute a transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every
+    cell adds its value times the kernel, a stride apart. The grid's pads are cut off; behind, they may be
+    below 0 for cells that no kernel reaches.
     """
     (images, channels, *counts), (_, width, *sides) = x.shape, kernel.shape
     top, bottom, first, last = grid.pads
@@ -127,15 +127,15 @@ def transposed(
         )
         part = weights[..., row, column].swapaxes(1, 2) @ parts
         total[:, :, *places] += part.reshape(images, groups * width, *counts)
-    return _biased(total[:, :, top : spans[0] - max(bottom, 0), first : spans[1] - max(last, 0)], bias)
+    return _add_bias(total[:, :, top : spans[0] - max(bottom, 0), first : spans[1] - max(last, 0)], bias)
 
 
-def _biased(x: Numbers, bias: Numbers | None) -> Numbers:
+def _add_bias(x: Numbers, bias: Numbers | None) -> Numbers:
     return x if bias is None else x + bias.reshape(-1, 1, 1)
 
 
 def max_pool(x: Numbers, kernel: Sides, grid: Grid = Grid(), fill: float = -math.inf) -> Numbers:
-    """The largest number of each window. `fill` stands in the pads."""
+    """Take the largest number of each window. `fill` stands in the pads."""
     largest = None
     for cells in grid.cells(x, kernel, fill, -math.inf):
         largest = cells if largest is None else np.maximum(largest, cells)
@@ -149,8 +149,8 @@ def average_pool(
     grid: Grid = Grid(),
     divisor: Literal["real_cells", "clipped_window", "full_window"] = "real_cells",
 ) -> Numbers:
-    """The sum of each window over the number of its cells: of those in the map, of those in the map and its
-    pads, or of all.
+    """Divide the sum of each window by the number of its cells: of those in the map, of those in the map and
+    its pads, or of all.
     """
     total = sum(grid.cells(x, kernel), np.zeros(1, x.dtype))
     if divisor == "full_window":

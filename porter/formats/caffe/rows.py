@@ -83,9 +83,11 @@ def _normed(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, fa
 def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
     of_images = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
     scaled = x * (
-        gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim)) if of_images else values.across(gamma, x)
+        gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim))
+        if of_images
+        else values.per_channel(gamma, x)
     )
-    return scaled if beta is None else scaled + values.across(beta, x)
+    return scaled if beta is None else scaled + values.per_channel(beta, x)
 
 
 def _joined(settings: Settings, *several: Numbers) -> Any:
@@ -143,7 +145,7 @@ def _by_channel(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers |
 
 
 def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.transposed(x, kernel, bias, _grid(settings), settings.count("group", 1))
+    return windows.conv_transpose(x, kernel, bias, _grid(settings), settings.count("group", 1))
 
 
 def _product(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
@@ -198,11 +200,11 @@ _ROWS: Mapping[str, Row] = {
     "InnerProduct": row(_product),
     "BatchNorm": row(_normed),
     "Scale": _scaled,
-    "Bias": each(lambda x, beta: x + (beta if beta.ndim == x.ndim else values.across(beta, x))),
+    "Bias": each(lambda x, beta: x + (beta if beta.ndim == x.ndim else values.per_channel(beta, x))),
     "Eltwise": row(_joined),
     "Power": row(_powered),
     "LRN": row(_response),
-    "PReLU": each(lambda x, slope: values.relu(x, slope=values.across(slope, x))),
+    "PReLU": each(lambda x, slope: values.relu(x, slope=values.per_channel(slope, x))),
     "Concat": row(lambda settings, *several: np.concatenate(several, _axis(settings, "concat_dim"))),
     "Slice": _parted,
     "Crop": row(_cropped),

@@ -63,7 +63,7 @@ def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | Non
         grid = replace(grid, pads=(top, bottom, left, right))
     else:
         grid = grid.with_more(*settings.pair("adj", 0))
-    return windows.transposed(x, kernel, own, grid, settings.count("num_group", 1))
+    return windows.conv_transpose(x, kernel, own, grid, settings.count("num_group", 1))
 
 
 def _pool(settings: Settings, x: Numbers) -> Any:
@@ -112,7 +112,7 @@ def _l2(settings: Settings, x: Numbers) -> Any:
 
 def _layer_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Any:
     axis = settings.count("axis", -1)
-    normed = values.standardised(x, (axis,), settings.number("eps", 1e-5))
+    normed = values.standardise(x, (axis,), settings.number("eps", 1e-5))
     return np.moveaxis(np.moveaxis(normed, axis, -1) * gamma + beta, -1, axis)
 
 
@@ -132,7 +132,7 @@ def _leaky(settings: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
     kind = settings.word("act_type", "leaky")
     slope = settings.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
-        return values.relu(x, slope=values.across(gamma, x))
+        return values.relu(x, slope=values.per_channel(gamma, x))
     if kind == "selu":
         return 1.0507009873554804934 * values.elu(x, 1.6732632423543772848)
     return (
@@ -208,7 +208,7 @@ def _upsampled(settings: Settings, x: Numbers, kernel: Numbers | None = None) ->
     if kernel is None:
         return resize_nearest(x, (1, 1, scale, scale))
     grid = Grid((scale, scale), pads=(scale // 2,) * 4)
-    return windows.transposed(x, kernel, None, grid, x.shape[1])
+    return windows.conv_transpose(x, kernel, None, grid, x.shape[1])
 
 
 def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:

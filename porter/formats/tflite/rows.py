@@ -13,7 +13,7 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import channels_last, ordered, pad
+from porter.filegraph.kernels.layouts import channels_last, pad, reorder_axes
 from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
@@ -99,12 +99,12 @@ def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     grid = _read_grid(operator, x, kernel.shape[1:3], _CONV_DILATIONS)
     groups = x.shape[3] // kernel.shape[3]
-    return channels_last(windows.conv)(x, ordered(kernel, "OHWI"), bias, grid, groups)
+    return channels_last(windows.conv)(x, reorder_axes(kernel, "OHWI"), bias, grid, groups)
 
 
 def _depthwise_conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     grid = _read_grid(operator, x, kernel.shape[1:3], _DEPTHWISE_DILATIONS)
-    return channels_last(windows.conv)(x, ordered(kernel, "IHWO"), bias, grid, x.shape[3])
+    return channels_last(windows.conv)(x, reorder_axes(kernel, "IHWO"), bias, grid, x.shape[3])
 
 
 def _transposed_conv(
@@ -121,7 +121,7 @@ def _transposed_conv(
         same_pads(size, side, step)[0] if is_same else 0
         for size, side, step in zip(wanted, sides, stride, strict=True)
     ]
-    whole = channels_last(windows.transposed)(x, ordered(kernel, "IHWO", "OIHW"), None, Grid(stride))
+    whole = channels_last(windows.conv_transpose)(x, reorder_axes(kernel, "IHWO", "OIHW"), None, Grid(stride))
     pads = [
         (-before, size - (whole.shape[1 + axis] - before))
         for axis, (before, size) in enumerate(zip(cells_before, wanted, strict=True))

@@ -165,7 +165,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "ShaveImage": lambda fields, x: pad(
             x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
         ),
-        "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.transposed(
+        "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.conv_transpose(
             x, weight, bias, _grid(fields).with_more(*fields.sides("adj", 0)), fields.whole("groups", 1)
         ),
         "SpatialMaxPooling": lambda fields, x: windows.max_pool(
@@ -177,7 +177,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
         "DepthConcat": _deep,
         "PReLU": lambda fields, x, weight: values.relu(
-            x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]
+            x, slope=values.per_channel(weight, x) if weight.size > 1 else weight.ravel()[0]
         ),
         "ReLU": _each(values.relu),
         "ReLU6": _each(lambda x: values.relu(x, 6.0)),

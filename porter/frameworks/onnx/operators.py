@@ -267,7 +267,7 @@ def _conv_transpose(
             pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
         pads[2 * axis + 1] -= extra[axis]
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
-    return windows.transposed(x, kernel, bias, grid, group)
+    return windows.conv_transpose(x, kernel, bias, grid, group)
 
 
 def _upsample(

@@ -47,7 +47,7 @@ def _conv(groups: int, grid: Grid = STRIDED) -> Operator:
 
 
 def _transposed(grid: Grid = STRIDED, more: tuple[int, int] = (1, 0), groups: int = 2) -> Operator:
-    return lambda x, kernel, bias: windows.transposed(x, kernel, bias, grid.with_more(*more), groups)
+    return lambda x, kernel, bias: windows.conv_transpose(x, kernel, bias, grid.with_more(*more), groups)
 
 
 def _average(divisor: Any, grid: Grid) -> Operator:
@@ -143,9 +143,9 @@ CASES: Mapping[str, Case] = {
         (lambda x, gamma, beta: values.group_norm(x, 2, gamma, beta, 0.01),),
     ),
     "layer norm": Case(
-        lambda x: values.standardised(x, (3,), 0.01),
+        lambda x: values.standardise(x, (3,), 0.01),
         lambda x: functional.layer_norm(x, (11,), eps=0.01),
-        wrong=(lambda x: values.standardised(x, (1,), 0.01), lambda x: values.standardised(x, (3,), 0.1)),
+        wrong=(lambda x: values.standardise(x, (1,), 0.01), lambda x: values.standardise(x, (3,), 0.1)),
     ),
     "response norm": Case(
         lambda x: values.response_norm(x, 5, 0.3, 0.75, 1.5),
@@ -177,7 +177,9 @@ CASES: Mapping[str, Case] = {
         lambda x: values.relu(x, slope=0.1), partial(functional.leaky_relu, negative_slope=0.1)
     ),
     "prelu": Case(
-        lambda x, slope: values.relu(x, slope=values.across(slope, x)), functional.prelu, ((2, 6, 3, 4), (6,))
+        lambda x, slope: values.relu(x, slope=values.per_channel(slope, x)),
+        functional.prelu,
+        ((2, 6, 3, 4), (6,)),
     ),
     "elu": Case(lambda x: values.elu(x, 0.7), partial(functional.elu, alpha=0.7), wrong=(values.elu,)),
     "sigmoid": Case(lambda x: values.sigmoid(40 * x), lambda x: torch.sigmoid(40 * x)),
