@@ -20,7 +20,7 @@ from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.views import Names
 from porter.filegraph.walk import Source, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample
-from porter.graph.adaptive import alike, windows
+from porter.graph.adaptive import common_size_and_step, windows
 from porter.graph.ops import AXES, Axis, Function, Side
 from porter.padding import LOWEST, Convention, Window
 
@@ -55,7 +55,7 @@ def adaptive_pool(
 
 def _steps(size: Dim, count: int) -> tuple[int, int] | None:
     """Return the size and the step of windows that are alike; None for others, and if the size is open."""
-    return None if isinstance(size, Open) or count > size else alike(windows(size, count))
+    return None if isinstance(size, Open) or count > size else common_size_and_step(windows(size, count))
 
 
 def resize(

@@ -18,68 +18,74 @@ MOST_WINDOWS = 64
 
 
 def windows(size: int, count: int) -> list[tuple[int, int]]:
-    """The first cell of each of `count` windows along `size` cells, and the cell behind its last one."""
+    """Return the first cell of each of `count` windows along `size` cells, and the cell behind its last
+    one.
+    """
     return [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
 
 
-def alike(found: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The size and the step of windows that have the same; None for others."""
-    sizes = {end - start for start, end in found}
-    steps = {after[0] - before[0] for before, after in pairwise(found)}
+def common_size_and_step(spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the size and the step of windows that all have the same; None for others."""
+    sizes = {end - start for start, end in spans}
+    steps = {after[0] - before[0] for before, after in pairwise(spans)}
     if len(sizes) != 1 or len(steps) > 1 or steps == {0}:
         return None
     return sizes.pop(), steps.pop() if steps else 1
 
 
-def pooled(parts: Parts, op: AdaptivePool) -> None:
-    """Pools of each window, put into their places: along the rows, then along the columns.
+def lower_adaptive_pool(parts: Parts, op: AdaptivePool) -> None:
+    """Make an adaptive pool of pools of each window, which are put into their places along the rows, then
+    along the columns. Axes whose windows are alike are pooled at once.
 
     Raises:
         GraphError: a pool has too many windows.
     """
     _, *sizes = parts.shape
-    lines = [windows(size or 0, count) for size, count in zip(sizes, (op.rows, op.columns), strict=True)]
-    steps = [alike(each) for each in lines]
-    if any(step is None and len(each) > MOST_WINDOWS for step, each in zip(steps, lines, strict=True)):
+    windows_by_axis = [
+        windows(size or 0, count) for size, count in zip(sizes, (op.rows, op.columns), strict=True)
+    ]
+    grids = [common_size_and_step(each) for each in windows_by_axis]
+    uneven_axes = [axis for axis, grid in enumerate(grids) if grid is None]
+    if any(len(windows_by_axis[axis]) > MOST_WINDOWS for axis in uneven_axes):
         message = f"{op.words} has more than {MOST_WINDOWS} windows that differ in size"
         raise GraphError(message, where=parts.node.path, next="port it to torch")
-    down, across = (step or (1, 1) for step in steps)
-    first = _pool(op, Window((down[0], across[0]), (down[1], across[1])))
-    apart = [axis for axis, step in enumerate(steps) if step is None]
-    if not apart:
-        parts.end(first, parts.source)
+    down, across = (grid or (1, 1) for grid in grids)
+    even_pool = _pool(op, Window((down[0], across[0]), (down[1], across[1])))
+    if not uneven_axes:
+        parts.end(even_pool, parts.source)
         return
-    value = parts.add("window", first, parts.source)
-    for axis in apart:
-        places = _along(parts, op, value, axis, lines[axis])
-        if axis == apart[-1]:
-            parts.end(Add(), *places)
+    value = parts.add("window", even_pool, parts.source)
+    for axis in uneven_axes:
+        maps = _pool_along(parts, op, value, axis, windows_by_axis[axis])
+        if axis == uneven_axes[-1]:
+            parts.end(Add(), *maps)
         else:
-            value = parts.add("windows", Add(), *places)
+            value = parts.add("windows", Add(), *maps)
 
 
-def _along(
-    parts: Parts, op: AdaptivePool, source: str, axis: int, lines: Sequence[tuple[int, int]]
+def _pool_along(
+    parts: Parts, op: AdaptivePool, source: str, axis: int, spans: Sequence[tuple[int, int]]
 ) -> list[str]:
-    """The windows along one axis, each as a map with zeros in the places of the others."""
-    pools, size = [], lines[-1][1]
-    for index, (start, end) in enumerate(lines):
-        cells = (
-            parts.add("cells", CropMap(_pads(axis, start, size - end)), source)
-            if (start, end) != (0, size)
-            else source
-        )
+    """Pool each window along one axis, and return it as a map with zeros in the places of the others."""
+    placed = []
+    size = spans[-1][1]
+    for index, (start, end) in enumerate(spans):
+        cells = source
+        if (start, end) != (0, size):
+            cells = parts.add("cells", CropMap(_pads(axis, start, size - end)), source)
         window = Window((end - start, 1) if axis == 0 else (1, end - start))
-        mine = parts.add("window", _pool(op, window), cells)
-        pools.append(parts.add("placed", PadMap(_pads(axis, index, len(lines) - 1 - index)), mine))
-    return pools
+        pool = parts.add("window", _pool(op, window), cells)
+        placed.append(parts.add("placed", PadMap(_pads(axis, index, len(spans) - 1 - index)), pool))
+    return placed
 
 
 def _pool(op: AdaptivePool, window: Window) -> Op:
+    """Return the pool of a window by the op's function."""
     if op.function == "max":
         return MaxPool(window, Convention("explicit", fill=LOWEST))
     return AvgPool(window, Convention("explicit", fill=0.0))
 
 
 def _pads(axis: int, before: int, after: int) -> tuple[int, int, int, int]:
+    """Return pads (top, bottom, left, right) around rows (axis 0) or columns (1)."""
     return (before, after, 0, 0) if axis == 0 else (0, 0, before, after)

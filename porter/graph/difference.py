@@ -32,23 +32,23 @@ class SiteDifference:
 
 
 def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDifference]:
-    """The sites of the same kind in both graphs whose windows, or whose pads, compute different functions for
-    an input of `size` (rows, columns; None for all), in the order of `one`.
+    """Yield the sites of the same kind in both graphs whose windows, or whose pads, compute different
+    functions for an input of `size` (rows, columns; None for all), in the order of `one`.
     """
     known = shapes(one, size)
     nonnegative = nonnegative_paths(one)
     for node in one.nodes:
         counterpart = other.by_path.get(node.path)
         site = site_of(node.op)
-        padded = None if counterpart is None else site_of(counterpart.op)
-        if site is None or padded is None or site.kind != padded.kind or site == padded:
+        other_site = None if counterpart is None else site_of(counterpart.op)
+        if site is None or other_site is None or site.kind != other_site.kind or site == other_site:
             continue
         _, rows, columns = known[node.source]
-        same = site.window == padded.window and same_function(
-            site, padded.convention, (rows, columns), node.source in nonnegative
+        is_same = site.window == other_site.window and same_function(
+            site, other_site.convention, (rows, columns), node.source in nonnegative
         )
-        if not same:
-            yield SiteDifference(node.path, site, padded, (rows, columns))
+        if not is_same:
+            yield SiteDifference(node.path, site, other_site, (rows, columns))
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Difference:
     paths: tuple[str, ...]
 
     def in_words(self, one: str, other: str) -> str:
-        """The difference in one line, with the names of the two graphs."""
+        """Write the difference in one line, with the names of the two graphs."""
         steps = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} steps, such as {self.paths[0]}"
         if self.one is None or self.other is None:
             has, words = (other, self.other) if self.one is None else (one, self.one)
@@ -76,8 +76,8 @@ class Difference:
 
 
 def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tuple[Difference, ...]:
-    """What two graphs compute otherwise at some input size, like steps together; empty if they are the same
-    function of the same tensors.
+    """Return what two graphs compute otherwise at some input size, like steps together; nothing if they are
+    the same function of the same tensors.
 
     Args:
         ignoring: attributes that do not change what a trained network computes.
@@ -85,28 +85,28 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
     sites = {differing.path: differing for differing in site_differences(one, other, (None, None))}
     differing: dict[tuple[str, str | None, str | None], list[str]] = {}
     for path in dict.fromkeys((*one.by_path, *other.by_path)):
-        for what, mine, theirs in _of_step(one, other, path, sites.get(path), ignoring):
+        for what, mine, theirs in _step_differences(one, other, path, sites.get(path), ignoring):
             differing.setdefault((what, mine, theirs), []).append(path)
     if one.outputs != other.outputs:
         differing["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
     return tuple(Difference(*key, tuple(paths)) for key, paths in differing.items())
 
 
-def _of_step(
+def _step_differences(
     one: Graph, other: Graph, path: str, site: SiteDifference | None, ignoring: Collection[str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """What of a step differs: the op, the pads, an attribute or the inputs, each as both graphs have it."""
+    """Yield what of a step differs: the op, the pads, an attribute or the inputs, each as both graphs have
+    it.
+    """
     mine, theirs = one.by_path.get(path), other.by_path.get(path)
     if mine is None or theirs is None or type(mine.op) is not type(theirs.op):
-        yield "op", _name(mine), _name(theirs)
+        yield "op", _op_text(mine), _op_text(theirs)
         return
     # A reader of a step that one graph lacks reads another step there; the step itself is the difference.
-    apart = {
-        path
-        for path in (*mine.inputs, *theirs.inputs)
-        if (path in one.by_path) is not (path in other.by_path)
-    }
-    if mine.inputs != theirs.inputs and not apart:
+    reads_lacking_step = any(
+        (path in one.by_path) is not (path in other.by_path) for path in (*mine.inputs, *theirs.inputs)
+    )
+    if mine.inputs != theirs.inputs and not reads_lacking_step:
         yield "inputs", " and ".join(mine.inputs), " and ".join(theirs.inputs)
     if site is not None:
         if site.only_pads:
@@ -115,21 +115,23 @@ def _of_step(
             yield "windows", str(site.one.window), str(site.other.window)
     shown = {"window", "convention"} if site_of(mine.op) else set()
     for name in attributes(type(mine.op)).keys() - shown - set(ignoring):
-        if not _equal(one_value := getattr(mine.op, name), other_value := getattr(theirs.op, name)):
-            yield name, _written(one_value), _written(other_value)
+        value, other_value = getattr(mine.op, name), getattr(theirs.op, name)
+        if not _is_same_value(value, other_value):
+            yield name, _value_text(value), _value_text(other_value)
 
 
-def _equal(one: object, other: object) -> bool:
-    """Whether two attributes are the same; a file may store a number in float32."""
-    return one == other or (
-        isinstance(one, float) and isinstance(other, float) and float32(one) == float32(other)
-    )
+def _is_same_value(value: object, other: object) -> bool:
+    """Return whether two attributes are the same; a file may store a number in float32."""
+    if isinstance(value, float) and isinstance(other, float):
+        return value == other or bool(float32(value) == float32(other))
+    return value == other
 
 
-def _written(value: object) -> str:
-    """An attribute in words; a number to the digits of float32, in which a file may store it."""
+def _value_text(value: object) -> str:
+    """Write an attribute; a number to the digits of float32, in which a file may store it."""
     return f"{value:.8g}" if isinstance(value, float) else str(value)
 
 
-def _name(node: Node | None) -> str | None:
+def _op_text(node: Node | None) -> str | None:
+    """Write a node's op; None if there is no node."""
     return None if node is None else node.op_name.replace("_", " ")

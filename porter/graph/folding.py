@@ -36,8 +36,8 @@ class Folding:
 
 
 def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
-    """Folds every batch norm that is the only reader of a convolution or a dense layer. A layer that is
-    called several times takes a norm in only where one norm follows all of its calls.
+    """Fold every batch norm that is the only reader of a convolution or a dense layer. A layer that is called
+    several times takes a norm in only if one norm follows all of its calls.
 
     Kernels and biases that change are computed and returned in float64; the caller rounds them once. The
     readers of a folded norm then read the layer; everything else stays as it is.
@@ -55,16 +55,16 @@ def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
         op = node.op
         if node.path in folded and isinstance(op, _Linear):
             norm = graph.by_path[folded[node.path]]
-            changed[node.path] = _fold(op, tensors[node.path], norm, tensors[norm.path])
+            changed[node.path] = _fold_norm(op, tensors[node.path], norm, tensors[norm.path])
             op = replace(op, bias=True)
         nodes.append(replace(node, op=op, inputs=tuple(norms.get(path, path) for path in node.inputs)))
     output, *further = (norms.get(path, path) for path in graph.outputs)
-    left = replace(graph, nodes=tuple(nodes), output=output, further=tuple(further))
-    return Folding(with_own_tensors(left), changed, folded)
+    folded_graph = replace(graph, nodes=tuple(nodes), output=output, further=tuple(further))
+    return Folding(with_own_tensors(folded_graph), changed, folded)
 
 
 def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, str]:
-    """The paths of `folded` that are calls of layers to which every call would do the same."""
+    """Return the paths of `folded` that are calls of layers to which every call would do the same."""
     norms = {
         holder: {graph.by_path[folded[call.path]].holder if call.path in folded else None for call in calls}
         for holder, calls in graph.calls.items()
@@ -73,7 +73,9 @@ def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, st
 
 
 def only_readers(graph: Graph) -> dict[str, str]:
-    """Convolutions and dense layers whose only reader is a batch norm, by path, to the path of that norm."""
+    """Return the convolutions and dense layers whose only reader is a batch norm, by path, to the path of
+    that norm.
+    """
     readers = Counter(path for node in graph.nodes for path in node.inputs)
     readers.update(graph.outputs)
     return {
@@ -89,8 +91,8 @@ def only_readers(graph: Graph) -> dict[str, str]:
 def absorb_biases(
     tensors: Mapping[str, NamedArrays], absorbed: Mapping[str, str]
 ) -> dict[str, dict[str, Array]]:
-    """Canonical tensors without the biases of some layers; the norm after each has the mean `mean - bias`
-    instead, in float64.
+    """Return canonical tensors without the biases of some layers; the norm after each has the mean `mean -
+    bias` instead, in float64.
 
     Args:
         absorbed: path of each norm to that of the layer before it.
@@ -101,8 +103,8 @@ def absorb_biases(
     return changed
 
 
-def _fold(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArrays) -> NamedArrays:
-    """The layer's tensors with the norm's scale and shift in them, computed in float64."""
+def _fold_norm(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArrays) -> NamedArrays:
+    """Return the layer's tensors with the norm's scale and shift in them, computed in float64."""
     assert isinstance(norm.op, BatchNorm)
     kernel, mean, variance = (
         _float64(layer["kernel"]),

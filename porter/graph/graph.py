@@ -91,7 +91,9 @@ class FurtherInput:
     axes: tuple[int, ...] = ()
 
     def shape(self, size: Size) -> Shape:
-        """The shape of this input beside a first input of `size` (rows, columns; None where unknown)."""
+        """Return the shape of this input beside a first input of `size` (rows, columns; None where
+        unknown).
+        """
         rows, columns = (own or first for own, first in zip(self.size, size, strict=True))
         return array_shape(self.axes) if self.axes else (self.channels, rows, columns)
 
@@ -133,10 +135,12 @@ class Graph:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The paths of all inputs."""
         return (INPUT, *(each.path for each in self.further_inputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """The paths of all nodes that give outputs."""
         return (self.output, *self.further)
 
     @cached_property
@@ -170,18 +174,18 @@ class Graph:
 
 
 def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
-    """The shape of a graph's input at a size. Open axes have the rows and columns of the map that has its
-    numbers.
+    """Return the shape of a graph's input at a size. Open axes have the rows and columns of the map that has
+    its numbers.
     """
     rows, columns = size
     if not axes:
         return channels, rows, columns
-    stretched = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
-    return array_shape(own if axis is None else axis for axis, own in zip(axes, stretched, strict=True))
+    open_sizes = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
+    return array_shape(size if axis is None else axis for axis, size in zip(axes, open_sizes, strict=True))
 
 
 def input_shapes(graph: TakesInputs, size: Size) -> dict[str, Shape]:
-    """The shapes of a graph's inputs by path, beside a first one of `size` (rows, columns; None where
+    """Return the shapes of a graph's inputs by path, beside a first one of `size` (rows, columns; None where
     unknown).
     """
     first = input_shape(graph.channels, graph.axes, size)
@@ -189,12 +193,12 @@ def input_shapes(graph: TakesInputs, size: Size) -> dict[str, Shape]:
 
 
 def axes_text(axes: Sequence[int | None]) -> str:
-    """An input that is no map, as people write it: `N x 5`."""
+    """Write the axes of an input that is no map, as people do: `N x 5`."""
     return " x ".join(["N", *("?" if axis is None else str(axis) for axis in axes)])
 
 
 def batch_text(shape: Shape) -> str:
-    """A batch of values of a shape, as people write it: `N x 3 x H x W`, `N x 5`."""
+    """Write a batch of values of a shape, as people do: `N x 3 x H x W`, `N x 5`."""
     if not is_map(shape):
         return axes_text(shape)
     channels, rows, columns = shape
@@ -202,17 +206,17 @@ def batch_text(shape: Shape) -> str:
 
 
 def further_text(graph: TakesInputs) -> str:
-    """A graph's further inputs: `, right (N x 3 x H x W), meta (N x 5)`; nothing where it has none."""
+    """Write a graph's further inputs: `, right (N x 3 x H x W), meta (N x 5)`; nothing if it has none."""
     return "".join(f", {each.path} ({batch_text(each.shape(ANY))})" for each in graph.further_inputs)
 
 
 def site_of(op: object) -> Site | None:
-    """The padding site that an op is, if it is one."""
+    """Return the padding site that an op is; None if it is none."""
     return op.site if isinstance(op, Op) else None
 
 
 def window_words(op: object) -> str | None:
-    """The window of a padding site, such as `3x3 /2` of stride 2."""
+    """Write the window of a padding site, such as `3x3 /2` of stride 2; None for another op."""
     site = site_of(op)
     if site is None:
         return None
@@ -221,8 +225,8 @@ def window_words(op: object) -> str | None:
 
 
 def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
-    """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where
-    unknown).
+    """Return the shape of every path, inputs included, for a first input of `size` (rows, columns; None where
+    unknown). Those of the last sizes are kept.
 
     Raises:
         GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what
@@ -230,14 +234,14 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     """
     kept = graph.shapes_kept
     if size not in kept:
-        kept[size] = _shapes(graph, size)
+        kept[size] = _compute_shapes(graph, size)
         if len(kept) > _SIZES_KEPT:
             del kept[next(iter(kept))]
     return kept[size]
 
 
-def _shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
-    """The shape of each value; each node is checked as it is reached."""
+def _compute_shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
+    """Compute the shape of each value, and check each node as it is reached."""
     known = input_shapes(graph, size)
     if len(known) <= len(graph.further_inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])
@@ -262,41 +266,43 @@ def _shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
 
 
 def expect_inputs(op: Op, count: int) -> None:
-    """Refuses an op that is given so many inputs.
+    """Refuse an op that is given so many inputs.
 
     Raises:
         GraphError: it takes more or fewer.
     """
-    if count < op.least if op.several else count != 1:
+    fits = count >= op.least if op.several else count == 1
+    if not fits:
         raise GraphError(f"takes {'two inputs or more' if op.several else 'one input'}, got {count}")
 
 
 def _is_shared(graph: Graph, node: Node, known: Mapping[str, Shape]) -> bool:
+    """Return whether a node that shares a layer's tensors can be another call of that layer."""
     holder = graph.by_path.get(node.shares or "")
     return holder is not None and holder.shares is None and is_call(node, holder, known)
 
 
 def is_call(node: Node, holder: Node, known: Mapping[str, Shape]) -> bool:
-    """Whether a node can be another call of the layer that `holder` is: it has the same op, with tensors of
-    the same shapes, of a value of the same kind.
+    """Return whether a node can be another call of the layer that `holder` is: it has the same op, with
+    tensors of the same shapes, of a value of the same kind.
 
     Args:
         known: the shape of every path.
     """
-    mine, its = known[node.source], known[holder.source]
-    tensors = node.op.tensors(channels_in(mine))
+    shape, holder_shape = known[node.source], known[holder.source]
+    tensors = node.op.tensors(channels_in(shape))
     same = (
         node.op == holder.op
-        and type(mine) is type(its)
-        and len(mine) == len(its)
-        and channels_in(mine) == channels_in(its)
+        and type(shape) is type(holder_shape)
+        and len(shape) == len(holder_shape)
+        and channels_in(shape) == channels_in(holder_shape)
     )
-    return same and bool(tensors) and ("value" not in tensors or mine == its)
+    return same and bool(tensors) and ("value" not in tensors or shape == holder_shape)
 
 
 def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
-    """The graph in which the nodes of `paths` have tensors of their own; of the other calls of a layer, the
-    first one has them.
+    """Return the graph with the nodes of `paths` having tensors of their own; of the other calls of a layer,
+    the first one has them.
     """
     firsts: dict[str, str] = {}
     nodes: list[Node] = []
@@ -307,8 +313,8 @@ def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
 
 
 def tensor_shapes(graph: Graph) -> dict[str, TensorShapes]:
-    """The canonical tensors of every node that has any, also of those that share a layer's: path to role to
-    shape.
+    """Return the canonical tensors of every node that has any, also of those that share a layer's: path to
+    role to shape.
 
     Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained
     array.
@@ -319,27 +325,26 @@ def tensor_shapes(graph: Graph) -> dict[str, TensorShapes]:
 
 
 def head_of(graph: Graph) -> Node:
-    """The node that gives a classifier's numbers: a 1x1 convolution that only activations and a global pool
-    follow, as in SqueezeNet; otherwise the output.
+    """Return the node that gives a classifier's numbers: a 1x1 convolution that only activations and a global
+    pool follow, as in SqueezeNet; otherwise the output.
     """
     node = graph.by_path[graph.output]
     while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.source in graph.by_path:
         node = graph.by_path[node.source]
-    return (
-        node if isinstance(node.op, Conv) and node.op.window.kernel == (1, 1) else graph.by_path[graph.output]
-    )
+    is_pointwise = isinstance(node.op, Conv) and node.op.window.kernel == (1, 1)
+    return node if is_pointwise else graph.by_path[graph.output]
 
 
 def with_classes(graph: Graph, classes: int) -> Graph:
-    """A classifier with another number of classes."""
+    """Return a classifier with another number of classes."""
     head = head_of(graph)
     count = {"filters" if isinstance(head.op, Conv) else "units": classes}
-    other = replace(head, op=replace(head.op, **count))
-    return replace(graph, nodes=tuple(other if node is head else node for node in graph.nodes))
+    new_head = replace(head, op=replace(head.op, **count))
+    return replace(graph, nodes=tuple(new_head if node is head else node for node in graph.nodes))
 
 
 def nonnegative_paths(graph: Graph) -> frozenset[str]:
-    """Paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
+    """Return the paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
     nonnegative: set[str] = set()
     for node in graph.nodes:
         if node.op.nonnegative([path in nonnegative for path in node.inputs]):
@@ -348,12 +353,12 @@ def nonnegative_paths(graph: Graph) -> frozenset[str]:
 
 
 def is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether a node is a depthwise convolution: one group for each of several input channels."""
+    """Return whether a node is a depthwise convolution: one group for each of several input channels."""
     if not isinstance(node.op, Conv) or node.op.groups == 1:
         return False
     return node.op.groups == channels_of(graph)[node.source]
 
 
 def channels_of(graph: Graph) -> Mapping[str, int]:
-    """Channels (or features) of every path, `input` included; computed once for each graph."""
+    """Return the channels (or features) of every path, `input` included; computed once for each graph."""
     return graph.channels_by_path

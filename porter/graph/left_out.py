@@ -9,7 +9,9 @@ from porter.graph.graph import INPUT
 
 
 def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
-    """What the source has behind a node, by its path, for the code of a port."""
+    """Return what the source has behind a node in training only, by the node's path, in words for the code of
+    a port.
+    """
     notes: dict[str, list[str]] = {}
     for layer in left_out:
         if layer.after is not None:
@@ -18,6 +20,7 @@ def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
 
 
 def _note(path: str, words: list[str]) -> str:
+    """Write the note at a node for the layers in `words`."""
     where = "in front of it" if path == INPUT else "behind it"
     acts = "which acts" if len(words) == 1 else "which act"
     return f"{where} the source has {', '.join(words)}, {acts} in training only"

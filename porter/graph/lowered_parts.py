@@ -35,7 +35,7 @@ class Parts:
         return self.shapes[self.source]
 
     def add(self, word: str, op: Op, *inputs: str) -> str:
-        """The path of a part before the last one, which has the node's path and then the word."""
+        """Add a part before the last one, and return its path: the node's path and then the word."""
         path = f"{self.node.path}_{word}"
         while path in self.shapes:
             path += "_"
@@ -44,5 +44,5 @@ class Parts:
         return path
 
     def end(self, op: Op, *inputs: str) -> None:
-        """Makes the last part, which has the node's own path."""
+        """Add the last part, which has the node's own path."""
         self.made.append(replace(self.node, op=op, inputs=inputs))

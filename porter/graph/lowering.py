@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from porter.graph import ops
-from porter.graph.adaptive import pooled
+from porter.graph.adaptive import lower_adaptive_pool
 from porter.graph.graph import Graph, Node
 from porter.graph.lowered_parts import Parts
 from porter.graph.ops import Op, Shape, row_of
@@ -38,13 +38,13 @@ def _swish(parts: Parts, op: ops.Swish) -> None:
 
 
 def _mish(parts: Parts, op: ops.Mish) -> None:
-    """A softplus may be cut: where it is x, its tanh is 1."""
+    """Make a mish of a softplus, which may be cut: where it is x, its tanh is 1."""
     smooth = parts.add("smooth", ops.Softplus(cut=parts.lacks(ops.Softplus())), parts.source)
     parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Tanh(), smooth))
 
 
 def _celu(parts: Parts, op: ops.Celu) -> None:
-    """What is below 0, over alpha, goes through an ELU."""
+    """Make a CELU: what is below 0, over alpha, goes through an ELU."""
     below = parts.add("below", ops.Relu(), parts.add("negative", _affine(-1.0), parts.source))
     curve = parts.add("curve", ops.Elu(op.alpha), parts.add("share", _affine(-1 / op.alpha), below))
     parts.end(ops.Add(), parts.add("over", ops.Relu(), parts.source), curve)
@@ -56,7 +56,7 @@ def _softsign(parts: Parts, op: ops.Softsign) -> None:
 
 
 def _gelu(parts: Parts, op: ops.Gelu) -> None:
-    """The one of a tanh. The exact one needs an error function, which who lacks it lacks too."""
+    """Make a GELU by a tanh. The exact one needs an error function, which who lacks it lacks too."""
     if not op.approximate:
         return
     cubes = parts.add("cubes", _affine(0.044715), parts.add("power", ops.Power(3.0), parts.source))
@@ -71,12 +71,13 @@ def _divide(parts: Parts, op: ops.Divide) -> None:
 
 
 def _minimum(parts: Parts, op: ops.Minimum) -> None:
-    """The negative of the largest of the negatives."""
+    """Make the negative of the largest of the negatives."""
     negatives = [parts.add("negative", _affine(-1.0), path) for path in parts.node.inputs]
     parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))
 
 
 def _global_pool(parts: Parts, op: ops.GlobalPool) -> None:
+    """Make a pool that drops its rows and columns of one that keeps them."""
     if not op.keep:
         parts.end(ops.Flatten(), parts.add("cell", replace(op, keep=True), parts.source))
 
@@ -95,7 +96,9 @@ def _space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
 
 
 def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
-    """The squares are added from shifted channels. An even size has its odd channel before."""
+    """Make a response norm, whose squares are added from shifted channels. An even size has its odd channel
+    before.
+    """
     channels = parts.shape[0] or 0
     before = min(op.size // 2, channels - 1)
     after = min((op.size - 1) // 2, channels - 1)
@@ -109,19 +112,20 @@ def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
 
 
 def _as_large(parts: Parts, op: ops.AsLarge) -> None:
-    """Pads or a crop of so many cells, which the input's size decides."""
+    """Make pads or a crop of so many cells as the input's size decides."""
     ends = list[int]()
-    own, wanted = (parts.shapes[path] for path in parts.node.inputs)
-    for side, n, m in zip((op.rows, op.columns), own[1:], wanted[1:], strict=True):
-        more = 0 if side == "none" else abs((m or 0) - (n or 0))
-        before = {"start": more, "both": more // 2}.get(side, 0)
-        ends += before, more - before
+    shape, wanted = (parts.shapes[path] for path in parts.node.inputs)
+    for side, size, wanted_size in zip((op.rows, op.columns), shape[1:], wanted[1:], strict=True):
+        cells = 0 if side == "none" else abs((wanted_size or 0) - (size or 0))
+        before = {"start": cells, "both": cells // 2}.get(side, 0)
+        ends += before, cells - before
     top, bottom, left, right = ends
-    parts.end((ops.PadMap if op.grows else ops.CropMap)((top, bottom, left, right)), parts.source)
+    pad_or_crop = ops.PadMap if op.grows else ops.CropMap
+    parts.end(pad_or_crop((top, bottom, left, right)), parts.source)
 
 
 LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
-    ops.AdaptivePool: pooled,
+    ops.AdaptivePool: lower_adaptive_pool,
     ops.AsLarge: _as_large,
     ops.GlobalPool: _global_pool,
     ops.DepthToSpace: _depth_to_space,
@@ -144,7 +148,7 @@ LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
 def parts_of(
     graph: Graph, known: Mapping[str, Shape], lacks: Callable[[Op], bool]
 ) -> dict[str, tuple[Node, ...]]:
-    """The nodes of which the ops that a destination lacks are made, by the path of each such node, which is
+    """Return the nodes that stand for each node whose op a destination lacks, by the node's path, which is
     that of its last part.
 
     Args:
@@ -157,13 +161,13 @@ def parts_of(
     """
     shapes = dict(known)
 
-    def made_of(node: Node) -> tuple[Node, ...]:
+    def lower(node: Node) -> tuple[Node, ...]:
         lowering = row_of(LOWERINGS, type(node.op))
         if lowering is None or not lacks(node.op):
             return (node,)
         parts = Parts(node, lacks, shapes)
         lowering(parts, node.op)
-        return tuple(each for part in parts.made for each in made_of(part)) or (node,)
+        return tuple(each for part in parts.made for each in lower(part)) or (node,)
 
-    made = ((node, made_of(node)) for node in graph.nodes)
-    return {node.path: parts for node, parts in made if parts[-1] is not node}
+    lowered = ((node, lower(node)) for node in graph.nodes)
+    return {node.path: parts for node, parts in lowered if parts[-1] is not node}

@@ -19,12 +19,12 @@ MOST_IN_ALL = 1 << 32
 
 
 def numbers(shape: Shape) -> int:
-    """The numbers in a value of that shape; sizes that are free count as 1."""
+    """Return how many numbers a value of that shape has; sizes that are free count as 1."""
     return math.prod(size or 1 for size in shape)
 
 
 def expect_bounded(graph: Graph, size: Size) -> None:
-    """Refuses a graph whose values take more memory for one image of `size` (rows, columns) than any
+    """Refuse a graph whose values take more memory for one image of `size` (rows, columns) than any
     network's.
 
     Raises:

@@ -27,7 +27,9 @@ class PadDecision(BaseModel):
 
 
 def pads_of(plan: Plan) -> tuple[PadDecision, ...]:
-    """The table of padding sites: the source's convention, its realisation in the destination, and why."""
+    """Return the table of padding sites: the source's convention, its realisation in the destination, and
+    why.
+    """
     return tuple(
         PadDecision(
             site=path,
@@ -41,11 +43,11 @@ def pads_of(plan: Plan) -> tuple[PadDecision, ...]:
 
 
 def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
-    """The graph with the conventions of `conventions` at its sites, and everything else as it is."""
-    return replace(graph, nodes=tuple(_padded(node, conventions) for node in graph.nodes))
+    """Return the graph with these conventions at its sites, and everything else as it is."""
+    return replace(graph, nodes=tuple(_with_convention(node, conventions) for node in graph.nodes))
 
 
-def _padded(node: Node, conventions: Mapping[str, Convention]) -> Node:
+def _with_convention(node: Node, conventions: Mapping[str, Convention]) -> Node:
     if node.path not in conventions or not isinstance(node.op, Conv | MaxPool | AvgPool):
         return node
     return replace(node, op=replace(node.op, convention=conventions[node.path]))

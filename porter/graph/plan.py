@@ -70,18 +70,18 @@ class Plan:
         return replace(self.graph, nodes=nodes)
 
     def origin(self, path: str) -> str:
-        """The path of the node of `graph` that one of `lowered` belongs to."""
+        """Return the path of the node of `graph` that one of `lowered` belongs to."""
         origins = (origin for origin, parts in self.parts.items() if any(part.path == path for part in parts))
         return next(origins, path)
 
 
 def taken_shapes(plan: Plan) -> dict[str, Shape]:
-    """The shapes of the inputs that a planned graph takes, by path."""
+    """Return the shapes of the inputs that a planned graph takes, by path."""
     return input_shapes(plan.graph, plan.only_size or ANY)
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
-    """Decides the realisation of every site for an input of `size` (rows, columns; if one is None, right at
+    """Decide the realisation of every site for an input of `size` (rows, columns; if one is None, right at
     every size).
 
     Raises:
@@ -90,7 +90,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             maps of one size only.
     """
     size = ANY if None in size else size
-    fixed = _fixed(graph, capabilities)
+    fixed = _first_fixing_node(graph, capabilities)
     if fixed is not None and size == ANY:
         raise GraphError(
             f"{fixed.op.words} fixes the input's size",
@@ -120,38 +120,35 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     rows, columns = size
     return replace(
         plan,
-        graph=with_own_tensors(graph, _padded_otherwise(graph, realisations)),
+        graph=with_own_tensors(graph, _calls_padded_otherwise(graph, realisations)),
         realisations=realisations,
         only_size=None if rows is None or columns is None or every_size else (rows, columns),
     )
 
 
-def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
-    """The calls of layers that the destination says as another layer than the first call, because they pad
-    maps of another size.
+def _calls_padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
+    """Return the calls of layers that the destination says as another layer than the first call, because they
+    pad maps of another size.
     """
-    own = {path: (realisation.native, realisation.skipped) for path, realisation in realisations.items()}
-    return {node.path for node in graph.nodes if own.get(node.path) != own.get(node.holder)}
+    pads = {path: (realisation.native, realisation.skipped) for path, realisation in realisations.items()}
+    return {node.path for node in graph.nodes if pads.get(node.path) != pads.get(node.holder)}
 
 
-def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
-    """The first node that takes maps of one size only, although the input's size decides it: it flattens
-    them, it joins them with values of a size that the input does not decide, its nearest cells depend on
-    rounding at some sizes, or the destination rearranges values of one size only.
+def _first_fixing_node(graph: Graph, capabilities: Capabilities) -> Node | None:
+    """Return the first node that takes maps of one size only, although the input's size decides it: it
+    flattens them, it joins them with values of a size that the input does not decide, its nearest cells
+    depend on rounding at some sizes, or the destination rearranges values of one size only. None if there is
+    none.
     """
     known = shapes(graph, ANY)
-    return next(
-        (
-            node
-            for node in graph.nodes
-            if _fixes(node.op, [known[path] for path in node.inputs], capabilities)
-        ),
-        None,
-    )
+    for node in graph.nodes:
+        if _fixes_input_size(node.op, [known[path] for path in node.inputs], capabilities):
+            return node
+    return None
 
 
-def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
-    """Whether an op fixes the size of the graph's input in a destination."""
+def _fixes_input_size(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
+    """Return whether an op fixes the size of the graph's input in a destination."""
     if isinstance(op, Flatten) or (isinstance(op, Resize) and not op.of_any_size):
         return None in inputs[0]
     if isinstance(op, ResizeLike):
@@ -159,11 +156,14 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     if isinstance(op, AdaptivePool | AsLarge):
         return None in inputs[0] and capabilities.lacks(op)
     if isinstance(op, Rearrange):
-        steps = (
-            [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
-        )
-        return op.fixes_input_size(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
-    stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
+        if op.fixes_input_size(inputs[0]):
+            return True
+        if capabilities.open_reshapes:
+            return False
+        steps = op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
+        return any(sizes.count(-1) > 1 for _, sizes in steps)  # -1 is an open size
+    # What is left are ops that join values: no open size may have to be the same as a known one.
+    may_stretch = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)
     elif isinstance(op, Concat):
@@ -173,4 +173,4 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     elif isinstance(op, MatMul):
         first, second = inputs
         inputs = (*first[:-2], first[-1]), (*second[:-2], second[-1 if op.transpose else -2])
-    return any(None in sizes and set(sizes) - stretched != {None} for sizes in zip(*inputs, strict=True))
+    return any(None in sizes and set(sizes) - may_stretch != {None} for sizes in zip(*inputs, strict=True))

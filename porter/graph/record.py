@@ -15,31 +15,35 @@ from porter.graph.ops import MOST_AXES, OPS, Op
 from porter.graph.ops.kinds import COUNT, attributes, defaults, short
 from porter.padding import LOWEST
 
+_PATH = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+_LONGEST_PATH = 200
+_DEEPEST_LIST = 8
+"""So deep lists may lie in each other as arguments of a block."""
+
 
 def to_record(graph: Graph) -> dict[str, Any]:
-    """The graph as plain JSON values, for port.json."""
+    """Return the graph as plain JSON values, for port.json."""
     nodes = [
         {"path": node.path, "op": node.op_name, "inputs": list(node.inputs)}
         | ({"shares": node.shares} if node.shares is not None else {})
-        | _jsonable(asdict(node.op))
+        | _as_json(asdict(node.op))
         for node in graph.nodes
     ]
     scopes = [
-        {"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))}
+        {"path": scope.path, "block": scope.block, "arguments": _as_json(dict(scope.arguments))}
         for scope in graph.scopes
     ]
+    record: dict[str, Any] = {"channels": graph.channels}
+    if graph.axes:
+        record["axes"] = list(graph.axes)
+    if graph.further_inputs:
+        record["further_inputs"] = [_as_json(asdict(each)) for each in graph.further_inputs]
     output = list(graph.outputs) if graph.further else graph.output
-    axes = {"axes": list(graph.axes)} if graph.axes else {}
-    further = (
-        {"further_inputs": [_jsonable(asdict(each)) for each in graph.further_inputs]}
-        if graph.further_inputs
-        else {}
-    )
-    return {"channels": graph.channels, **axes, **further, "output": output, "nodes": nodes, "scopes": scopes}
+    return {**record, "output": output, "nodes": nodes, "scopes": scopes}
 
 
 def from_record(record: object) -> Graph:
-    """The graph that `to_record` wrote.
+    """Read the graph that `to_record` wrote.
 
     Every value is checked for its type and its bounds; paths are names joined by slashes.
 
@@ -47,19 +51,21 @@ def from_record(record: object) -> Graph:
         GraphError: the record has another form, or its shapes do not fit.
     """
     try:
-        fields_of_record = (
-            {"axes": [], "further_inputs": [], **record} if isinstance(record, Mapping) else record
+        if isinstance(record, Mapping):  # these are left out where they are empty
+            record = {"axes": [], "further_inputs": [], **record}
+        keys = {"channels", "axes", "further_inputs", "output", "nodes", "scopes"}
+        entry = _expect_object(record, keys)
+        axes = tuple(
+            axis if axis is None else COUNT.read(axis) for axis in _expect_list(entry["axes"])[:MOST_AXES]
         )
-        entry = _object(fields_of_record, {"channels", "axes", "further_inputs", "output", "nodes", "scopes"})
-        axes = tuple(axis if axis is None else COUNT.read(axis) for axis in _array(entry["axes"])[:MOST_AXES])
-        nodes = tuple(_node(node) for node in _array(entry["nodes"]))
-        scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
-        outputs = (
-            entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
+        nodes = tuple(_read_node(node) for node in _expect_list(entry["nodes"]))
+        scopes = tuple(_read_scope(scope) for scope in _expect_list(entry["scopes"]))
+        output = entry["output"]
+        first, *further = map(_read_path, output if isinstance(output, list) and output else [output])
+        further_inputs = tuple(map(_read_further_input, _expect_list(entry["further_inputs"])[:MOST_INPUTS]))
+        graph = Graph(
+            nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes, further_inputs
         )
-        first, *further = map(_path, outputs)
-        beside = tuple(map(_further_input, _array(entry["further_inputs"])[:MOST_INPUTS]))
-        graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes, beside)
     except (ValueError, PaddingError) as error:
         raise GraphError(
             f"the graph's record cannot be read: {error}", where="graph", next="convert again"
@@ -69,91 +75,94 @@ def from_record(record: object) -> Graph:
 
 
 def expect_attributes(op: Op) -> None:
-    """Refuses an op that no record can state, such as a convolution in no groups.
+    """Refuse an op that no record can state, such as a convolution in no groups.
 
     Raises:
         GraphError: an attribute has another type or range than `from_record` reads.
     """
-    for name, value in _jsonable(asdict(op)).items():
+    for name, value in _as_json(asdict(op)).items():
         try:
             attributes(type(op))[name].read(value)
         except (ValueError, PaddingError) as error:
             raise GraphError(f"{name}: {error}") from None
 
 
-def _node(value: object) -> Node:
-    """A node as port.json has it."""
+def _read_node(value: object) -> Node:
+    """Read a node of port.json."""
     entry = dict(value) if isinstance(value, Mapping) else {}
     kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
     if kind is None:
         raise ValueError(f"expected a node with an op that porter has, got {short(value)}")
     # A port of an older porter lacks the attributes that are new since.
-    entry = _object(
-        {"shares": None, **_jsonable(defaults(kind)), **entry},
+    entry = _expect_object(
+        {"shares": None, **_as_json(defaults(kind)), **entry},
         {"path", "op", "inputs", "shares", *attributes(kind)},
     )
-    path = _path(entry["path"])
+    path = _read_path(entry["path"])
     try:
         op = kind(**{name: each.read(entry[name]) for name, each in attributes(kind).items()})
     except (ValueError, PaddingError) as error:
         raise ValueError(f"{path}: {error}") from None
-    shares = None if entry["shares"] is None else _path(entry["shares"])
-    return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])), shares)
+    shares = None if entry["shares"] is None else _read_path(entry["shares"])
+    return Node(path, op, tuple(_read_path(source) for source in _expect_list(entry["inputs"])), shares)
 
 
-def _further_input(value: object) -> FurtherInput:
-    entry = _object(value, {"path", "name", "channels", "size", "axes"})
-    rows, columns = (side if side is None else COUNT.read(side) for side in _array(entry["size"]))
-    axes = tuple(map(COUNT.read, _array(entry["axes"])[:MOST_AXES]))
+def _read_further_input(value: object) -> FurtherInput:
+    """Read a further input of port.json."""
+    entry = _expect_object(value, {"path", "name", "channels", "size", "axes"})
+    rows, columns = (side if side is None else COUNT.read(side) for side in _expect_list(entry["size"]))
+    axes = tuple(map(COUNT.read, _expect_list(entry["axes"])[:MOST_AXES]))
     if not isinstance(entry["name"], str):
         raise ValueError(f"expected the name of an input, got {short(entry['name'])}")
     return FurtherInput(
-        _path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes
+        _read_path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes
     )
 
 
-def _scope(value: object) -> BlockScope:
-    entry = _object(value, {"path", "block", "arguments"})
+def _read_scope(value: object) -> BlockScope:
+    """Read the use of a block of port.json."""
+    entry = _expect_object(value, {"path", "block", "arguments"})
     if not isinstance(entry["arguments"], Mapping):
         raise ValueError(f"expected arguments by name, got {short(entry['arguments'])}")
-    arguments = {_path(name): _argument(item) for name, item in entry["arguments"].items()}
-    return BlockScope(_path(entry["path"]), _path(entry["block"]), arguments)
+    arguments = {_read_path(name): _read_argument(item) for name, item in entry["arguments"].items()}
+    return BlockScope(_read_path(entry["path"]), _read_path(entry["block"]), arguments)
 
 
-def _argument(value: object, depth: int = 0) -> Argument:
-    if isinstance(value, list) and depth < 8:
-        return tuple(_argument(item, depth + 1) for item in value)
+def _read_argument(value: object, depth: int = 0) -> Argument:
+    """Read an argument of a block: a word, a number, or a list of these. Raises ValueError for others."""
+    if isinstance(value, list) and depth < _DEEPEST_LIST:
+        return tuple(_read_argument(item, depth + 1) for item in value)
     if not isinstance(value, int | float | bool | str | None):
         raise ValueError(f"expected a word, a number or a list of these, got {short(value)}")
     return value
 
 
-def _object(value: object, keys: set[str]) -> dict[str, Any]:
+def _expect_object(value: object, keys: set[str]) -> dict[str, Any]:
+    """Return an object that has exactly these keys, or raise ValueError."""
     if not isinstance(value, Mapping) or set(value) != keys:
         raise ValueError(f"expected an object with {', '.join(sorted(keys))}, got {short(value)}")
     return dict(value)
 
 
-def _array(value: object) -> list[Any]:
+def _expect_list(value: object) -> list[Any]:
+    """Return a list, or raise ValueError."""
     if not isinstance(value, list):
         raise ValueError(f"expected a list, got {short(value)}")
     return value
 
 
-def _path(value: object) -> str:
-    if (
-        not isinstance(value, str)
-        or len(value) > 200
-        or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", value, re.ASCII)
-    ):
+def _read_path(value: object) -> str:
+    """Return a path, names joined by slashes, or raise ValueError."""
+    is_path = isinstance(value, str) and len(value) <= _LONGEST_PATH and _PATH.fullmatch(value)
+    if not isinstance(value, str) or not is_path:
         raise ValueError(f"expected names joined by slashes, got {short(value)}")
     return value
 
 
-def _jsonable(value: Any) -> Any:
-    """A value as JSON can have it."""
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON can have it: lists for tuples, and "-inf" for that number."""
     if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
+        return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_jsonable(item) for item in value]
+        return [_as_json(item) for item in value]
     return "-inf" if value == LOWEST else value

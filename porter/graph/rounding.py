@@ -43,7 +43,8 @@ _OF_INPUT = (Gelu, HardSwish, LogSoftmax, Mish, Swish)
 
 
 def absolute_error(op: type[Any], given: Doubles) -> Doubles | None:
-    """How much an op's values may be off, number by number; None where they are right in relative terms.
+    """Return how much an op's values may be off, number by number; None if they are right in relative
+    terms.
 
     Args:
         given: what the op reads.

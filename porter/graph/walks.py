@@ -15,7 +15,7 @@ Inputs = Callable[[str], Iterable[str]]
 
 
 def upstream(starts: Iterable[str], inputs: Inputs) -> set[str]:
-    """`starts`, and all that they are computed from."""
+    """Return `starts`, and all that they are computed from."""
     reached: set[str] = set()
     waiting = list(starts)
     while waiting:
@@ -27,7 +27,7 @@ def upstream(starts: Iterable[str], inputs: Inputs) -> set[str]:
 
 
 def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> set[str]:
-    """`sources`, and all that is computed from them, for names of which each comes after its inputs."""
+    """Return `sources`, and all that is computed from them. `order` has each name after its inputs."""
     reached = set(sources)
     for name in order:
         if not reached.isdisjoint(inputs(name)):
@@ -36,8 +36,8 @@ def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> 
 
 
 def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) -> list[_Name]:
-    """What `ends` are computed from, and `ends`: each after its inputs, which come in the order in which they
-    are read.
+    """Return what `ends` are computed from, and `ends`: each after its inputs, which come in the order in
+    which they are read.
 
     Raises:
         GraphError: a node is computed from itself; `where` is its name.

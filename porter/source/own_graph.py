@@ -88,10 +88,10 @@ def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
 
 def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
     """The same graph under `paths`, each with its own in `file`; a node that they lack keeps its own."""
-    from porter.graph.blocks.find_blocks import renamed
+    from porter.graph.blocks.find_blocks import rename_paths
 
     own = {path: before for path, before in paths.items() if before in file.graph.by_path}
-    return _named(file, renamed(file.graph, {before: path for path, before in own.items()}), own)
+    return _named(file, rename_paths(file.graph, {before: path for path, before in own.items()}), own)
 
 
 def _named(file: Translated, graph: Graph, paths: Mapping[str, str]) -> Translated:

@@ -85,7 +85,7 @@ def write_class(
         taken = {*given, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _BodyWriter(template, given, known, {product: local})
-    parameters = _parameters(writer.arguments.used(), defaults)
+    parameters = _parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
     runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]

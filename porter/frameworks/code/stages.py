@@ -72,7 +72,7 @@ def write_stages(
         if text is None:
             return None
         texts[key] = text
-    used = arguments.used()
+    used = arguments.used_arguments()
     use = call(first.kind, texts)
     number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
     code = Code()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.language import CHAIN, ROW, Layer
 from porter.frameworks.code.tree import Body, Part, Reuse
-from porter.graph.blocks.block_uses import Unlike, merged
+from porter.graph.blocks.block_uses import Unlike, merge_orders
 from porter.graph.blocks.parameters import PlainValue
 
 
@@ -147,7 +147,7 @@ def _kind(part: Part, classes: ClassUses) -> str:
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     """One order of the parts of all uses."""
-    merged_names = merged(orders)
+    merged_names = merge_orders(orders)
     for inner in merged_names:
         # A container may not be a module in one use and none in another.
         around = {outer for outer in merged_names if inner.startswith(f"{outer}.")}

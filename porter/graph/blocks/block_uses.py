@@ -19,7 +19,9 @@ ALIKE = 0.8
 ALIKE_BY_NAME = 0.6
 """The share that a block must have whose uses have the group's name."""
 LEAST_SHARE = 0.4
-"""The least size of a group compared with its block's."""
+"""The least size of a group compared with its block's, whose uses have the group's name."""
+HALF = 0.5
+"""The least size of a group compared with a block of another name."""
 
 _MOST_KINDS = 128
 """Blocks of a graph: each group is compared with each of them, and what is a use of none is written out."""
@@ -54,146 +56,159 @@ class _Kind:
     members: set[str] = field(default_factory=set)
 
     def add(self, group: Group, parts: Sequence[PartKind], within: set[int]) -> None:
-        """Adds a use, whose parts this kind then has too."""
+        """Add a use, whose parts this kind then has too."""
         self.uses.append(group)
         self.stems[_stem(group)] += 1
         self.known.add(id(group))
         self.within |= within
-        self.members |= _held(group)
+        self.members |= _names_of_groups(group)
         merge(parts, self.parts)
 
 
 def with_blocks(root: Group) -> Group:
-    """The groups, those that are uses of one block with its name."""
+    """Return the groups, with the name of their block for those that are uses of one."""
     taken: set[str] = set(OPS)
     for units in (True, False):
         kinds: list[_Kind] = []
         groups = [
             group
             for group in _groups(root)
-            if group.unit is units and not is_stage(group) and not _follows(group)
+            if group.unit is units and not is_stage(group) and not _is_norm_and_activation(group)
         ]
         for group in sorted(groups, key=lambda group: -len(group.members)):
-            _add(group, kinds)
-        blocks: dict[int, str] = {}
-        places_of = {id(group): place for place, group in enumerate(groups)}
-        for kind in sorted(kinds, key=lambda kind: min(places_of[id(use)] for use in kind.uses)):
+            _add_to_kind(group, kinds)
+        names: dict[int, str] = {}  # of blocks, by the identity of each use
+        index_of = {id(group): index for index, group in enumerate(groups)}
+        for kind in sorted(kinds, key=lambda kind: min(index_of[id(use)] for use in kind.uses)):
             if _shortens(kind):
-                blocks |= dict.fromkeys(map(id, kind.uses), name := _name(kind, taken))
+                name = _name(kind, taken)
+                names |= dict.fromkeys(map(id, kind.uses), name)
                 taken.add(name)
-        root = _named(root, blocks)
+        root = _with_block_names(root, names)
     places: dict[str, set[tuple[str | None, str]]] = {}
     for block, place in _places(root, None, ""):
         places.setdefault(block, set()).add(place)
-    around = {block: [outer for outer, _ in found if outer is not None] for block, found in places.items()}
+    outer_blocks = {
+        block: [outer for outer, _ in found if outer is not None] for block, found in places.items()
+    }
     # A block cannot hold itself, not even in a block that stands in another use of it.
     endless = {
-        block for block, outer in around.items() if block in upstream(outer, lambda name: around[name])
+        block
+        for block, outer in outer_blocks.items()
+        if block in upstream(outer, lambda name: outer_blocks[name])
     }
-    once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
-    return _without(root, once | endless)
+    used_once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
+    return _without_blocks(root, used_once | endless)
 
 
 def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
-    """The uses of blocks: each with the block around it, and its path there."""
+    """Yield the uses of blocks: each block with the block around it, and the use's path there."""
     for member in group.members:
         if isinstance(member, Group):
             path = f"{prefix}{member.name}"
-            if member.block is not None:
+            if member.block is None:
+                yield from _places(member, outer, f"{path}/")
+            else:
                 yield member.block, (outer, path)
-            yield from _places(member, *((outer, f"{path}/") if member.block is None else (member.block, "")))
+                yield from _places(member, member.block, "")
 
 
-def _without(group: Group, blocks: set[str]) -> Group:
-    """The group without `blocks`, which are used in one place of one block only, and so are part of that."""
+def _without_blocks(group: Group, blocks: set[str]) -> Group:
+    """Return the group without `blocks`, which are used in one place of one block only, and so are part of
+    that.
+    """
     members = tuple(
-        _without(member, blocks) if isinstance(member, Group) else member for member in group.members
+        _without_blocks(member, blocks) if isinstance(member, Group) else member for member in group.members
     )
     return replace(group, members=members, block=None if group.block in blocks else group.block)
 
 
 def is_stage(group: Group) -> bool:
-    """Whether it holds a row of modules; without modules, only other groups that are not chains found by
-    their ops.
+    """Return whether a group holds a row of modules; without modules, only other groups that are not chains
+    found by their ops.
     """
-    return (
-        group.stage
-        if group.module
-        else all(isinstance(member, Group) and not member.unit for member in group.members)
-    )
+    if group.module:
+        return group.stage
+    return all(isinstance(member, Group) and not member.unit for member in group.members)
 
 
-def _follows(group: Group) -> bool:
-    """Whether it is only a norm and an activation."""
+def _is_norm_and_activation(group: Group) -> bool:
+    """Return whether a group is only norms and activations."""
     return all(
-        isinstance(member, Leaf) and layer_words.follows(member.node.op_name) for member in group.members
+        isinstance(member, Leaf) and layer_words.belongs_to_previous(member.node.op_name)
+        for member in group.members
     )
 
 
 def _groups(group: Group) -> Iterator[Group]:
-    """The groups within a group, outermost first."""
+    """Yield the groups within a group, outermost first."""
     for member in group.members:
         if isinstance(member, Group):
             yield member
             yield from _groups(member)
 
 
-def _add(group: Group, kinds: list[_Kind]) -> None:
-    """Adds a group to the kind that it is alike to, or as a kind of its own."""
-    parts = [_part(member) for member in group.members]
+def _add_to_kind(group: Group, kinds: list[_Kind]) -> None:
+    """Add a group to the kind that it is like, or as a kind of its own."""
+    parts = [_part_kind(member) for member in group.members]
     stem = _stem(group)
-    own = [isinstance(member, Leaf) and member.own for member in group.members]
+    has_own_name = [isinstance(member, Leaf) and member.own for member in group.members]
     within = {id(each) for each in _groups(group)}
-    flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)
+    is_named = group.module or 2 * sum(has_own_name) >= len(has_own_name)
+    flow = None if is_named else _flow(group)  # without names, the flow has to be the same
     for kind in kinds:
         if kind.flow is not None or flow is not None:
             fits = kind.flow == flow and kind.parts == parts
         else:
-            wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, 0.5)
-            sized = least * len(kind.parts) <= len(parts) and wanted * len(parts) <= len(kind.parts)
-            fits = sized and _fits(group, parts, kind, wanted)
+            wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, HALF)
+            has_size = least * len(kind.parts) <= len(parts) and wanted * len(parts) <= len(kind.parts)
+            fits = has_size and _fits(group, parts, kind, wanted)
         if fits and id(group) not in kind.within and within.isdisjoint(kind.known):
             kind.add(group, parts, within)
             return
     if len(kinds) < _MOST_KINDS:
-        kinds.append(kind := _Kind([], flow))
-        kind.add(group, parts, within)
+        new_kind = _Kind([], flow)
+        new_kind.add(group, parts, within)
+        kinds.append(new_kind)
 
 
 def _fits(group: Group, parts: Sequence[PartKind], kind: _Kind, wanted: float) -> bool:
-    """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of
-    another's name.
+    """Return whether a group has `wanted` of its parts in common with a kind, in the same order, and no part
+    of another's name.
     """
-    places = {part: index for index, part in enumerate(kind.parts)}
-    order = [places[part] for part in parts if part in places]
+    index_of = {part: index for index, part in enumerate(kind.parts)}
+    order = [index_of[part] for part in parts if part in index_of]
     names = {name for name, _ in kind.parts}
     if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
-        names -= _held(group) | kind.members
-    rows = order == sorted(order) and len(order) >= wanted * len(parts)
-    return rows and all(part in places or part[0] not in names for part in parts)
+        names -= _names_of_groups(group) | kind.members
+    has_common_parts = order == sorted(order) and len(order) >= wanted * len(parts)
+    return has_common_parts and all(part in index_of or part[0] not in names for part in parts)
 
 
-def _held(group: Group) -> set[str]:
+def _names_of_groups(group: Group) -> set[str]:
+    """Return the names of the groups that a group holds directly."""
     return {member.name for member in group.members if isinstance(member, Group)}
 
 
 def _stem(group: Group) -> str:
-    return layer_words.numbered(group.name)[0]
+    """Return a group's name without its number."""
+    return layer_words.split_number(group.name)[0]
 
 
 def _shortens(kind: _Kind) -> bool:
-    """Whether the block and a line for each use are shorter than all steps."""
+    """Return whether the block and a line for each use are shorter than all steps."""
     steps = sum(len(group.members) for group in kind.uses)
     return len(kind.uses) > 1 and steps > len(kind.uses) + len(kind.parts) + 3
 
 
 def merge(order: Iterable[T], into: list[T]) -> None:
-    """Inserts what `into` lacks of `order`, each behind the one before it."""
-    places = {part: position for position, part in enumerate(into, 1)}
-    position, behind = 0, dict[int, list[list[T]]]({0: [[]]})
+    """Insert what `into` lacks of `order`, each behind the one before it."""
+    position_of = {part: position for position, part in enumerate(into, 1)}
+    position = 0
+    behind: dict[int, list[list[T]]] = {0: [[]]}  # the new parts behind each position, those added last first
     for part in order:
-        if part in places:
-            position = places[part]
+        if part in position_of:
+            position = position_of[part]
             behind.setdefault(position, []).insert(0, [])
         else:
             behind[position][0].append(part)
@@ -204,8 +219,8 @@ def merge(order: Iterable[T], into: list[T]) -> None:
     ]
 
 
-def merged(orders: Sequence[Sequence[str]]) -> list[str]:
-    """One order that has each of `orders`.
+def merge_orders(orders: Sequence[Sequence[str]]) -> list[str]:
+    """Return one order that has each of `orders`.
 
     Raises:
         Unlike: there is none.
@@ -213,30 +228,29 @@ def merged(orders: Sequence[Sequence[str]]) -> list[str]:
     order_of_all = [*max(orders, key=lambda order: len(order))]
     for order in orders:
         merge(order, order_of_all)
-    if any(
-        [name for name in order_of_all if name in each] != list(order)
-        for order in orders
-        for each in [set(order)]
-    ):
-        raise Unlike
+    for order in orders:
+        own = set(order)
+        if [name for name in order_of_all if name in own] != list(order):
+            raise Unlike
     return order_of_all
 
 
-def _part(member: Leaf | Group) -> PartKind:
+def _part_kind(member: Leaf | Group) -> PartKind:
+    """Return a member's name and what it is."""
     if isinstance(member, Group):
         return member.name, member.block or member.name
     return member.name, kind_of(member.node)
 
 
 def kind_of(node: Node) -> str:
-    """What a node is: ops that stand for each other in uses of one block are one kind."""
+    """Return what a node is: ops that stand for each other in uses of one block are one kind."""
     if isinstance(node.op, Conv):
         return "depthwise" if node.op.groups > 1 else "conv"
     return layer_words.short_word(node.op_name)
 
 
 def _flow(group: Group) -> object:
-    """What each member reads: names of earlier members; the group's own input has none."""
+    """Return what each member reads: names of earlier members; the group's own input has none."""
     owners = {
         node.path: member.name
         for member in group.members
@@ -253,7 +267,9 @@ def _flow(group: Group) -> object:
 
 
 def _name(kind: _Kind, taken: set[str]) -> str:
-    """A name of a block: what its uses are called, or the ops that it has."""
+    """Return a name for a block that is not taken: what most of its uses are called, or the ops that it
+    has.
+    """
     first = kind.uses[0]
     if first.unit:
         stem = "_".join(
@@ -262,10 +278,7 @@ def _name(kind: _Kind, taken: set[str]) -> str:
             if isinstance(leaf, Leaf)
         )
     else:
-        stem = (
-            max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem))
-            or "unit"
-        )
+        stem = max(kind.stems, key=lambda stem: (kind.stems[stem], stem)) or "unit"
     stem = stem.strip("_")
     stem = f"{stem}_block" if stem in OPS else stem
     name, letter = stem, "b"
@@ -274,9 +287,9 @@ def _name(kind: _Kind, taken: set[str]) -> str:
     return name
 
 
-def _named(group: Group, blocks: dict[int, str]) -> Group:
-    """The group, and those within it, with the names of their blocks."""
+def _with_block_names(group: Group, blocks: dict[int, str]) -> Group:
+    """Return the group, and those within it, with the names of their blocks."""
     members = tuple(
-        _named(member, blocks) if isinstance(member, Group) else member for member in group.members
+        _with_block_names(member, blocks) if isinstance(member, Group) else member for member in group.members
     )
     return replace(group, members=members, block=blocks.get(id(group), group.block))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from porter.graph.blocks import layer_words
 from porter.graph.blocks.block_uses import with_blocks
 from porter.graph.blocks.modules import has_modules, modules
-from porter.graph.blocks.numbered_groups import paired, renumbered
-from porter.graph.blocks.outline import Group, Leaf, distinct, outline
-from porter.graph.blocks.repeated_calls import named_as_first
+from porter.graph.blocks.numbered_groups import pair_chains, renumber
+from porter.graph.blocks.outline import Group, Leaf, outline, with_unique_names
+from porter.graph.blocks.repeated_calls import name_calls_as_first
 from porter.graph.graph import BlockScope, Graph, Node, tensor_shapes, with_own_tensors
 
 
@@ -28,47 +28,47 @@ class Found:
 
 
 def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
-    """Finds the blocks of a graph by how its values flow and by the names of its layers.
+    """Find the blocks of a graph by how its values flow and by the names of its layers.
 
     Args:
         names: what the layers are called, by path.
     """
-    called = named_as_first(graph, names)
-    spoken = layer_words.spoken(called)
-    again = sum(called[path] != name for path, name in names.items())
-    root = (
-        with_blocks(modules(graph, spoken))
-        if has_modules(spoken) or 3 * again > len(names)
-        else _by_names(graph, spoken)
-    )
-    placed = list(_placed(root, ""))
-    ordered = replace(graph, nodes=tuple(node for _, node in placed))
-    graph_of_blocks = renamed(with_own_tensors(ordered), {node.path: path for path, node in placed})
-    return Found(
-        replace(graph_of_blocks, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed}
-    )
+    names_of_calls = name_calls_as_first(graph, names)
+    spoken = layer_words.as_people_say(names_of_calls)
+    repeated = sum(names_of_calls[path] != name for path, name in names.items())
+    if has_modules(spoken) or 3 * repeated > len(names):
+        root = with_blocks(modules(graph, spoken))
+    else:
+        root = _outline_by_names(graph, spoken)
+    nodes_by_path = list(_nodes_with_paths(root, ""))
+    ordered = replace(graph, nodes=tuple(node for _, node in nodes_by_path))
+    new_paths = {node.path: path for path, node in nodes_by_path}
+    graph_of_blocks = rename_paths(with_own_tensors(ordered), new_paths)
+    scopes = tuple(_scopes(root, ""))
+    return Found(replace(graph_of_blocks, scopes=scopes), {path: node.path for path, node in nodes_by_path})
 
 
-def _by_names(graph: Graph, names: Mapping[str, str]) -> Group:
-    """The groups by the names of all layers; by those of layers with tensors, if fewer than half as many
-    nodes are left over then: sums and activations may be called otherwise.
+def _outline_by_names(graph: Graph, names: Mapping[str, str]) -> Group:
+    """Group the graph by the names of all layers, or by those of layers with tensors if fewer than half as
+    many nodes are left over then: sums and activations may be called otherwise.
     """
     weighted = {path: names[path] for path in tensor_shapes(graph) if path in names}
     every, some = (
-        _without_parts(renumbered(with_blocks(paired(outline(graph, known))))) for known in (names, weighted)
+        _dissolve_other_groups(renumber(with_blocks(pair_chains(outline(graph, known)))))
+        for known in (names, weighted)
     )
-    return some if 2 * _loose(some) < _loose(every) else every
+    return some if 2 * _count_loose(some) < _count_loose(every) else every
 
 
-def _loose(group: Group) -> int:
-    """How many nodes are in no block but chains that were found by their ops."""
+def _count_loose(group: Group) -> int:
+    """Return how many nodes are in no block but chains that were found by their ops."""
     if group.block is not None and not group.unit:
         return 0
-    return sum(_loose(member) if isinstance(member, Group) else 1 for member in group.members)
+    return sum(_count_loose(member) if isinstance(member, Group) else 1 for member in group.members)
 
 
-def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
-    """The graph with other paths, by those that it has; it has no scopes then."""
+def rename_paths(graph: Graph, paths: Mapping[str, str]) -> Graph:
+    """Return the graph with other paths, by those that it has, and without scopes."""
 
     def new(path: str) -> str:
         return paths.get(path, path)
@@ -87,9 +87,9 @@ def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
     )
 
 
-def _without_parts(root: Group) -> Group:
-    """The outermost groups that are not blocks and have none, as their nodes under the paths that they
-    had.
+def _dissolve_other_groups(root: Group) -> Group:
+    """Replace the outermost groups that are not blocks and hold none by their nodes, under the paths that
+    these had.
     """
     members: list[Leaf | Group] = []
     for member in root.members:
@@ -97,20 +97,20 @@ def _without_parts(root: Group) -> Group:
             members += [Leaf(node.path.replace("/", "_"), node) for node in member.nodes()]
         else:
             members.append(member)
-    return replace(root, members=distinct(members))
+    return replace(root, members=with_unique_names(members))
 
 
-def _placed(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:
-    """The nodes of a group with their paths."""
+def _nodes_with_paths(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:
+    """Yield the nodes of a group with their new paths."""
     for member in group.members:
         if isinstance(member, Group):
-            yield from _placed(member, f"{prefix}{member.name}/")
+            yield from _nodes_with_paths(member, f"{prefix}{member.name}/")
         else:
             yield prefix + member.name, member.node
 
 
 def _scopes(group: Group, prefix: str) -> Iterator[BlockScope]:
-    """The uses of blocks in a group, outermost first."""
+    """Yield the uses of blocks in a group, outermost first."""
     for member in group.members:
         if isinstance(member, Group):
             path = prefix + member.name

@@ -25,6 +25,8 @@ _NUMBERED_BY_FRAMEWORKS = (
     "softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
 )
 _STEPS = ("convolution", "depthwise", "readvariableop")
+_MOST_OF_THEM = 0.9
+"""If more names than this share end with the number of a call, TensorFlow has added it."""
 _SHORT = {
     "batch_norm": "norm",
     "layer_norm": "norm",
@@ -42,33 +44,31 @@ _SHORT = {
 _ACTIVATIONS = frozenset(name for name, op in OPS.items() if op.__module__ == activations.__name__)
 
 
-def spoken(names: Mapping[str, str]) -> dict[str, str]:
-    """Layers' names as a person chose them, by path: without the scope of the model, the names of single ops,
-    and the number of the call, which TensorFlow's graphs add: `resnet_1/conv1_bn_1/FusedBatchNormV3` is
-    conv1_bn.
+def as_people_say(names: Mapping[str, str]) -> dict[str, str]:
+    """Return layers' names as a person chose them, by path: without the scope of the model, the names of
+    single ops, and the number of the call, which TensorFlow's graphs add:
+    `resnet_1/conv1_bn_1/FusedBatchNormV3` is conv1_bn.
     """
     parts = {path: name.split("/") for path, name in names.items()}
     if len({by_path[0] for by_path in parts.values() if len(by_path) > 1}) != 1:
         return dict(names)
+    single_ops = {*_NUMBERED_BY_FRAMEWORKS.split(), *_STEPS}
     by_path: dict[str, str] = {}
     for path, words in parts.items():
-        rest_of_words = words[1:] or words
-        while len(rest_of_words) > 1 and rest_of_words[-1].replace("_", "").lower() in (
-            *_NUMBERED_BY_FRAMEWORKS.split(),
-            *_STEPS,
-        ):
-            rest_of_words = rest_of_words[:-1]
-        by_path[path] = "/".join(rest_of_words)
-    called = [name for path, name in by_path.items() if len(parts[path]) > 1]
-    if sum(name.endswith("_1") for name in called) > 0.9 * len(called):
+        own_words = words[1:] or words
+        while len(own_words) > 1 and own_words[-1].replace("_", "").lower() in single_ops:
+            own_words = own_words[:-1]
+        by_path[path] = "/".join(own_words)
+    scoped_names = [name for path, name in by_path.items() if len(parts[path]) > 1]
+    if sum(name.endswith("_1") for name in scoped_names) > _MOST_OF_THEM * len(scoped_names):
         by_path = {
             path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in by_path.items()
         }
     return by_path if len({*by_path.values()}) == len(by_path) else dict(names)
 
 
-def chosen(names: Iterable[str]) -> set[str]:
-    """The layers' names that say more than what a layer computes and how many there were before:
+def telling_names(names: Iterable[str]) -> set[str]:
+    """Return the layers' names that say more than what a layer computes and how many there were before:
     `block1_conv`, not `conv2d_7`.
 
     `conv_1` does if there is a `conv_1_bn`.
@@ -79,35 +79,36 @@ def chosen(names: Iterable[str]) -> set[str]:
 
 
 def _is_counted(name: str) -> bool:
+    """Return whether a name is an op that a framework numbers."""
     base = re.sub(r"(_?\d+)+$", "", name.partition(":")[0])
     return base.replace("_", "").lower() in _NUMBERED_BY_FRAMEWORKS.split()
 
 
 def short_word(op_name: str) -> str:
-    """What a person calls an op in a path."""
+    """Return what a person calls an op in a path."""
     return "act" if op_name in _ACTIVATIONS else _SHORT.get(op_name, op_name)
 
 
-def follows(op_name: str) -> bool:
-    """Whether a layer belongs to the one before it: an activation or a norm."""
+def belongs_to_previous(op_name: str) -> bool:
+    """Return whether a layer belongs to the one before it: an activation or a norm."""
     return short_word(op_name) in ("act", "norm")
 
 
 def labels(name: str) -> tuple[str, ...]:
-    """A name's parts, each a word with its number or one of them: `conv2_block1_1_conv` is conv2, block1, 1,
-    conv.
+    """Split a name into parts, each a word with its number or one of them: `conv2_block1_1_conv` is conv2,
+    block1, 1, conv.
     """
     return tuple(part[0] for part in _PART.finditer(name))
 
 
-def rest(name: str, depth: int) -> str:
-    """A name without its first `depth` parts."""
+def without_first_parts(name: str, depth: int) -> str:
+    """Return a name without its first `depth` parts."""
     starts = [part.start() for part in _PART.finditer(name)]
     return name[starts[depth] :] if depth < len(starts) else ""
 
 
-def common(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The parts that all names begin with."""
+def common_parts(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the parts that all names begin with."""
     shared: list[str] = []
     for parts in zip(*names, strict=False):
         if len(set(parts)) > 1:
@@ -116,8 +117,8 @@ def common(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(shared)
 
 
-def numbered(label: str) -> tuple[str, int | None]:
-    """A part without its number, and the number; one letter counts as one: a is 1."""
+def split_number(label: str) -> tuple[str, int | None]:
+    """Return a part without its number, and the number, or None; one letter counts as one: a is 1."""
     if re.fullmatch(r"[a-z]", label):
         return "", ord(label) - ord("a") + 1
     match = re.fullmatch(r"(.*?)(\d+)", label)
@@ -125,8 +126,8 @@ def numbered(label: str) -> tuple[str, int | None]:
 
 
 def local_name(text: str) -> str:
-    """Part of a layer's name as one word of a path; a number at its beginning stands at its end: `1_conv` is
-    conv1.
+    """Write part of a layer's name as one word of a path; a number at its beginning moves to its end:
+    `1_conv` is conv1.
     """
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     first, _, after = word.partition("_")

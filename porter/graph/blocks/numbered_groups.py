@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from porter.graph.blocks import layer_words
-from porter.graph.blocks.outline import Group, Leaf, distinct
+from porter.graph.blocks.outline import Group, Leaf, with_unique_names
 
 FEWEST_PAIRS = 3
 """The least number of pairs in a row that make blocks."""
@@ -14,10 +14,10 @@ FEWEST_PAIRS = 3
 Members = list[Leaf | Group]
 
 
-def paired(group: Group) -> Group:
-    """Chains that take turns as blocks of one chain each: dw1, pw1, dw2, pw2, ... as block1, block2, ..."""
+def pair_chains(group: Group) -> Group:
+    """Join chains that take turns to blocks: dw1, pw1, dw2, pw2, ... become block1, block2, ..."""
     members_in_pairs: Members = []
-    members = [paired(member) if isinstance(member, Group) else member for member in group.members]
+    members = [pair_chains(member) if isinstance(member, Group) else member for member in group.members]
     index = 0
     while index < len(members):
         count = _turns(members[index:])
@@ -29,58 +29,59 @@ def paired(group: Group) -> Group:
                 if isinstance(part, Group)
                 for leaf in part.members
             ]
-            members_in_pairs.append(Group(f"block{layer_words.numbered(pair[0].name)[1]}", distinct(leaves)))
-        members_in_pairs += members[index : index + 1] if not count else []
+            members_in_pairs.append(
+                Group(f"block{layer_words.split_number(pair[0].name)[1]}", with_unique_names(leaves))
+            )
+        if not count:
+            members_in_pairs.append(members[index])
         index += 2 * count or 1
-    return replace(group, members=distinct(members_in_pairs))
+    return replace(group, members=with_unique_names(members_in_pairs))
 
 
 def _turns(members: Members) -> int:
-    """How many pairs of neighbours with two names and one number the members begin with."""
+    """Return how many pairs of neighbours with two names and one number the members begin with; 0 for fewer
+    than FEWEST_PAIRS.
+    """
     count = 0
-    for one, other in zip(members[::2], members[1::2], strict=False):
-        (stem, number), (after, same) = layer_words.numbered(one.name), layer_words.numbered(other.name)
-        first = layer_words.numbered(members[0].name)
-        chains = all(
-            isinstance(part, Group) and all(isinstance(leaf, Leaf) for leaf in part.members)
-            for part in (one, other)
-        )
-        if (
-            not chains
-            or stem != first[0]
-            or stem == after
-            or number is None
-            or number != same
-            or number != (first[1] or 0) + count
-        ):
+    first_stem, first_number = layer_words.split_number(members[0].name)
+    for left, right in zip(members[::2], members[1::2], strict=False):
+        left_stem, left_number = layer_words.split_number(left.name)
+        right_stem, right_number = layer_words.split_number(right.name)
+        is_turn = left_stem == first_stem and right_stem != left_stem
+        is_counted = left_number is not None and left_number == right_number
+        if not (_is_chain(left) and _is_chain(right) and is_turn and is_counted):
+            break
+        if left_number != (first_number or 0) + count:
             break
         count += 1
     return count if count >= FEWEST_PAIRS else 0
 
 
-def renumbered(group: Group) -> Group:
-    """Uses of one block in a row with names that count: a, b, c are unit1 to unit3, and one without a number
-    is before the next.
+def _is_chain(member: Leaf | Group) -> bool:
+    return isinstance(member, Group) and all(isinstance(leaf, Leaf) for leaf in member.members)
+
+
+def renumber(group: Group) -> Group:
+    """Give uses of one block in a row names that count: a, b, c become unit1 to unit3, and one without a
+    number gets the number before the next.
     """
     members_by_number: Members = []
     for block, neighbours in groupby(
         group.members, key=lambda member: member.block if isinstance(member, Group) else None
     ):
-        row = [renumbered(member) if isinstance(member, Group) else member for member in neighbours]
+        row = [renumber(member) if isinstance(member, Group) else member for member in neighbours]
         if block is not None:
-            row = [
-                replace(member, name=name)
-                for member, name in zip(row, _counting_names([member.name for member in row]), strict=True)
-            ]
+            names = _counting_names([member.name for member in row])
+            row = [replace(member, name=name) for member, name in zip(row, names, strict=True)]
         members_by_number += row
-    return replace(group, members=distinct(members_by_number))
+    return replace(group, members=with_unique_names(members_by_number))
 
 
 def _counting_names(names: list[str]) -> list[str]:
-    """Names that count up to the last one's number: `["a", "unit2"]` are `["unit1", "unit2"]`. They are
-    unchanged where all but the first do not count, or where the first has another number.
+    """Return names that count up to the last one's number: `["a", "unit2"]` become `["unit1", "unit2"]`. They
+    are unchanged if all but the first do not count, or if the first has another number.
     """
-    pairs = [layer_words.numbered(name) for name in names]
+    pairs = [layer_words.split_number(name) for name in names]
     stem, last_number = pairs[-1]
     if last_number is None or last_number < len(names) - 1:
         return names

@@ -72,7 +72,7 @@ class _Run:
 
 
 def outline(graph: Graph, names: Mapping[str, str]) -> Group:
-    """The whole graph as nested groups.
+    """Return the whole graph as nested groups.
 
     Args:
         names: what the layers are called, by path, as a person says them.
@@ -89,106 +89,117 @@ class _Outline:
         self.readers = Counter(graph.outputs)
         self.readers.update(source for node in graph.nodes for source in dict.fromkeys(node.inputs))
         self.by_path = graph.by_path
-        chosen = layer_words.chosen(names.values())
+        telling = layer_words.telling_names(names.values())
         self.names = names
-        labels = {path: layer_words.labels(name) for path, name in names.items() if name in chosen}
-        self.around = len(layer_words.common(labels.values())) if len(labels) > 1 else 0
+        labels = {path: layer_words.labels(name) for path, name in names.items() if name in telling}
+        self.around = len(layer_words.common_parts(labels.values())) if len(labels) > 1 else 0
         self.labels = {path: parts[self.around :] for path, parts in labels.items()}
         self.units = self._frequent_units()
 
     def root(self) -> Group:
-        return Group("", distinct(self._grouped(self.nodes, 0)))
+        """Return the group of all nodes."""
+        return Group("", with_unique_names(self._group_runs(self.nodes, 0)))
 
     def _boundaries(self, nodes: Sequence[Node]) -> list[int]:
-        """The places after which only the node before them is read."""
-        places = {node.path: index for index, node in enumerate(nodes)}
-        last: dict[str, int] = {}
-        inside: Counter[str] = Counter()
+        """Return the places after which only the node before them is read, and the last place."""
+        own_paths = {node.path for node in nodes}
+        last_reader: dict[str, int] = {}
+        inner_readers: Counter[str] = Counter()
         for index, node in enumerate(nodes):
             for source in dict.fromkeys(node.inputs):
-                last[source] = index
-                inside[source] += 1
-        last.update((path, len(nodes)) for path in places if self.readers[path] > inside[path])
-        boundaries, furthest = [], -1
+                last_reader[source] = index
+                inner_readers[source] += 1
+        for path in own_paths:
+            if self.readers[path] > inner_readers[path]:
+                last_reader[path] = len(nodes)
+        boundaries = []
+        furthest = -1  # the last reader of what was given up to here
         for index, node in enumerate(nodes):
-            before = [last.get(nodes[index - 1].path, index)] if index else []
-            furthest = max(
-                furthest, *before, *(last[source] for source in node.inputs if source not in places), -1
-            )
+            if index:
+                furthest = max(furthest, last_reader.get(nodes[index - 1].path, index))
+            for source in node.inputs:
+                if source not in own_paths:
+                    furthest = max(furthest, last_reader[source])
             if furthest <= index:
                 boundaries.append(index)
         return boundaries if boundaries[-1:] == [len(nodes) - 1] else [*boundaries, len(nodes) - 1]
 
     def _runs(self, nodes: Sequence[Node], depth: int) -> list[_Run]:
-        """Neighbours with the same label are one; an activation or a norm without a name of its own belongs
-        to those before it.
+        """Split nodes into runs between boundaries. Neighbours with the same label are one run; an activation
+        or a norm without a name of its own belongs to those before it.
         """
         runs: list[_Run] = []
         start = 0
         for end in self._boundaries(nodes):
             members = tuple(nodes[start : end + 1])
-            run, start = _Run(members, self._label(members, depth)), end + 1
-            follows = (
+            run = _Run(members, self._label(members, depth))
+            start = end + 1
+            belongs_to_previous = (
                 len(members) == 1
                 and members[0].path not in self.labels
-                and layer_words.follows(members[0].op_name)
+                and layer_words.belongs_to_previous(members[0].op_name)
             )
-            if runs and runs[-1].label is not None and (run.label == runs[-1].label or follows):
+            previous = runs[-1].label if runs else None
+            if previous is not None and (run.label == previous or belongs_to_previous):
                 runs[-1] = replace(runs[-1], nodes=runs[-1].nodes + members)
             else:
                 runs.append(run)
         return runs
 
     def _label(self, nodes: Sequence[Node], depth: int) -> str | None:
-        """The part of the name at `depth` that most nodes share with the last one."""
+        """Return the part of the name at `depth` that most nodes share with the last one; None if most do
+        not.
+        """
         known = [
             self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth
         ]
-        labels = (
-            known[0]
-            if len(set(known)) == 1
-            else (self.labels.get(nodes[-1].path, ())[depth : depth + 1] or (None,))[0]
-        )
-        return labels if 2 * known.count(labels or "") >= len(known) else None
+        if len(set(known)) == 1:
+            return known[0]
+        of_last = self.labels.get(nodes[-1].path, ())[depth : depth + 1]
+        label = of_last[0] if of_last else None
+        return label if 2 * known.count(label or "") >= len(known) else None
 
-    def _grouped(self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()) -> list[Leaf | Group]:
-        """The runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group around
-        them has.
+    def _group_runs(
+        self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()
+    ) -> list[Leaf | Group]:
+        """Return the runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group
+        around them has.
         """
         grouped: list[Leaf | Group] = []
         single: list[Node] = []
         runs = self._runs(nodes, depth)
         lengths = self._shared_lengths(runs, depth)
         for run in runs:
-            nameless = all(node.path not in self.labels for node in run.nodes)
-            if len(run.nodes) == 1 or (run.label is None and not (nameless and _is_region(run.nodes))):
+            are_nameless = all(node.path not in self.labels for node in run.nodes)
+            is_group = run.label is not None or (are_nameless and _is_region(run.nodes))
+            if len(run.nodes) == 1 or not is_group:
                 single += run.nodes
                 continue
             grouped += self._leaves(single, depth - len(outer))
             single = []
-            stem, _ = layer_words.numbered(run.label or "")
-            shared = self._shared(run, depth)[: lengths.get(stem)]
-            grouped += self._groups_of(run, shared, depth, outer)
+            stem, _ = layer_words.split_number(run.label or "")
+            shared = self._shared_parts(run, depth)[: lengths.get(stem)]
+            grouped += self._run_as_groups(run, shared, depth, outer)
         return [*grouped, *self._leaves(single, depth - len(outer))]
 
     def _shared_lengths(self, runs: Sequence[_Run], depth: int) -> dict[str, int]:
-        """How many parts of names the groups of numbered runs are called by, by the stem of their labels: as
-        many for all, so that beside `block2` there is `block1`, though all layers of that may be
+        """Return how many parts of names the groups of numbered runs are called by, by the stem of their
+        labels: as many for all, so that beside `block2` there is `block1`, though all layers of that may be
         `block1_branch2...`.
         """
         lengths: dict[str, int] = {}
         for run in runs:
-            stem, number = layer_words.numbered(run.label or "")
+            stem, number = layer_words.split_number(run.label or "")
             if number is not None:
-                length = len(self._shared(run, depth))
+                length = len(self._shared_parts(run, depth))
                 lengths[stem] = min(length, lengths.get(stem, length))
         return lengths
 
-    def _groups_of(
+    def _run_as_groups(
         self, run: _Run, shared: tuple[str, ...], depth: int, outer: tuple[str, ...]
     ) -> list[Leaf | Group]:
-        """A run as one block, or as a stage of blocks; the blocks of a stage without a number stand for
-        themselves, with the stage's name in theirs.
+        """Return a run as one block, or as a stage of blocks; the blocks of a stage without a number stand
+        for themselves, with the stage's name in theirs.
 
         Args:
             shared: parts of names from `depth` on that the run is called by.
@@ -197,77 +208,80 @@ class _Outline:
         inner = self._runs(run.nodes, inner_depth) if shared else []
         name = layer_words.local_name("_".join((*outer, *shared)))
         if not self._is_stage(inner, shared):
-            return [self._block(run.nodes, name, inner_depth)]
-        if layer_words.numbered(shared[-1])[1] is None:
-            return self._grouped(run.nodes, inner_depth, (*outer, *shared))
-        return [Group(name, distinct(self._grouped(run.nodes, inner_depth)))]
+            return [self._as_block(run.nodes, name, inner_depth)]
+        if layer_words.split_number(shared[-1])[1] is None:
+            return self._group_runs(run.nodes, inner_depth, (*outer, *shared))
+        return [Group(name, with_unique_names(self._group_runs(run.nodes, inner_depth)))]
 
-    def _shared(self, run: _Run, depth: int) -> tuple[str, ...]:
-        """The parts of names from `depth` on that the layers of a run share which have its label."""
+    def _shared_parts(self, run: _Run, depth: int) -> tuple[str, ...]:
+        """Return the parts of names from `depth` on that those layers of a run share which have its label."""
         known = (self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels)
-        return layer_words.common(parts for parts in known if parts[:1] == (run.label,))
+        return layer_words.common_parts(parts for parts in known if parts[:1] == (run.label,))
 
-    def _block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
-        """A group of nodes as one block, numbered as the names of its layers are."""
-        ends = {
-            layer_words.numbered(self.labels[node.path][-1])[1]
+    def _as_block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
+        """Return nodes as one block, numbered as the names of its layers are."""
+        numbers = {
+            layer_words.split_number(self.labels[node.path][-1])[1]
             for node in nodes
             if len(self.labels.get(node.path, ())) > depth
         }
-        number = ends.pop() if len(ends) == 1 and name and layer_words.numbered(name)[1] is None else None
+        takes_number = name and layer_words.split_number(name)[1] is None
+        number = numbers.pop() if len(numbers) == 1 and takes_number else None
         leaves = self._leaves(nodes, max(depth, 1))
         if number is None:
-            return Group(name or "block", distinct(leaves))
+            return Group(name or "block", with_unique_names(leaves))
         trimmed = (
             replace(leaf, name=layer_words.without_number(leaf.name)) if isinstance(leaf, Leaf) else leaf
             for leaf in leaves
         )
-        return Group(f"{name}{number}", distinct(trimmed))
+        return Group(f"{name}{number}", with_unique_names(trimmed))
 
     def _is_stage(self, runs: Sequence[_Run], shared: Sequence[str]) -> bool:
-        """Whether runs are numbered blocks of one name."""
-        counted = [layer_words.numbered(run.label) for run in runs if run.label]
-        if len(counted) < max(len(runs), 2) or sum(number is None for _, number in counted) > 1:
+        """Return whether runs are numbered blocks of one name."""
+        labels = [layer_words.split_number(run.label) for run in runs if run.label]
+        without_number = sum(number is None for _, number in labels)
+        if len(labels) < max(len(runs), 2) or without_number > 1:
             return False
-        if layer_words.numbered(shared[-1])[1] is None:
+        if layer_words.split_number(shared[-1])[1] is None:
             return all(len(run.nodes) > 1 for run in runs)
-        return len({stem for stem, _ in counted}) == 1 and any(_is_region(run.nodes) for run in runs)
+        return len({stem for stem, _ in labels}) == 1 and any(_is_region(run.nodes) for run in runs)
 
     def _leaves(self, nodes: Sequence[Node], depth: int) -> list[Leaf | Group]:
-        """Nodes by the rest of their layers' names. One without a name of its own is named after its op and
-        what it follows.
+        """Return nodes by the rest of their layers' names, and frequent chains as groups. A node without a
+        name of its own is named after its op and what it follows.
         """
         by_name: dict[str, str] = {}
         members: list[Leaf | Group] = []
         chains = {chain[0].path: chain for chain in self._chains(nodes, len(nodes) > MOST_SINGLE)}
-        within = {node.path for chain in chains.values() for node in chain[1:]}
+        in_chains = {node.path for chain in chains.values() for node in chain[1:]}
         for node in nodes:
             if node.path in chains:
                 inner = [
                     Leaf(layer_words.short_word(member.op_name), member, own=False)
                     for member in chains[node.path]
                 ]
-                members.append(Group("conv", distinct(inner), unit=True))
-            elif node.path not in within:
-                by_name[node.path] = self._local(node, depth, by_name.get(node.source))
+                members.append(Group("conv", with_unique_names(inner), unit=True))
+            elif node.path not in in_chains:
+                by_name[node.path] = self._local_name(node, depth, by_name.get(node.source))
                 members.append(Leaf(by_name[node.path], node, node.path in self.labels))
         return members
 
-    def _local(self, node: Node, depth: int, before: str | None) -> str:
-        """A node's name in its group."""
+    def _local_name(self, node: Node, depth: int, before: str | None) -> str:
+        """Return a node's name in its group."""
         word = layer_words.short_word(node.op_name)
         if depth <= 0 and not self.around:
             return node.path.replace("/", "_")
         if node.path in self.labels:
-            rest = layer_words.rest(self.names[node.path], self.around + depth)
+            rest = layer_words.without_first_parts(self.names[node.path], self.around + depth)
             return word if not rest or rest.isdigit() else layer_words.local_name(rest)
         if before is not None and word == "act" and node.source in self.labels:
             stem, _, end = before.rpartition("_")
-            return f"{stem if end.lower() in ('bn', 'norm') else before}_{word}".lstrip("_")
+            layer = stem if end.lower() in ("bn", "norm") else before  # conv1_act, not conv1_bn_act
+            return f"{layer}_{word}".lstrip("_")
         return word
 
     def _chains(self, nodes: Sequence[Node], named: bool) -> list[tuple[Node, ...]]:
-        """The chains among `nodes` that are one of the frequent units."""
+        """Return the chains among `nodes` that are one of the frequent units."""
         chains: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
             kinds = tuple(_kind(node) for node in stretch)
@@ -276,12 +290,15 @@ class _Outline:
                 size = max(
                     (len(unit) for unit in self.units if kinds[index : index + len(unit)] == unit), default=0
                 )
-                chains += [tuple(stretch[index : index + size])] if size else []
+                if size:
+                    chains.append(tuple(stretch[index : index + size]))
                 index += size or 1
         return chains
 
     def _stretches(self, nodes: Sequence[Node], named: bool) -> list[list[Node]]:
-        """Nodes that only pass their value on to the next, without names of their own unless `named`."""
+        """Return rows of nodes that only pass their value on to the next; unless `named`, of nodes without
+        names of their own.
+        """
         stretches: list[list[Node]] = []
         for node in nodes:
             if (node.path in self.labels and not named) or len(node.inputs) > 1:
@@ -294,14 +311,15 @@ class _Outline:
         return stretches
 
     def _frequent_units(self) -> set[tuple[str, ...]]:
-        """Kinds of nodes in a row that stand in the graph more than once."""
+        """Return rows of kinds of nodes, each from one convolution to the next, that stand in the graph at
+        least FEWEST_UNITS times.
+        """
         counts: Counter[tuple[str, ...]] = Counter()
         for stretch in self._stretches(self.nodes, named=True):
             kinds = [_kind(node) for node in stretch]
+            is_conv = [kind in ("conv", "depthwise") for kind in kinds]
             starts = [
-                index
-                for index, kind in enumerate(kinds)
-                if kind in ("conv", "depthwise") and kinds[index - 1 : index] not in (["conv"], ["depthwise"])
+                index for index in range(len(kinds)) if is_conv[index] and not (index and is_conv[index - 1])
             ]
             counts.update(tuple(kinds[start:end]) for start, end in pairwise([*starts, len(kinds)]))
         return {unit for unit, count in counts.items() if count >= FEWEST_UNITS and len(unit) > 1}
@@ -312,25 +330,28 @@ def _kind(node: Node) -> str:
 
 
 def _is_region(nodes: Sequence[Node]) -> bool:
+    """Return whether one of the nodes joins several values."""
     return any(len(node.inputs) > 1 for node in nodes)
 
 
-def distinct(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[Leaf | Group, ...]:
-    """Members of which no two have one name; units are numbered from 1."""
-    listed = list(members)
-    units = sum(isinstance(member, Group) and member.unit for member in listed)
+def with_unique_names(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[Leaf | Group, ...]:
+    """Return members with names of which no two are the same: units are numbered from 1, and others that come
+    again get `_2`, `_3`, ...
+    """
+    members = list(members)
+    units = sum(isinstance(member, Group) and member.unit for member in members)
     taken: set[str] = set()
-    numbers: dict[str, int] = {}
+    last_suffix: dict[str, int] = {}
     renamed: list[Leaf | Group] = []
-    count = 0
-    for member in listed:
+    unit_number = 0
+    for member in members:
         name = member.name
         if isinstance(member, Group) and member.unit and units > 1:
-            count += 1
-            name = f"{layer_words.without_number(member.name)}{count}"
+            unit_number += 1
+            name = f"{layer_words.without_number(member.name)}{unit_number}"
         while name in taken:
-            numbers[member.name] = numbers.get(member.name, 1) + 1
-            name = f"{member.name}_{numbers[member.name]}"
+            last_suffix[member.name] = last_suffix.get(member.name, 1) + 1
+            name = f"{member.name}_{last_suffix[member.name]}"
         taken.add(name)
         renamed.append(replace(member, name=name))
     return tuple(renamed)

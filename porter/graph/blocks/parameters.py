@@ -67,9 +67,9 @@ class Arguments:
         self.texts: set[str] = set()
         self._used: set[str] = set()
 
-    def used(self) -> dict[str, Vector]:
-        """The arguments that some expression reads: `channels` first, then the recipe's, then those that
-        porter added.
+    def used_arguments(self) -> dict[str, Vector]:
+        """Return the arguments that some expression reads: `channels` first, then the recipe's, then those
+        that porter added.
         """
         known = {**self.given, **self.derived}
         return {
@@ -79,20 +79,21 @@ class Arguments:
         }
 
     def shared_product(self) -> str | None:
-        """The product of arguments that is used most, if it is used often."""
+        """Return the product of arguments that is used most, if it is used often; otherwise None."""
         for text, uses in self.product_uses.most_common(1):
             if uses >= _SHARED_PRODUCT:
                 return text
         return None
 
     def express(self, slot: str, vector: Vector, owner: str) -> str:
-        """An expression that has the value of `slot` in every use; a new argument where there is no other.
+        """Return an expression that has the value of `slot` in every use; a new argument is added if there is
+        no other.
 
         Args:
             owner: the part that has the slot, to name a new argument after.
         """
-        for text, names, candidate in self._candidates(slot):
-            if _covers(candidate, vector):
+        for text, names, candidate in self._expressions_for(slot):
+            if _has_values(candidate, vector):
                 self._used.update(names)
                 self.texts.add(text)
                 if text in self.products:
@@ -102,55 +103,59 @@ class Arguments:
         values = set(vector.values())
         if len(values) == 2 and slot in _CONDITIONAL:
             rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
-            if (texts := [self.literal(value) for value in (rare, usual)]) and None not in texts:
-                condition = self._condition({use: value == rare for use, value in vector.items()})
+            rare_text, usual_text = self.literal(rare), self.literal(usual)
+            if rare_text is not None and usual_text is not None:
+                condition = self._find_condition({use: value == rare for use, value in vector.items()})
                 if condition is not None:
-                    return f"{texts[0]} if {condition} else {texts[1]}"
-        expression = self._padding(vector) if slot == "padding" else None
-        return expression or self._derive(_NAMES.get(slot, slot), vector, owner)
+                    return f"{rare_text} if {condition} else {usual_text}"
+        expression = self._padding_expression(vector) if slot == "padding" else None
+        return expression or self._add_argument(_NAMES.get(slot, slot), vector, owner)
 
-    def _padding(self, vector: Vector) -> str | None:
-        """Torch's padding if it is 0 in some uses, because a pad layer stands in front of it there."""
+    def _padding_expression(self, vector: Vector) -> str | None:
+        """Return torch's padding if it is 0 in some uses, because a pad layer stands in front of it there;
+        None for other paddings.
+        """
         padded = {use: value for use, value in vector.items() if value != 0}
-        for text, names, candidate in self._candidates("padding"):
-            condition = (
-                self._condition({use: value == 0 for use, value in vector.items()})
-                if _covers(candidate, padded)
-                else None
-            )
+        for text, names, candidate in self._expressions_for("padding"):
+            if not _has_values(candidate, padded):
+                continue
+            condition = self._find_condition({use: value == 0 for use, value in vector.items()})
             if condition is not None:
                 self._used.update(names)
                 return f"0 if {condition} else {text}"
         return None
 
     def condition(self, vector: Mapping[int, bool], name: str, part: str = "") -> str:
-        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is
-        none.
+        """Return a condition on the arguments that holds in exactly those uses; an argument `name` is added
+        if there is none.
 
         Args:
             part: the part that differs. An argument of its name is the likeliest reason.
         """
-        return self._condition(vector, part) or self._derive(name, vector, name)
+        return self._find_condition(vector, part) or self._add_argument(name, vector, name)
 
-    def _names(self, slot: str) -> list[str]:
+    def _argument_names(self, slot: str) -> list[str]:
+        """Return the names of all arguments, likely ones for this slot first."""
         names = [*self.given, *self.derived]
         return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
 
-    def _candidates(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
-        """Expressions that could give a slot's values: names, and products of two."""
+    def _expressions_for(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
+        """Yield expressions that could give a slot's values: names, products of two, multiples and
+        quotients.
+        """
         known = {**self.given, **self.derived}
-        names = self._names(slot)
+        names = self._argument_names(slot)
         numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
         for name in names:
             yield name, (name,), known[name]
         pairs = () if self.only_written else combinations([name for name in known if name in numbers], 2)
-        products = [(f"{one} * {other}", (one, other)) for one, other in pairs]
+        products = [(f"{left} * {right}", (left, right)) for left, right in pairs]
         for text, pair in products:
             if text in self.products:
-                yield text, pair, _product(known, pair)
+                yield text, pair, _product_vector(known, pair)
         if slot == "padding":
             for name in numbers:
-                halves = {use: value // 2 for use, value in _numbers(known[name])}
+                halves = {use: value // 2 for use, value in _whole_numbers(known[name])}
                 yield f"{name} // 2", (name,), halves
                 # SAME at an even size and a stride of 2.
                 yield (
@@ -163,41 +168,45 @@ class Arguments:
                 yield (
                     f"{factor} * {name}",
                     (name,),
-                    {use: factor * value for use, value in _numbers(known[name])},
+                    {use: factor * value for use, value in _whole_numbers(known[name])},
                 )
         for text, pair in products:
-            yield text, pair, _product(known, pair)
+            yield text, pair, _product_vector(known, pair)
         # A nested block's width, such as that of a squeeze; a layer's own width is not a quotient.
         for name in numbers if slot not in _NAMES else []:
             for divisor in (2, 4, 8, 16):
                 yield (
                     f"{name} // {divisor}",
                     (name,),
-                    {use: value // divisor for use, value in _numbers(known[name])},
+                    {use: value // divisor for use, value in _whole_numbers(known[name])},
                 )
 
-    def _condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
-        """An expression that is true for these uses and false for the others; None if there is none."""
-        atoms = sorted(self._atoms(), key=lambda atom: part not in atom[1])
+    def _find_condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
+        """Return an expression that is true for these uses and false for the others; None if there is
+        none.
+        """
+        atoms = sorted(self._simple_conditions(), key=lambda atom: part not in atom[1])
         for text, names, candidate in atoms:
-            if _covers(candidate, vector):
+            if _has_values(candidate, vector):
                 self._used.update(names)
                 return text
         # Only plain conditions are joined, because any two equations can agree by chance.
         plain = [atom for atom in atoms if "*" not in atom[0]]
-        for (one, one_names, left), (other, other_names, right) in combinations(plain, 2):
-            if _covers({use: left[use] and right[use] for use in left}, vector):
-                self._used.update(one_names + other_names)
-                return f"{one} and {other}"
+        for (text, names, holds), (other_text, other_names, other_holds) in combinations(plain, 2):
+            if _has_values({use: holds[use] and other_holds[use] for use in holds}, vector):
+                self._used.update(names + other_names)
+                return f"{text} and {other_text}"
         return None
 
-    def _atoms(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
-        """The simplest conditions: flags, and comparisons of a number with one of its values."""
+    def _simple_conditions(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
+        """Yield the simplest conditions: flags, and comparisons of a number with one of its values or another
+        number.
+        """
         known = {**self.given, **self.derived}
         numbers = {
-            name: dict(_numbers(vector))
+            name: dict(_whole_numbers(vector))
             for name, vector in known.items()
-            if len(_numbers(vector)) == len(vector)
+            if len(_whole_numbers(vector)) == len(vector)
         }
         for name, vector in known.items():
             if all(isinstance(value, bool) for value in vector.values()):
@@ -207,9 +216,10 @@ class Arguments:
             yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
             yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
         # Only those equations between numbers that projections and residuals depend on.
-        for one, other in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
+        for pair in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
             for factor in (1, 4, 2):
-                for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
+                orders = [pair] if factor == 1 else [pair, pair[::-1]]
+                for left, right in orders:
                     text = right if factor == 1 else f"{factor} * {right}"
                     if self.only_written and factor > 1 and text not in self.texts:
                         continue
@@ -226,12 +236,14 @@ class Arguments:
                     {use: other == value for use, other in vector.items()},
                 )
 
-    def _derive(self, name: str, vector: Vector, owner: str) -> str:
-        """A new argument. It may take the name of a recipe's argument that nothing reads."""
-        taken = self._used | self.derived.keys()
-        if name in taken:
+    def _add_argument(self, name: str, vector: Vector, owner: str) -> str:
+        """Add an argument with these values, and return its name. It may take the name of a recipe's argument
+        that nothing reads.
+        """
+        taken_names = self._used | self.derived.keys()
+        if name in taken_names:
             name = f"{owner.replace('.', '_')}_{name}"
-        while name in taken:
+        while name in taken_names:
             name += "_"
         uses = len(next(iter(self.given.values()), vector))
         usual = Counter(vector.values()).most_common(1)[0][0]
@@ -243,17 +255,19 @@ class Arguments:
         return name
 
 
-def _product(known: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
-    left, right = (dict(_numbers(known[name])) for name in names)
+def _product_vector(known: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
+    """Return the product of two arguments in each use that has both as numbers."""
+    left, right = (dict(_whole_numbers(known[name])) for name in names)
     return {use: value * right[use] for use, value in left.items()}
 
 
-def _numbers(vector: Vector) -> list[tuple[int, int]]:
+def _whole_numbers(vector: Vector) -> list[tuple[int, int]]:
+    """Return the whole numbers of a vector, with their uses."""
     return [(use, value) for use, value in vector.items() if type(value) is int]
 
 
-def _covers(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
-    """Whether a parameter has the wanted value, of the same type, in each of these uses."""
+def _has_values(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
+    """Return whether a parameter has the wanted value, of the same type, in each of these uses."""
     return all(
         use in candidate and candidate[use] == value and type(candidate[use]) is type(value)
         for use, value in vector.items()

@@ -10,42 +10,45 @@ from porter.graph.blocks import layer_words
 from porter.graph.graph import Graph, Node
 
 
-def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
-    """Layers' names by path, in which those of a module that is called again are the first call's, with the
-    number of the call at the outermost module, so that both calls are found as uses of one block:
+def name_calls_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
+    """Return layers' names by path, in which those of a module that is called again are the first call's,
+    with the number of the call at the outermost module, so that both calls are found as uses of one block:
     `tower/conv/conv2d_2` is `tower_2/conv`.
     """
-    calls = _calls(graph)
+    calls = _first_calls(graph)
     if not calls:
         return dict(names)
+    # Each part of a name keeps the separator behind it.
     parts = {path: re.split(r"(?<=[./])", name) for path, name in _without_ops(graph, names).items()}
-    around = len(layer_words.common(parts.values()))
-    named = {path: "".join(own) for path, own in parts.items()}
+    depth = len(layer_words.common_parts(parts.values()))  # of the outermost module
+    new_names = {path: "".join(own) for path, own in parts.items()}
     for path, (first, number) in calls.items():
-        own = parts.get(first, [])
-        if path in names and len(own) > around + 1:
-            module, end = own[around][:-1], own[around][-1]
-            named[path] = "".join([*own[:around], f"{module}_{number}{end}", *own[around + 1 :]])
-    return named if len({*named.values()}) == len(named) else dict(names)
+        first_parts = parts.get(first, [])
+        if path in names and len(first_parts) > depth + 1:
+            module, separator = first_parts[depth][:-1], first_parts[depth][-1]
+            numbered = f"{module}_{number}{separator}"
+            new_names[path] = "".join([*first_parts[:depth], numbered, *first_parts[depth + 1 :]])
+    return new_names if len({*new_names.values()}) == len(new_names) else dict(names)
 
 
 def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
-    """Names without the op where a module is one layer that is called several times: `tower/conv`, not
+    """Return names without the op where a module is one layer that is called several times: `tower/conv`, not
     `tower/conv/conv2d`.
     """
-    left = dict(names)
-    within = Counter(name[: match.start()] for name in names.values() for match in re.finditer("/|$", name))
+    short_names = dict(names)
+    # How many layers each module holds.
+    counts = Counter(name[: match.start()] for name in names.values() for match in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
-        own = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
-        if module and len(calls) > 1 and own == len(calls) == within[module]:
-            left[holder] = module
-    return left
+        calls_in_module = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
+        if module and len(calls) > 1 and calls_in_module == len(calls) == counts[module]:
+            short_names[holder] = module
+    return short_names
 
 
-def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
-    """Maps the path of each layer in a later call to the layer of the first call and the number of the call,
-    from 2. Layers without tensors belong to a call where they compute the same from its values.
+def _first_calls(graph: Graph) -> dict[str, tuple[str, int]]:
+    """Map the path of each layer in a later call to the layer of the first call and the number of the call,
+    from 2. Layers without tensors belong to a call if they compute the same from its values.
     """
     numbers = {node.path: number for calls in graph.calls.values() for number, node in enumerate(calls, 1)}
     readers: dict[str, list[Node]] = {}
@@ -60,12 +63,12 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
             first_calls[node.path] = node.shares, numbers[node.path]
         elif before and not node.op.tensors(1):
             first, number = next(iter(before.values()))
-            alike = (
+            free = (
                 other
                 for other in readers.get(first, [])
                 if other.path not in first_calls and (other.path, number) not in taken
             )
-            counterpart = next((other.path for other in alike if _is_counterpart(node, other, before)), None)
+            counterpart = next((other.path for other in free if _is_counterpart(node, other, before)), None)
             if counterpart is not None:
                 first_calls[node.path] = counterpart, number
                 taken.add((counterpart, number))
@@ -73,9 +76,12 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
 
 
 def _is_counterpart(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
-    """Whether a layer does to the values of a later call what another one does to those of the first."""
-    pairs = zip(node.inputs, other.inputs, strict=False)
-    alike = len(node.inputs) == len(other.inputs) and all(
-        before.get(mine, (its,))[0] == its for mine, its in pairs
-    )
-    return alike and node.op == other.op
+    """Return whether a layer does to the values of a later call what another one does to those of the
+    first.
+    """
+    if node.op != other.op or len(node.inputs) != len(other.inputs):
+        return False
+    for source, other_source in zip(node.inputs, other.inputs, strict=True):
+        if source in before and before[source][0] != other_source:
+            return False
+    return True

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated
 
 from porter.base.errors import GraphError
-from porter.graph.ops.joins import alike, stretched
+from porter.graph.ops.joins import may_be_equal, stretched_sizes
 from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
 from porter.graph.ops.op import (
     KeepsSign,
@@ -54,7 +54,7 @@ class Moves:
         return tuple(names.index(name) for axis in self.joined for name in axis)
 
     def parts(self, sizes: Sequence[int | None]) -> dict[str, int | None]:
-        """The size of each part of a value of these axes.
+        """Return the size of each part of a value of these axes.
 
         Raises:
             ValueError: an axis does not divide so.
@@ -62,8 +62,8 @@ class Moves:
         by_name: dict[str, int | None] = {}
         for size, axis in zip(sizes, self.split, strict=True):
             known = math.prod(part for _, part in axis if part is not None)
-            whole = all(part is not None for _, part in axis)
-            if size is not None and (size % known or (whole and size != known)):
+            are_all_known = all(part is not None for _, part in axis)
+            if size is not None and (size % known or (are_all_known and size != known)):
                 raise ValueError(f"an axis of {size} has no parts of {known}")
             rest = None if size is None else size // known
             by_name |= {name: rest if part is None else part for name, part in axis}
@@ -72,26 +72,24 @@ class Moves:
 
 @cache
 def read_pattern(text: str) -> Moves | None:
-    """A pattern of `Rearrange`; None if it is none."""
+    """Read a pattern of `Rearrange`; return None if it is none."""
     sides = [[_parts(match) for match in _GROUP.finditer(side)] for side in text.split("->")]
-    if (
-        len(sides) != 2
-        or any(axis is None for side in sides for axis in side)
-        or text.count("(") != text.count(")")
-    ):
+    has_unread = any(axis is None for side in sides for axis in side)
+    if len(sides) != 2 or has_unread or text.count("(") != text.count(")"):
         return None
     split, joined = (tuple(axis for axis in side if axis is not None) for side in sides)
     before, after = ([name for axis in side for name, _ in axis] for side in (split, joined))
-    once = len({*before}) == len(before) and sorted(before) == sorted(after)
-    sized = all(sum(size is None for _, size in axis) < 2 for axis in split)
-    plain = all(size is None for axis in joined for _, size in axis)
-    if not (once and sized and plain and split) or max(map(len, (before, split, joined))) > MOST_AXES:
+    names_once = len({*before}) == len(before) and sorted(before) == sorted(after)
+    has_sizes = all(sum(size is None for _, size in axis) < 2 for axis in split)
+    result_has_none = all(size is None for axis in joined for _, size in axis)
+    is_large = max(map(len, (before, split, joined))) > MOST_AXES
+    if not (names_once and has_sizes and result_has_none and split) or is_large:
         return None
     return Moves(split, tuple(tuple(name for name, _ in axis) for axis in joined))
 
 
 def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
-    """The names and the sizes of the parts of one axis; None if a part cannot be read."""
+    """Return the names and the sizes of the parts of one axis; None if a part cannot be read."""
     group, word = match.groups()
     matches = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
     if not all(matches):
@@ -127,8 +125,8 @@ class Rearrange(KeepsSign, name="rearrange"):
     map: Flag = False
 
     def fixes_input_size(self, shape: Shape) -> bool:
-        """Whether the op can only compute images of one size: its pattern states the size of an axis that is
-        open in `shape`, or an open size would be that of features.
+        """Return whether the op can only compute images of one size: its pattern states the size of an axis
+        that is open in `shape`, or an open size would be that of features.
         """
         states_open_size = any(
             size is None and all(part is not None for _, part in axis)
@@ -139,7 +137,7 @@ class Rearrange(KeepsSign, name="rearrange"):
     def steps(
         self, shape: Shape, of_map: bool, channels_last: bool = False
     ) -> list[tuple[bool, tuple[int, ...]]]:
-        """The op as reshapes and permutations one after the other, of all axes but the batch.
+        """Return the op as reshapes and permutations one after the other, of all axes but the batch.
 
         Args:
             shape: of the value; None for open sizes.
@@ -150,26 +148,31 @@ class Rearrange(KeepsSign, name="rearrange"):
             Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each
             axis of the result was.
         """
-        moves, parts = self.moves, self.moves.parts(shape)
-        split = [moves.split[axis] for axis in CHANNELS_LAST] if of_map and channels_last else moves.split
-        joined = (
-            [moves.joined[axis] for axis in CHANNELS_LAST] if self.map and channels_last else moves.joined
-        )
+        moves = self.moves
+        parts = moves.parts(shape)
+        split: Sequence[tuple[tuple[str, int | None], ...]] = moves.split
+        joined: Sequence[tuple[str, ...]] = moves.joined
+        if of_map and channels_last:
+            split = [moves.split[axis] for axis in CHANNELS_LAST]
+        if self.map and channels_last:
+            joined = [moves.joined[axis] for axis in CHANNELS_LAST]
         before = [name for axis in split for name, _ in axis]
         after = [name for axis in joined for name in axis]
+        splits = any(len(axis) != 1 for axis in split)
+        joins = any(len(axis) != 1 for axis in joined)
         steps: list[tuple[bool, tuple[int, ...]]] = []
         if before != after:
-            if any(len(axis) != 1 for axis in split):
-                steps.append((True, tuple(_stated(parts[name]) for name in before)))
+            if splits:
+                steps.append((True, tuple(_size_or_open(parts[name]) for name in before)))
             steps.append((False, tuple(before.index(name) for name in after)))
-        if any(len(axis) != 1 for axis in joined) or (
-            before == after and any(len(axis) != 1 for axis in split)
-        ):
-            steps.append((True, tuple(_stated(_product([parts[name] for name in axis])) for axis in joined)))
+        if joins or (splits and before == after):
+            sizes = [_product_or_open([parts[name] for name in axis]) for axis in joined]
+            steps.append((True, tuple(map(_size_or_open, sizes))))
         return steps
 
     @property
     def moves(self) -> Moves:
+        """The pattern, read. Raises GraphError if it is none."""
         moves = read_pattern(self.pattern)
         if moves is None:
             raise GraphError(
@@ -185,7 +188,7 @@ class Rearrange(KeepsSign, name="rearrange"):
             parts = moves.parts(shape)
         except ValueError as error:
             raise GraphError(f"'{self.pattern}' does not fit {shape_text(shape)}: {error}") from None
-        sizes = [_product([parts[name] for name in axis]) for axis in moves.joined]
+        sizes = [_product_or_open([parts[name] for name in axis]) for axis in moves.joined]
         return tuple(sizes) if self.map else array_shape(sizes)
 
 
@@ -202,9 +205,11 @@ class MatMul(Op, name="matmul"):
         first, second = map(expect_array, inputs) if len(inputs) == 2 else ((), ())
         if len(first) != len(second) or len(first) < 2:
             raise GraphError(f"cannot multiply {' and '.join(map(shape_text, inputs))}")
-        inner, columns = second[-2:][:: -1 if self.transpose else 1]
-        outer = stretched([first[:-2], second[:-2]])
-        if not alike([first[-1], inner]) or outer is None:
+        inner, columns = second[-2:]
+        if self.transpose:
+            columns, inner = second[-2:]
+        outer = stretched_sizes([first[:-2], second[:-2]])
+        if not may_be_equal([first[-1], inner]) or outer is None:
             raise GraphError(
                 f"cannot multiply {shape_text(first)} and "
                 f"{shape_text(second)}{' transposed' * self.transpose}"
@@ -231,13 +236,10 @@ class Attention(Op, name="attention"):
         shapes = [expect_known_channels(expect_array(shape)) for shape in inputs]
         query, key, value = shapes if len(shapes) == 3 else [inputs[0]] * 3
         parts = 1 if len(shapes) == 3 else 3
-        outer = stretched([query[:-2], key[:-2], value[:-2]])
-        fits = outer is not None and alike([query[-1], key[-1]]) and alike([key[-2], value[-2]])
-        if (
-            len(shapes) not in (1, 3)
-            or not fits
-            or any((each[-1] or 0) % (parts * self.heads) for each in (query, value))
-        ):
+        outer = stretched_sizes([query[:-2], key[:-2], value[:-2]])
+        fits = outer is not None and may_be_equal([query[-1], key[-1]]) and may_be_equal([key[-2], value[-2]])
+        has_heads = not any((each[-1] or 0) % (parts * self.heads) for each in (query, value))
+        if len(shapes) not in (1, 3) or not fits or not has_heads:
             raise GraphError(f"{self.heads} heads cannot attend to {' and '.join(map(shape_text, inputs))}")
         return array_shape([*query[:-1], (value[-1] or 0) // parts])
 
@@ -254,7 +256,7 @@ class OfArray(Op):
 
     def shape(self, *inputs: Shape) -> Shape:
         shape = inputs[0]
-        stretched_shape = stretched([shape, self.sizes])
+        stretched_shape = stretched_sizes([shape, self.sizes])
         if math.prod(self.sizes) == 1:
             raise GraphError("an array needs more than one number", next="use an affine")
         if stretched_shape is None:
@@ -295,9 +297,11 @@ class Tokens(Op, name="tokens"):
         return {"value": (self.count, channels)}
 
 
-def _stated(size: int | None) -> int:
+def _size_or_open(size: int | None) -> int:
+    """Return a size, or -1 for an open one, as reshapes state it."""
     return -1 if size is None else size
 
 
-def _product(sizes: Sequence[int | None]) -> int | None:
+def _product_or_open(sizes: Sequence[int | None]) -> int | None:
+    """Return the product of sizes; None if one is open."""
     return None if None in sizes else math.prod(size or 0 for size in sizes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from porter.base.errors import GraphError
-from porter.graph.ops.joins import alike, known_size
+from porter.graph.ops.joins import known_size, may_be_equal
 from porter.graph.ops.kinds import Amounts, Axis, Count, Fill, Function, Mode, Number, Whole
 from porter.graph.ops.op import (
     LARGER,
@@ -46,7 +46,7 @@ class AtEnds(AlongAxes):
         raise NotImplementedError
 
     def grown(self, shape: Shape) -> Shape:
-        """The shape with so many cells more."""
+        """Return the shape with so many cells more."""
         ends = self.ends
         return type(shape)(
             None if size is None else size + sum(ends.get(axis, ())) for axis, size in enumerate(shape)
@@ -233,9 +233,8 @@ class Concat(AlongAxes, KeepsSign):
 
     def shape(self, *inputs: Shape) -> Shape:
         sizes = [*zip(*inputs, strict=True)] if len({len(shape) for shape in inputs}) == 1 else []
-        if not 0 <= self.axis < len(sizes) or not all(
-            alike(each) for axis, each in enumerate(sizes) if axis != self.axis
-        ):
+        others_fit = all(may_be_equal(each) for axis, each in enumerate(sizes) if axis != self.axis)
+        if not 0 <= self.axis < len(sizes) or not others_fit:
             along = f" along axis {self.axis}" if self.of_arrays else ""
             raise GraphError(f"cannot join shapes {', '.join(map(shape_text, inputs))}{along}")
         total = None if None in sizes[self.axis] else sum(size or 0 for size in sizes[self.axis])

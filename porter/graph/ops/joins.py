@@ -14,7 +14,7 @@ class Merge(Op):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        common = stretched(inputs) if len({type(shape) for shape in inputs}) == 1 else None
+        common = stretched_sizes(inputs) if len({type(shape) for shape in inputs}) == 1 else None
         if common is None:
             raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
         return type(inputs[0])(common)
@@ -50,25 +50,25 @@ class Minimum(Merge, KeepsSign, name="minimum"):
     """The smallest of the values in each place."""
 
 
-def stretched(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:
-    """The sizes of values together, where a size of 1 is stretched to the others'; None where they do not
+def stretched_sizes(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:
+    """Return the common sizes of values, where a size of 1 is stretched to the others'; None if they do not
     fit.
     """
     if len({len(shape) for shape in shapes}) != 1:
         return None
     axes = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]
-    if not all(map(alike, axes)):
+    if not all(map(may_be_equal, axes)):
         return None
     return [known_size(wide) if wide else 1 for wide in axes]
 
 
-def alike(sizes: Sequence[int | None]) -> bool:
-    """Whether sizes can be equal: an unknown one can be any."""
+def may_be_equal(sizes: Sequence[int | None]) -> bool:
+    """Return whether sizes can be equal: an unknown one can be any."""
     return len({size for size in sizes if size is not None}) < 2
 
 
 def known_size(sizes: Sequence[int | None]) -> int | None:
-    """The size that stands for `alike` ones."""
+    """Return the size that stands for several that may be equal; None if all are open."""
     return next((size for size in sizes if size is not None), None)
 
 

@@ -17,6 +17,8 @@ MOST_CONSTANTS = 4096
 """The most constants that an op may have: more than the channels of any model. A larger array is weights."""
 LARGEST_ARRAY = 2**28
 """The most numbers of a trained array: 1 GiB in float32."""
+_MOST_SIZES = 8
+"""The most axes of a trained array."""
 LARGEST_COUNT = 2**24
 """The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the
 memory.
@@ -41,7 +43,7 @@ class Kind:
     schema: Mapping[str, Any] = field(compare=False)
 
     def read(self, value: object) -> Any:
-        """The attribute from a plain value: lists for tuples, "-inf" for that number.
+        """Read the attribute from a plain value: lists for tuples, "-inf" for that number.
 
         Raises:
             ValueError: its type or its range is wrong.
@@ -53,62 +55,70 @@ class Kind:
 
 
 def short(value: object) -> str:
-    """A value in a message."""
+    """Write a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def integer(value: object, least: int, most: int) -> int | None:
-    return (
-        value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else None
-    )
+    """Return a whole number between two bounds; None for another value."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return value if isinstance(value, int) and is_integer and least <= value <= most else None
 
 
 def number(
     value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max
 ) -> float | None:
-    """A finite number. A whole one may be too large for float(), so it is compared first."""
-    return (
-        float(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-        else None
-    )
+    """Return a finite number between two bounds; None for another value. A whole one may be too large for
+    float(), so it is compared first.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        return None
+    return float(value)
 
 
 def numbers(value: object) -> tuple[float, ...] | None:
+    """Return 1 to MOST_CONSTANTS finite numbers; None for another value."""
     read = [number(each) for each in value] if isinstance(value, list | tuple) else []
     finite = tuple(each for each in read if each is not None)
     return finite if finite and len(finite) == len(read) <= MOST_CONSTANTS else None
 
 
 def _fill(value: object) -> float | None:
+    """Return a finite number, or LOWEST for "-inf"; None for another value."""
     return LOWEST if value in ("-inf", LOWEST) else number(value)
 
 
 def _pads(value: object) -> tuple[int, ...] | None:
-    """Four amounts, or None."""
+    """Return four amounts; None for another value."""
     amounts = [integer(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
-    return (
-        tuple(each for each in amounts if each is not None)
-        if len(amounts) == 4 and None not in amounts
-        else None
-    )
+    pads = tuple(each for each in amounts if each is not None)
+    return pads if len(pads) == len(amounts) == 4 else None
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
+    """Return whole numbers from 1 whose product is bounded; None for another value."""
     counts = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
     sizes = tuple(each for each in counts if each is not None)
-    return sizes if 0 < len(sizes) == len(counts) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
+    is_valid = 0 < len(sizes) == len(counts) <= _MOST_SIZES
+    return sizes if is_valid and math.prod(sizes) <= LARGEST_ARRAY else None
 
 
 def _scale(value: object) -> tuple[float, ...] | None:
-    factors = numbers(value) if value else ()
-    return factors if value in ([], ()) or (factors and len(factors) == 2 and min(factors) > 0) else None
+    """Return two factors above 0, or none; None for another value."""
+    if value in ([], ()):
+        return ()
+    factors = numbers(value) if value else None
+    return factors if factors and len(factors) == 2 and min(factors) > 0 else None
 
 
 def _cells(value: object) -> tuple[int, ...] | None:
-    cells = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
-    return tuple(each for each in cells if each) if len(cells) in (0, 2) and None not in cells else None
+    """Return rows and columns, or nothing; None for another value."""
+    if not isinstance(value, list | tuple):
+        return None
+    counts = [integer(each, 1, LARGEST_COUNT) for each in value]
+    cells = tuple(each for each in counts if each)
+    return cells if len(counts) in (0, 2) and len(cells) == len(counts) else None
 
 
 def _window(value: object) -> Window | None:
@@ -125,14 +135,16 @@ def _convention(value: object) -> Convention | None:
 
 
 def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
-    """An object's values, lists as tuples; the class that takes them checks them."""
+    """Return an object's values, lists as tuples, if it has these keys, otherwise None; the class that takes
+    the values checks them.
+    """
     if not isinstance(value, Mapping) or set(value) != keys:
         return None
     return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
 
 
 def _one_of(name: str, *words: str) -> Kind:
-    """A kind whose values are these words."""
+    """Make a kind whose values are these words."""
     return Kind(
         name,
         f"one of {', '.join(words)}",
@@ -142,6 +154,7 @@ def _one_of(name: str, *words: str) -> Kind:
 
 
 def whole_number(name: str, least: int, most: int) -> Kind:
+    """Make a kind whose values are whole numbers between two bounds."""
     schema = {"type": "integer", "minimum": least, "maximum": most}
     return Kind(
         name, f"a whole number from {least} to {most}", partial(integer, least=least, most=most), schema
@@ -160,7 +173,12 @@ _SHARE = Kind(
     {"type": "number", "minimum": 0, "maximum": 1},
 )
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
-_WHOLE_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 8}
+_WHOLE_NUMBERS = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": 1},
+    "minItems": 1,
+    "maxItems": _MOST_SIZES,
+}
 _AMOUNTS = {
     "type": "array",
     "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST},
@@ -220,8 +238,8 @@ _ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}
 
 
 def attributes(op: type[Any]) -> Mapping[str, Kind]:
-    """The attributes of an op, to what each may be. The text of an annotation names a type of this module, or
-    of the op's own.
+    """Return the attributes of an op, to what each may be. The text of an annotation names a type of this
+    module, or of the op's own.
     """
     if op not in _ATTRIBUTES:
         # typing.get_type_hints would take 15 ms at each start.
@@ -231,5 +249,5 @@ def attributes(op: type[Any]) -> Mapping[str, Kind]:
 
 
 def defaults(op: type[Any]) -> dict[str, Any]:
-    """The attributes of an op that have a default."""
+    """Return the attributes of an op that have a default."""
     return {each.name: each.default for each in fields(op) if each.default is not MISSING}

@@ -65,7 +65,11 @@ class BatchNorm(OfChannels, name="batch_norm"):
     center: Flag = True
 
     def tensors(self, channels: int) -> TensorShapes:
-        return {**_trained(self.scale, self.center, channels), "mean": (channels,), "variance": (channels,)}
+        return {
+            **_scale_and_center(self.scale, self.center, channels),
+            "mean": (channels,),
+            "variance": (channels,),
+        }
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class LayerNorm(Op, name="layer_norm"):
         return expect_known_channels(inputs[0])
 
     def tensors(self, channels: int) -> TensorShapes:
-        return _trained(self.scale, self.center, channels)
+        return _scale_and_center(self.scale, self.center, channels)
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class RmsNorm(Op, name="rms_norm"):
         return expect_known_channels(inputs[0])
 
     def tensors(self, channels: int) -> TensorShapes:
-        return _trained(self.scale, False, channels)
+        return _scale_and_center(self.scale, False, channels)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class GroupNorm(Op, name="group_norm"):
         return inputs[0]
 
     def tensors(self, channels: int) -> TensorShapes:
-        return _trained(self.scale, self.center, channels)
+        return _scale_and_center(self.scale, self.center, channels)
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class ChannelScale(OfChannels, name="channel_scale"):
     bias: Flag = False
 
     def tensors(self, channels: int) -> TensorShapes:
-        return _trained(True, self.bias, channels)
+        return _scale_and_center(True, self.bias, channels)
 
 
 @dataclass(frozen=True)
@@ -168,10 +172,9 @@ class Affine(Op, name="affine"):
 
     def shape(self, *inputs: Shape) -> Shape:
         for name, values in (("scale", self.scale), ("offset", self.offset)):
-            if (
-                len(values) not in (1, expect_channels(inputs[0])[0] if len(values) > 1 else 1)
-                or len(values) > MOST_CONSTANTS
-            ):
+            count = len(values)
+            fits = count == 1 or (count > 1 and count == expect_channels(inputs[0])[0])
+            if not fits or len(values) > MOST_CONSTANTS:
                 expected = f"one {name} or one for each of {inputs[0][0]} channels (at most {MOST_CONSTANTS})"
                 raise GraphError(f"expected {expected}, got {len(values)}")
             unbounded = [value for value in values if not math.isfinite(value)]
@@ -183,5 +186,6 @@ class Affine(Op, name="affine"):
         return all(inputs) and min(*self.scale, *self.offset) >= 0
 
 
-def _trained(scale: bool, center: bool, channels: int) -> TensorShapes:
+def _scale_and_center(scale: bool, center: bool, channels: int) -> TensorShapes:
+    """Return the shapes of gamma and beta, as far as a norm has them."""
     return {**({"gamma": (channels,)} if scale else {}), **({"beta": (channels,)} if center else {})}

@@ -54,7 +54,7 @@ class Op:
             OPS[name] = cls
 
     def shape(self, *inputs: Shape) -> Shape:
-        """The shape of the value, from those of the inputs.
+        """Return the shape of the value, from those of the inputs.
 
         Raises:
             GraphError: the inputs do not fit.
@@ -62,11 +62,13 @@ class Op:
         return inputs[0]
 
     def tensors(self, channels: int) -> TensorShapes:
-        """The shapes of the canonical tensors by role, for an input of so many channels (or features)."""
+        """Return the shapes of the canonical tensors by role, for an input of so many channels (or
+        features).
+        """
         return {}
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
-        """Whether every value is provably >= 0, from whether those of the inputs are."""
+        """Return whether every value is provably >= 0, from whether those of the inputs are."""
         return False
 
     @property
@@ -81,7 +83,7 @@ class Op:
 
     @property
     def words(self) -> str:
-        """The op for messages."""
+        """The op as messages write it: `a max pool`."""
         return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name.replace('_', ' ')}"
 
 
@@ -107,41 +109,43 @@ class NeverNegative(Op):
 
 
 def row_of(table: Mapping[type[Op], Row], op: type[Op]) -> Row | None:
-    """The row of an op in a table: its own, otherwise that of the op that it is a form of; None without
-    one.
+    """Return the row of an op in a table: its own, otherwise that of the op that it is a form of; None
+    without one.
     """
     return next((table[each] for each in op.__mro__ if each in table), None)
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:
-    """The shape of a value of these axes that is no map: with one axis it is features, without any a number
-    of each image.
+    """Return the shape of a value of these axes that is no map: with one axis it is features, without any a
+    number of each image.
     """
     axes = tuple(sizes)
     return axes if len(axes) == 1 else Axes(axes)
 
 
 def is_map(shape: Shape) -> bool:
+    """Return whether a shape is that of a map."""
     return len(shape) == 3 and not isinstance(shape, Axes)
 
 
 def channels_axis(shape: Shape) -> int:
-    """The axis of the channels: the last one of an array, otherwise the first."""
+    """Return the axis of the channels: the last one of an array, otherwise the first."""
     return len(shape) - 1 if isinstance(shape, Axes) else 0
 
 
 def channels_in(shape: Shape) -> int:
-    """The channels of a map or of an array, or the features; a number of each image is one."""
+    """Return the channels of a map or of an array, or the features; a number of each image is one."""
     return (shape[channels_axis(shape)] or 0) if shape else 1
 
 
 def with_channels(shape: Shape, channels: int) -> Shape:
-    """The shape with so many channels."""
+    """Return the shape with so many channels."""
     axis = channels_axis(shape)
     return type(shape)((*shape[:axis], channels, *shape[axis + 1 :]))
 
 
 def shape_text(shape: Shape) -> str:
+    """Write a shape: `64x?x?`."""
     return "x".join("?" if n is None else str(n) for n in shape)
 
 
@@ -152,6 +156,7 @@ _TO_RANK: Mapping[int, str] = {
 
 
 def expect_rank(shape: Shape, rank: int) -> None:
+    """Refuse a value of another rank, and arrays."""
     if len(expect_channels(shape)) != rank:
         raise GraphError(
             f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank)
@@ -159,12 +164,15 @@ def expect_rank(shape: Shape, rank: int) -> None:
 
 
 def expect_map(shape: Shape) -> Shape:
+    """Return the shape of a map, and refuse another one."""
     expect_rank(shape, 3)
     return shape
 
 
 def expect_channels(*shapes: Shape) -> Shape:
-    """The first shape; all are of maps or features, whose channels no size of the input decides."""
+    """Return the first shape, and refuse arrays and open numbers of channels: all are of maps or features,
+    whose channels no size of the input decides.
+    """
     array = next((shape for shape in shapes if isinstance(shape, Axes)), None)
     if array is not None:
         raise GraphError(
@@ -177,7 +185,7 @@ def expect_channels(*shapes: Shape) -> Shape:
 
 
 def expect_known_channels(shape: Shape) -> Shape:
-    """Refuses an open number of channels, for ops with tensors and ops of single channels."""
+    """Refuse an open number of channels, for ops with tensors and ops of single channels."""
     if shape[channels_axis(shape)] is None:
         what = (
             "the number of features depends"
@@ -192,10 +200,12 @@ def expect_known_channels(shape: Shape) -> Shape:
 
 
 def expect_array(shape: Shape) -> Shape:
+    """Return the shape of an array, and refuse another one."""
     if not isinstance(shape, Axes):
         raise GraphError(f"expected an array, got {shape_text(shape)}", next="put a rearrange before it")
     return shape
 
 
 def bias(stated: bool, channels: int) -> TensorShapes:
+    """Return the shape of a bias by its role, or nothing if the op states none."""
     return {"bias": (channels,)} if stated else {}

@@ -46,7 +46,7 @@ class Resize(Op, name="resize"):
         if 0 in sides:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
         for axis, (n, m) in enumerate(zip(cells, sides, strict=True)):
-            if self.scale and n and not _counted(n, self.scale[axis]):
+            if self.scale and n and not _counts_alike(n, self.scale[axis]):
                 raise GraphError(
                     f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding"
                 )
@@ -62,15 +62,15 @@ class Resize(Op, name="resize"):
         """Whether cells are counted alike at every size, and places computed without rounding, or not rounded
         to a cell.
         """
-        if not all(_counted(range(_MOST), scale) for scale in self.scale):
+        if not all(_counts_alike(range(_MOST), scale) for scale in self.scale):
             return False
         powers = {math.frexp(scale)[0] for scale in self.scale}
         return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
 
 
-def _counted(cells: Any, scale: float) -> bool:
-    """Whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's 0.7 are
-    seven there.
+def _counts_alike(cells: Any, scale: float) -> bool:
+    """Return whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's
+    0.7 are seven there.
     """
     import numpy as np
 
@@ -93,7 +93,7 @@ class ResizeLike(Op, name="resize_like"):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        channels, cells, sides = _two_maps(inputs)
+        channels, cells, sides = _expect_two_maps(inputs)
         for n, m in zip(cells, sides, strict=True):
             if isinstance(n, int) and isinstance(m, int):
                 _expect_decided(self, n, m, m / n)
@@ -103,8 +103,8 @@ class ResizeLike(Op, name="resize_like"):
         return inputs[0] and self.mode != "cubic"
 
 
-def _two_maps(inputs: Sequence[Shape]) -> tuple[int | None, Shape, Shape]:
-    """The channels of the first of two maps, and the rows and columns of both.
+def _expect_two_maps(inputs: Sequence[Shape]) -> tuple[int | None, Shape, Shape]:
+    """Return the channels of the first of two maps, and the rows and columns of both.
 
     Raises:
         GraphError: there are more or fewer values, or others than maps.
@@ -116,13 +116,19 @@ def _two_maps(inputs: Sequence[Shape]) -> tuple[int | None, Shape, Shape]:
 
 
 def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> None:
-    """Raises GraphError where the nearest cells depend on how the places are computed."""
+    """Refuse a resize of `n` to `m` cells whose nearest cells depend on how frameworks compute the places: in
+    which type, and by which of the formulas that are equal on paper.
+
+    Raises:
+        GraphError: they do.
+    """
     if op.mode != "nearest":
         return
     import numpy as np  # here and above, because commands without arrays import the ops too
 
     nearest = set()
-    up, half_up = op.rounding in ("ceil", "round_prefer_floor"), 0.5 * op.rounding.startswith("round_")
+    rounds_up = op.rounding in ("ceil", "round_prefer_floor")
+    shift = 0.5 if op.rounding.startswith("round_") else 0.0
     for kind in (np.float32, np.float64):
         make: Any = kind
         i: Any = np.arange(m).astype(kind)
@@ -138,7 +144,7 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
                 (i + half) * (make(1) / by) - half,
                 (i + half) * make(1 / scale) - half,
             ]
-        cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
+        cells = [np.ceil(places - shift) if rounds_up else np.floor(places + shift) for places in ways]
         nearest |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
     if len(nearest) > 1:
         raise GraphError(
@@ -162,7 +168,7 @@ class AsLarge(Op):
     grows: ClassVar[bool]
 
     def shape(self, *inputs: Shape) -> Shape:
-        channels, cells, wanted = _two_maps(inputs)
+        channels, cells, wanted = _expect_two_maps(inputs)
         sides = [
             own if side == "none" else size
             for side, own, size in zip((self.rows, self.columns), cells, wanted, strict=True)

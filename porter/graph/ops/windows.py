@@ -26,7 +26,7 @@ class Conv(Op, name="conv"):
 
     def shape(self, *inputs: Shape) -> Shape:
         expect_groups(self.filters, self.groups, inputs[0])
-        return (self.filters, *_windows(self.site, inputs[0]))
+        return (self.filters, *_output_size(self.site, inputs[0]))
 
     def tensors(self, channels: int) -> TensorShapes:
         kernel = (self.filters, channels // self.groups, *self.window.kernel)
@@ -90,7 +90,7 @@ class Pool(Op):
     kind: ClassVar[SiteKind]
 
     def shape(self, *inputs: Shape) -> Shape:
-        return (inputs[0][0], *_windows(self.site, inputs[0]))
+        return (inputs[0][0], *_output_size(self.site, inputs[0]))
 
     @property
     def site(self) -> Site:
@@ -108,7 +108,7 @@ class MaxPool(Pool, name="max_pool"):
     kind = "max_pool"
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
-        """A window may lie in the pads and give their fill."""
+        """Return whether the pool's values are >= 0. A window may lie in the pads and give their fill."""
         return all(inputs) and (self.convention.fill >= 0 or self.convention.fill == LOWEST)
 
 
@@ -178,7 +178,7 @@ class AdaptiveMaxPool(AdaptivePool, name="adaptive_max_pool"):
 
 
 def expect_groups(filters: int, groups: int, shape: Shape) -> None:
-    """Refuses groups that do not divide a convolution's channels and filters.
+    """Refuse groups that do not divide a convolution's channels and filters.
 
     Raises:
         GraphError: they do not, or the input is not a map.
@@ -193,8 +193,8 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
         )
 
 
-def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
-    """Rows and columns of windows over an input of `shape`."""
+def _output_size(site: Site, shape: Shape) -> tuple[int | None, int | None]:
+    """Return the rows and columns of the windows over an input of `shape`."""
     _, rows, columns = expect_map(shape)
     size = output_size(site.convention, site.window, (rows, columns))
     if 0 in size:
@@ -204,5 +204,6 @@ def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
 
 
 def _conv_words(kind: str, filters: int, window: Window, groups: int) -> str:
+    """Write a convolution for messages."""
     rows, columns = window.kernel
     return f"a {rows}x{columns} {kind} of {filters} filters" + (f" in {groups} groups" if groups > 1 else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.graph import INPUT
-from porter.graph.blocks.block_uses import Unlike, merged
+from porter.graph.blocks.block_uses import Unlike, merge_orders
 from porter.graph.blocks.parameters import Arguments, PlainValue
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.recipe import RESERVED
@@ -65,7 +65,7 @@ class BlockTemplate:
         self.arguments = Arguments(
             {"channels": {i: use.channels for i, use in enumerate(uses)}}, _literal, only_written=True
         )
-        order = merged([[part.name for part in use.parts] for use in uses])
+        order = merge_orders([[part.name for part in use.parts] for use in uses])
         # Steps that every use has name the parameters.
         values = {
             name: self._values(name)
@@ -73,7 +73,7 @@ class BlockTemplate:
         }
         self.conditions: dict[str, str] = {}
         self.steps = tuple(step for name in order for step in self._steps(name, values[name], order))
-        used = self.arguments.used()
+        used = self.arguments.used_arguments()
         used.pop("channels", None)
         self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in used.items()}
         defaults = self.defaults

@@ -241,7 +241,7 @@ def test_folding_by_another_epsilon_fails_the_check(
     weights_file: WeightsMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hundred-millionths off: far below what storing in float32 changes."""
-    right = folding._fold
+    right = folding._fold_norm
 
     def wrong(
         op: Conv, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]
@@ -251,7 +251,7 @@ def test_folding_by_another_epsilon_fails_the_check(
             op, layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics
         )
 
-    monkeypatch.setattr(folding, "_fold", wrong)
+    monkeypatch.setattr(folding, "_fold_norm", wrong)
     with pytest.raises(CheckFailed, match="stem/conv is the first node that differs"):
         fold(weights_file, tmp_path / "port", check=True)
     assert not (tmp_path / "port").exists()

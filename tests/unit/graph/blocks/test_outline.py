@@ -6,7 +6,7 @@ import pytest
 
 from porter.graph import INPUT, Graph, Node, Relu
 from porter.graph.blocks import outline as module
-from porter.graph.blocks.outline import Leaf, distinct, outline
+from porter.graph.blocks.outline import Leaf, outline, with_unique_names
 
 LENGTH = 2000
 
@@ -30,7 +30,7 @@ def test_equal_names_are_numbered_without_trying_all_that_are_taken() -> None:
     node = Node("relu", Relu(), (INPUT,))
     names = [
         leaf.name
-        for leaf in distinct(
+        for leaf in with_unique_names(
             [Leaf(Name("act"), node), Leaf("act_2", node)] + [Leaf(Name("act"), node)] * LENGTH
         )
     ]
