@@ -140,7 +140,7 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
         view = walk.views.with_axes_of(view, negative)
     if view.value.is_map and walk.views.axis_names(view) == walk.views.layout():
         # It has other sizes, if the array stretches it.
-        return walk.views.of(combine_stored_array(walk, node.name, kind, view.value, constant))
+        return walk.views.own_view(combine_stored_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
     return walk.views.as_rank_of(array, combine_stored_array(walk, node.name, kind, array.value, constant))
 
@@ -411,7 +411,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
         tensors = norm.tensors
         view = walk.try_as_cells(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
-        view = walk.views.of(walk.value(source))
+        view = walk.views.own_view(walk.value(source))
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")

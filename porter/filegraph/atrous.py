@@ -99,7 +99,7 @@ def take_apart(
     top, bottom, left, right = fixed_sizes(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     taken_apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return taken_apart if axis is None else walk.views.of(taken_apart).without_axes([axis])
+    return taken_apart if axis is None else walk.views.own_view(taken_apart).without_axes([axis])
 
 
 def _checked_numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:

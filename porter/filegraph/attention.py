@@ -74,7 +74,7 @@ def _match_attention(
     if weighted_values is None or weighted_values.op != MatMul():
         return ()
     shares = _source_of_kind(weighted_values, nodes, Softmax)
-    numbers = _numbered(shapes.get(weighted_values.name))
+    numbers = _numbered_cells(shapes.get(weighted_values.name))
     if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
         return ()
     scores, factor = _skip_scales(nodes.get(shares.inputs[0]), nodes)
@@ -94,7 +94,7 @@ def _match_attention(
 def _joins_heads(op: object, numbers: Array) -> bool:
     """Return whether an op puts heads, which are the third last axis, beside each other as channels."""
     *outer, heads, tokens, width = numbers.shape
-    joined = _move(op, numbers)
+    joined = _apply_move(op, numbers)
     wanted = numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
     return joined is not None and np.array_equal(joined, wanted)
 
@@ -149,13 +149,13 @@ def _match_heads(
             break
         factor = factor * (1.0 if scale is None else scale)
         name = node.inputs[0]
-    places = numbers = _numbered(shapes.get(name))
+    places = numbers = _numbered_cells(shapes.get(name))
     for op in reversed(moves):
-        places = None if places is None else _move(op, places)
+        places = None if places is None else _apply_move(op, places)
     if places is None or numbers is None or places.ndim < 3:
         return None
     places = places.swapaxes(-1, -2) if is_swapped else places
-    tokens = _move(_TOKENS, numbers) if is_map(shapes[name]) else numbers
+    tokens = _apply_move(_TOKENS, numbers) if is_map(shapes[name]) else numbers
     first = None if tokens is None else _first_channel(tokens, places)
     if tokens is None or first is None:
         return None
@@ -182,7 +182,7 @@ def _source_of_kind(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op
     return source if source is not None and isinstance(source.op, kind) else None
 
 
-def _numbered(shape: Shape | None) -> Array | None:
+def _numbered_cells(shape: Shape | None) -> Array | None:
     """Return an array of a value's shape that numbers its cells; None for a shape that is unknown or too
     large.
     """
@@ -191,7 +191,7 @@ def _numbered(shape: Shape | None) -> Array | None:
     return np.arange(math.prod(sizes)).reshape(sizes) if is_small else None
 
 
-def _move(op: object, numbers: Array) -> Array | None:
+def _apply_move(op: object, numbers: Array) -> Array | None:
     """Apply an op that only moves and cuts to an array; return None for another op."""
     if isinstance(op, Rearrange):
         for reshapes, sizes in op.steps(numbers.shape, of_map=False):

@@ -244,6 +244,7 @@ def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
     filled = set().union(*own_positions)
 
     def shrink(view: View, own: Collection[int]) -> View:
+        """Return a view with one cell in the axes that others fill and it only repeats."""
         if not view.axes:
             return view
         shrinking = filled - {*own}

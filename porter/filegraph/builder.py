@@ -391,8 +391,8 @@ class Builder:
         return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Float64Array, Float64Array] | None:
-        """If the value is channels of the input times numbers plus numbers, return the channels, the factors
-        and the offsets; otherwise None.
+        """Return the channels, the factors and the offsets, if the value is channels of the input times
+        numbers plus numbers; otherwise None.
         """
         scale = np.ones(1)
         offset = np.zeros(1)

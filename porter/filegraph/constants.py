@@ -262,7 +262,7 @@ def _known_slice(part: slice) -> slice:
 
 
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
-    """Takes a part of an array, by an index that may have new axes (None)."""
+    """Take a part of an array by numpy's index, without ellipses; None adds an axis."""
     parts = [part for part in index if part is not None]
     result = cut(x, dict(enumerate(parts)))
     kept_or_new = [part for part in index if not isinstance(part, int)]
@@ -278,7 +278,7 @@ def gather(x: Numbers, axis: int, places: Sequence[int]) -> Numbers:
 
 
 def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
-    """Pads an array, within the bound of constants."""
+    """Pad axes by one number, within the bound of constants; a negative pad cuts cells off."""
     widths = [(0, 0)] * x.ndim
     for position, pair in pairs.items():
         before, after = fixed_sizes(pair)

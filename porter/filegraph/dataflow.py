@@ -160,11 +160,11 @@ class Dataflow(Generic[N]):
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
         if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
-        values = self._results(node, most) or {}
+        values = self._compute_outputs(node, most) or {}
         self.computed |= values
         return bool(values)
 
-    def _results(self, node: N, most: int) -> dict[NodeOutput, Numbers] | None:
+    def _compute_outputs(self, node: N, most: int) -> dict[NodeOutput, Numbers] | None:
         """Return the values of a node, by output; None if numpy cannot compute them within the budget, or one
         has more than `most` numbers.
         """
@@ -225,7 +225,7 @@ class Dataflow(Generic[N]):
     def constant_content(self, source: NodeOutput) -> Numbers | None:
         """Return the numbers of a constant, truths, or sizes that may be open; None for a value."""
         is_stored = self.constants.declared(source[0]) is not None
-        return self._stored(source) if is_stored else self.computed.get(source)
+        return self._stored_array(source) if is_stored else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
         """Return a constant that is a single number; None for others."""
@@ -325,7 +325,7 @@ class Dataflow(Generic[N]):
             sources = self._operands_of(name)
             shapes = [self.shape(source) for source in sources]
             most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
-            results = None if None in shapes else self._results(self.nodes[name], most)
+            results = None if None in shapes else self._compute_outputs(self.nodes[name], most)
             if not results:
                 return False
             self.computed |= results
@@ -375,7 +375,7 @@ class Dataflow(Generic[N]):
             origins[node.name] = node.name if is_origin else origins[node.source[0]]
         return origins
 
-    def _stored(self, source: NodeOutput) -> Numbers | None:
+    def _stored_array(self, source: NodeOutput) -> Numbers | None:
         """Return a stored array: floats in float64, integers in int64, and others as they are."""
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
@@ -390,7 +390,7 @@ class Dataflow(Generic[N]):
         shape = self.constants.declared(source[0])
         if shape is None:
             return self.computed.get(source)
-        return self._stored(source) if math.prod(shape) <= MOST_CONSTANTS else None
+        return self._stored_array(source) if math.prod(shape) <= MOST_CONSTANTS else None
 
     # Layers that are several ops.
 

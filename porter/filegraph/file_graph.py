@@ -221,7 +221,7 @@ class FileGraph:
         """
         return not self.foreign and not self._shapes(size)[1]
 
-    def _is_read_alike(self, size: Size) -> bool:
+    def _would_be_read_the_same(self, size: Size) -> bool:
         """Return whether a graph that was read for images of any size would be read as the same for those of
         one size: it fits, no value but a map has an open size, and nothing in it is of a whole map.
         """
@@ -288,7 +288,7 @@ def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
     again, at the stated one.
     """
     everywhere = read(ANY)
-    if size == ANY or everywhere._is_read_alike(size):
+    if size == ANY or everywhere._would_be_read_the_same(size):
         return replace(everywhere, size=size, resizable=True)
     sized = read(size)
     return replace(sized, resizable=sized.nodes == everywhere.nodes)

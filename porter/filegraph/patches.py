@@ -36,7 +36,7 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     count = value.channels * window.kernel[0] * window.kernel[1]
     op = Conv(count, window, Convention.stated(pads, 0.0), value.channels)
-    under_windows = walk.views.of(walk.builder.conv(node.name, value, op, tensors))
+    under_windows = walk.views.own_view(walk.builder.conv(node.name, value, op, tensors))
     return under_windows.reshaped([batch, count, -1])
 
 

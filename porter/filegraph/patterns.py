@@ -75,32 +75,37 @@ def _norms() -> list[Fused]:
     square_of_mean: Pattern = ("Mul", mean, mean)
     mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
     variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
-    layers = []
-    for center, variance, op in [
-        ("mean", "variance", _batch_norm),
-        *((mean, variance, _layer_norm) for variance in variances),
-    ]:
-        total = "Add", variance, "$epsilon"
-        for root in _inverse_roots(total):
-            for factor in (("Mul", root, "gamma"), root):
-                shift = "Mul", center, factor
-                negative = "Mul", ("Neg", center), factor
-                shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
-                layers += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
-                normal: Pattern = ("Mul", ("Sub", "x", center), factor)
-                layers += [
-                    Fused(("Add", normal, "beta"), op),
-                    Fused(("Mul", ("Sub", "x", center), factor), op),
-                ]
+    layers = [*_norms_by_a_factor("mean", "variance", _batch_norm)]
     for variance in variances:
-        total = "Add", variance, "$epsilon"
-        for normal in (
-            ("Div", centred, ("Sqrt", total)),
-            *(("Mul", centred, root) for root in _inverse_roots(total)),
-        ):
-            scaled = "Mul", normal, "gamma"
-            layers += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
+        layers += _norms_by_a_factor(mean, variance, _layer_norm)
+    for variance in variances:
+        layers += _norms_by_a_quotient(centred, variance)
     return [*layers, *_norms_by_the_root()]
+
+
+def _norms_by_a_factor(
+    center: Pattern, variance: Pattern, op: Callable[[Captures], Op | None]
+) -> Iterator[Fused]:
+    """Yield x * inv + (beta - center * inv), and (x - center) * inv + beta, with inv as in `_norms`."""
+    for root in _inverse_roots(("Add", variance, "$epsilon")):
+        for factor in (("Mul", root, "gamma"), root):
+            shift = "Mul", center, factor
+            negative = "Mul", ("Neg", center), factor
+            for each in (("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative):
+                yield Fused(("Add", ("Mul", "x", factor), each), op)
+            normal = "Mul", ("Sub", "x", center), factor
+            yield Fused(("Add", normal, "beta"), op)
+            yield Fused(normal, op)
+
+
+def _norms_by_a_quotient(centred: Pattern, variance: Pattern) -> Iterator[Fused]:
+    """Yield (x - mean) / sqrt(variance + epsilon), with a scale and an offset or without."""
+    total = "Add", variance, "$epsilon"
+    normals = ("Div", centred, ("Sqrt", total)), *(("Mul", centred, root) for root in _inverse_roots(total))
+    for normal in normals:
+        scaled = "Mul", normal, "gamma"
+        for pattern in (normal, scaled, ("Add", scaled, "beta")):
+            yield Fused(pattern, _layer_norm)
 
 
 def _norms_by_the_root() -> Iterator[Fused]:

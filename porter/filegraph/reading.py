@@ -74,7 +74,7 @@ def begin(
         *(builder.add_input(_further_input(name, each)) for name, each in further.items()),
     ]
     for each, value in zip(images, values, strict=True):
-        view = walk.views.of(value)
+        view = walk.views.own_view(value)
         walk.view_of[each.source] = view if each.axes is None else view.transposed(each.axes)
     return walk
 

@@ -44,7 +44,7 @@ def adaptive_pool(
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported(f"to {sizes_text(counts)} of a map of any size: export the model for one size")
-    down, across = (_steps(*each) for each in zip(sizes, (rows, columns), strict=True))
+    down, across = (_even_grid(*each) for each in zip(sizes, (rows, columns), strict=True))
     if down is None or across is None:
         adaptive = AdaptiveMaxPool if function == "max" else AdaptiveAvgPool
         return walk.builder.add(node.name, adaptive(rows, columns), value)
@@ -53,7 +53,7 @@ def adaptive_pool(
     return walk.builder.pool(node.name, value, function, window, convention)
 
 
-def _steps(size: Dim, count: int) -> tuple[int, int] | None:
+def _even_grid(size: Dim, count: int) -> tuple[int, int] | None:
     """Return the size and the step of windows that are alike; None for others, and if the size is open."""
     return None if isinstance(size, Open) or count > size else common_size_and_step(windows(size, count))
 
@@ -97,7 +97,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
     """
     view = walk.try_lay_out(source)
     if view.value.is_array and view.rank == 4:
-        view = walk.views.of(walk.value(source))
+        view = walk.views.own_view(walk.value(source))
     names = walk.views.axis_names(view)
     if names is None or not view.value.is_map:
         raise Unsupported("of something else than a map")
@@ -106,7 +106,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
 
 def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
     """Return a resize by scales or to sizes; None if neither is known of both axes."""
-    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
+    if op.mode == "nearest" and _repeats_cells(op, (rows.scale, columns.scale)):
         return Upsample(int(rows.scale or 1), int(columns.scale or 1))
     if rows.scale and columns.scale:
         return replace(op, scale=(rows.scale, columns.scale))
@@ -200,7 +200,7 @@ def _rounds_alike(old: Dim, new: Dim) -> bool:
 
 def _rows_and_columns(walk: Walk, value: Value) -> tuple[Dim, ...]:
     """Return the rows and columns of a map."""
-    sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
+    sizes = dict(zip(walk.views.layout(), walk.views.own_view(value).sizes or (), strict=False))
     return tuple(sizes.get(axis, 0) for axis in AXES[1:])
 
 
@@ -226,7 +226,7 @@ def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
     return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
 
 
-def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
+def _repeats_cells(op: Resize, scales: tuple[float | None, float | None]) -> bool:
     """Return whether the nearest cells are every cell equally often. A half is never reached, because a half
     pixel of a whole factor is none.
     """

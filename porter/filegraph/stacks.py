@@ -113,7 +113,7 @@ def _stack_below(walk: Walk, name: str, view: View) -> Value:
 
 def _split_maps(walk: Walk, value: Value, count: int, rows: int) -> View:
     """Return such a map as the tensor of its maps, each of so many rows."""
-    images, _, *others = walk.views.of(value).transposed(_channels_last(walk)).known_axes
+    images, _, *others = walk.views.own_view(value).transposed(_channels_last(walk)).known_axes
     return View(value, join_pieces([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
 
 

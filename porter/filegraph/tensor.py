@@ -133,7 +133,7 @@ class Tensor:
         return self.scope.walk
 
     @cached_property
-    def _known_or_made(self) -> Source | Numbers:
+    def _value_or_numbers(self) -> Source | Numbers:
         """Make the value once, and return it: a value or a constant of the file, or computed numbers."""
         if self.known_source is not None:
             return self.known_source
@@ -143,7 +143,7 @@ class Tensor:
     @property
     def source(self) -> Source:
         """The value, as an operand of another operation; computed numbers become a constant of the graph."""
-        made = self._known_or_made
+        made = self._value_or_numbers
         if isinstance(made, np.ndarray):
             return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", made)
         return made
@@ -151,14 +151,14 @@ class Tensor:
     @property
     def array(self) -> Numbers | None:
         """The numbers of a constant; None for a value of the network."""
-        made = self._known_or_made
+        made = self._value_or_numbers
         if isinstance(made, np.ndarray):
             return made
         return None if isinstance(made, View) else self.walk.flow.constant_content(made)
 
     def outcome(self) -> Read:
         """Return the value as what the operator gives. What is made only now has the operator's own name."""
-        if self.known_source is None and "_known_or_made" not in self.__dict__:
+        if self.known_source is None and "_value_or_numbers" not in self.__dict__:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -220,13 +220,13 @@ class Tensor:
         Raises:
             Unsupported: the value's shape is unknown.
         """
-        made = self._known_or_made
+        made = self._value_or_numbers
         return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        made = self._known_or_made
+        made = self._value_or_numbers
         return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
 
     def size(self, axis: int) -> Dim:
@@ -441,6 +441,7 @@ class Tensor:
         """Apply a dense layer to the last axis."""
 
         def make(node: OperatorNode) -> View:
+            """Add the dense layer over the view's channels."""
             view = self.walk.with_channels_at(self.source)
             return self.walk.views.with_axes_of(
                 view, self.walk.builder.dense(node.name, view.value, units, tensors)
@@ -557,6 +558,7 @@ def compute_or_derive(
     """
 
     def compute_or_make(node: OperatorNode) -> Read:
+        """Compute the result if all operands are constants, otherwise call `make`."""
         arrays = list[Numbers]()
         for each in tensors:
             array = each.array
@@ -651,6 +653,7 @@ def matmul(first: Tensor, second: Tensor, transposed: Sequence[bool] = (False, F
     """Multiply two values over their last two axes, which are swapped first where `transposed` says so."""
 
     def of_constants(*arrays: Numbers) -> Numbers:
+        """Multiply two arrays, of which some have their last two axes swapped."""
         return constants.matmul(
             *(
                 array.swapaxes(-1, -2) if swaps else array
@@ -672,6 +675,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores
     walk = query.walk
 
     def make(node: OperatorNode) -> View:
+        """Add the attention of the three values as arrays."""
         heads = [
             walk.as_array(f"{node.name}:{word}", each.view)
             if isinstance(each.source, View)

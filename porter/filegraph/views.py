@@ -64,7 +64,7 @@ class Views:
     batch: int | None = None
     _open: dict[tuple[str, str], Dim] = field(default_factory=dict)
 
-    def of(self, value: Value) -> View:
+    def own_view(self, value: Value) -> View:
         """Return the value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array
         has its own axes.
         """
@@ -145,7 +145,7 @@ class Views:
         Raises:
             Unsupported: it has other axes.
         """
-        plain = self.of(value).axes
+        plain = self.own_view(value).axes
         if plain is None:
             return View(value, None)
         layout = self.layout(len(plain))
@@ -219,7 +219,7 @@ class Views:
         and may have other channels.
         """
         if view.axes is None or value.shape is None:
-            return self.of(value)
+            return self.own_view(value)
         for axis in "HWabcdefgh":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
@@ -235,14 +235,14 @@ class Views:
         is.
         """
         plain = before.value.is_map and self.axis_names(before) == self.layout()
-        return self.of(self.in_file_layout(name, view)) if plain else view
+        return self.own_view(self.in_file_layout(name, view)) if plain else view
 
     def in_file_layout(self, name: str, view: View, tap: str | None = None) -> Value:
         """Return the value in the file's own layout, by the one op that all moves are together: a tensor of
         four axes is a map, one of two is features, and another one is an array. Where porter has no such op,
         it is foreign.
         """
-        plain = self.of(view.value)
+        plain = self.own_view(view.value)
         if view.axes is None or (
             view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)
         ):
@@ -322,7 +322,7 @@ class Views:
         layout; None if only `rearrange_op` can.
         """
         value, axes = view.value, view.axes
-        if axes is None or axes == self.of(value).axes:
+        if axes is None or axes == self.own_view(value).axes:
             return Identity()
         if value.is_array or self.lacks_batch:
             return None

@@ -68,7 +68,7 @@ Reader = Callable[["NodeWalk[N]", N], Outputs]
 COMPUTED = "by numbers that the model computes as it runs"
 
 
-def _expect_given(value: T | None) -> T:
+def _expect_known(value: T | None) -> T:
     """Return the value, or raise Unsupported if it is None."""
     if value is None:
         raise Unsupported(COMPUTED)
@@ -141,7 +141,7 @@ class NodeWalk(Generic[N]):
                 inputs = [self.view(other) for other in node.inputs if self.flow.is_live(other)]
             values = [view.value for view in inputs]
             foreign = self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
-            self.view_of[source] = self.views.of(foreign)
+            self.view_of[source] = self.views.own_view(foreign)
         return self.view_of[source]
 
     def sizes(self, source: Source) -> tuple[Dim, ...] | None:
@@ -169,7 +169,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: it is no single number that the file states.
         """
-        return _expect_given(self.flow.number(source))
+        return _expect_known(self.flow.number(source))
 
     def numbers(self, source: NodeOutput) -> Numbers:
         """Return the numbers that Dataflow.value gives.
@@ -177,7 +177,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _expect_given(self.flow.value(source))
+        return _expect_known(self.flow.value(source))
 
     def integers(self, source: NodeOutput) -> list[int]:
         """Return the integers that Dataflow.integers gives.
@@ -185,7 +185,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _expect_given(self.flow.integers(source))
+        return _expect_known(self.flow.integers(source))
 
     def dims(self, source: NodeOutput) -> list[Dim]:
         """Return the sizes that Dataflow.dims gives.
@@ -193,7 +193,7 @@ class NodeWalk(Generic[N]):
         Raises:
             Unsupported: the model computes them as it runs.
         """
-        return _expect_given(self.flow.dims(source))
+        return _expect_known(self.flow.dims(source))
 
     def value(self, source: Source) -> Value:
         """Return a value as a map or features in the file's own layout. An op that lays it out so is added
@@ -215,7 +215,7 @@ class NodeWalk(Generic[N]):
         view = self.view(source)
         is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
-        return array or self.views.of(self.value(source))
+        return array or self.views.own_view(self.value(source))
 
     def is_value(self, source: Source) -> bool:
         """Return whether a source depends on the pixels, as `is_live` does; a constant that is repeated for
@@ -263,7 +263,7 @@ class NodeWalk(Generic[N]):
         return self.repeated[source].before if source in self.repeated else source
 
     def constant_fill(self, source: Source, axis: int) -> tuple[Dim, float] | None:
-        """For a constant that is one number everywhere, return the size of an axis and that number; None for
+        """Return the size of an axis, and the number, of a constant that is one number everywhere; None for
         other constants.
         """
         if source in self.blank:
@@ -392,7 +392,7 @@ class NodeWalk(Generic[N]):
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
         order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
         turned = [axis - 1 for axis in order[1:]] if self.views.lacks_batch else order
-        return self.views.of(cells).transposed(turned).reshaped(sizes)
+        return self.views.own_view(cells).transposed(turned).reshaped(sizes)
 
     def try_as_cells(self, name: str, view: View) -> View:
         """Return what `as_cells` gives if the view is such an array, otherwise the view as it is."""
@@ -408,7 +408,7 @@ class NodeWalk(Generic[N]):
             case View():
                 return read
             case Value():
-                return self.views.of(read)
+                return self.views.own_view(read)
             case Repeated() | Zeros():
                 raise Unsupported(read.lacks)
         raise Unsupported("of constants")
@@ -434,7 +434,7 @@ class NodeWalk(Generic[N]):
         for candidate in (array, self.lay_out(source)) if array else (self.lay_out(source),):
             if self.views.has_channels(candidate, axis):
                 return candidate
-        return self.views.of(self.value(source)) if view.rank == 4 else self.lay_out(source)
+        return self.views.own_view(self.value(source)) if view.rank == 4 else self.lay_out(source)
 
     def lay_out_side_by_side(self, sources: Collection[Source]) -> list[View]:
         """Return what `try_lay_out` gives for several values. Beside a map in the file's layout, arrays of
@@ -445,7 +445,7 @@ class NodeWalk(Generic[N]):
         # What stands beside such a map is one.
         if any(view.value.is_map and self.views.axis_names(view) == own for view in views):
             views = [
-                self.views.of(self.value(source)) if view.value.is_array and view.rank == 4 else view
+                self.views.own_view(self.value(source)) if view.value.is_array and view.rank == 4 else view
                 for source, view in zip(sources, views, strict=True)
             ]
         return views
@@ -550,11 +550,11 @@ class NodeWalk(Generic[N]):
         """Record one output of a node. Its builder's node gets the tap, or is marked `moved` if it holds the
         numbers in another order.
         """
-        view = given if isinstance(given, View) else self.views.of(given)
+        view = given if isinstance(given, View) else self.views.own_view(given)
         self.view_of[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
         tap = None if view.value.node in self.builder.truths else self._tap_name((node.name, index))
-        plain = view == self.views.of(view.value)
+        plain = view == self.views.own_view(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)
         elif layer is not None and layer.tap in (None, tap) and not plain:

@@ -20,42 +20,42 @@ def _affine(scale: float = 1.0, offset: float = 0.0) -> ops.Affine:
     return ops.Affine((scale,), (offset,))
 
 
-def _relu6(parts: Parts, op: ops.Relu6) -> None:
+def _lower_relu6(parts: Parts, op: ops.Relu6) -> None:
     parts.end(ops.Clip(0.0, 6.0), parts.source)
 
 
-def _hard_sigmoid(parts: Parts, op: ops.HardSigmoid) -> None:
+def _lower_hard_sigmoid(parts: Parts, op: ops.HardSigmoid) -> None:
     parts.end(ops.Clip(0.0, 1.0), parts.add("line", _affine(op.slope, op.offset), parts.source))
 
 
-def _hard_swish(parts: Parts, op: ops.HardSwish) -> None:
+def _lower_hard_swish(parts: Parts, op: ops.HardSwish) -> None:
     cut = parts.add("cut", ops.Relu6(), parts.add("line", _affine(offset=3.0), parts.source))
     parts.end(_affine(1 / 6), parts.add("product", ops.Multiply(), parts.source, cut))
 
 
-def _swish(parts: Parts, op: ops.Swish) -> None:
+def _lower_swish(parts: Parts, op: ops.Swish) -> None:
     parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Sigmoid(), parts.source))
 
 
-def _mish(parts: Parts, op: ops.Mish) -> None:
+def _lower_mish(parts: Parts, op: ops.Mish) -> None:
     """Make a mish of a softplus, which may be cut: where it is x, its tanh is 1."""
     smooth = parts.add("smooth", ops.Softplus(cut=parts.lacks(ops.Softplus())), parts.source)
     parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Tanh(), smooth))
 
 
-def _celu(parts: Parts, op: ops.Celu) -> None:
+def _lower_celu(parts: Parts, op: ops.Celu) -> None:
     """Make a CELU: what is below 0, over alpha, goes through an ELU."""
     below = parts.add("below", ops.Relu(), parts.add("negative", _affine(-1.0), parts.source))
     curve = parts.add("curve", ops.Elu(op.alpha), parts.add("share", _affine(-1 / op.alpha), below))
     parts.end(ops.Add(), parts.add("over", ops.Relu(), parts.source), curve)
 
 
-def _softsign(parts: Parts, op: ops.Softsign) -> None:
+def _lower_softsign(parts: Parts, op: ops.Softsign) -> None:
     size = parts.add("size", ops.Abs(), parts.source)
     parts.end(ops.Divide(), parts.source, parts.add("total", _affine(offset=1.0), size))
 
 
-def _gelu(parts: Parts, op: ops.Gelu) -> None:
+def _lower_gelu(parts: Parts, op: ops.Gelu) -> None:
     """Make a GELU by a tanh. The exact one needs an error function, which who lacks it lacks too."""
     if not op.approximate:
         return
@@ -65,37 +65,39 @@ def _gelu(parts: Parts, op: ops.Gelu) -> None:
     parts.end(ops.Multiply(), parts.source, parts.add("share", _affine(0.5, 0.5), tanh))
 
 
-def _divide(parts: Parts, op: ops.Divide) -> None:
+def _lower_divide(parts: Parts, op: ops.Divide) -> None:
     first, second = parts.node.inputs
     parts.end(ops.Multiply(), first, parts.add("by", ops.Reciprocal(), second))
 
 
-def _minimum(parts: Parts, op: ops.Minimum) -> None:
+def _lower_minimum(parts: Parts, op: ops.Minimum) -> None:
     """Make the negative of the largest of the negatives."""
     negatives = [parts.add("negative", _affine(-1.0), path) for path in parts.node.inputs]
     parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))
 
 
-def _global_pool(parts: Parts, op: ops.GlobalPool) -> None:
+def _lower_global_pool(parts: Parts, op: ops.GlobalPool) -> None:
     """Make a pool that drops its rows and columns of one that keeps them."""
     if not op.keep:
         parts.end(ops.Flatten(), parts.add("cell", replace(op, keep=True), parts.source))
 
 
-def _depth_to_space(parts: Parts, op: ops.DepthToSpace) -> None:
+def _lower_depth_to_space(parts: Parts, op: ops.DepthToSpace) -> None:
+    """Make the order CRD of DCR, by shuffling the channels first."""
     if op.order == "CRD":
         channels = (parts.shape[0] or 0) // op.block**2
         order = parts.add("order", ops.ChannelShuffle(channels), parts.source)
         parts.end(ops.DepthToSpace(op.block), order)
 
 
-def _space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
+def _lower_space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
+    """Make the order CRD of DCR, by shuffling the channels afterwards."""
     if op.order == "CRD":
         cells = parts.add("cells", ops.SpaceToDepth(op.block), parts.source)
         parts.end(ops.ChannelShuffle(op.block**2), cells)
 
 
-def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
+def _lower_response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
     """Make a response norm, whose squares are added from shifted channels. An even size has its odd channel
     before.
     """
@@ -111,7 +113,7 @@ def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
     parts.end(ops.Multiply(), parts.source, power)
 
 
-def _as_large(parts: Parts, op: ops.AsLarge) -> None:
+def _lower_as_large(parts: Parts, op: ops.AsLarge) -> None:
     """Make pads or a crop of so many cells as the input's size decides."""
     ends = list[int]()
     shape, wanted = (parts.shapes[path] for path in parts.node.inputs)
@@ -126,21 +128,21 @@ def _as_large(parts: Parts, op: ops.AsLarge) -> None:
 
 LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
     ops.AdaptivePool: lower_adaptive_pool,
-    ops.AsLarge: _as_large,
-    ops.GlobalPool: _global_pool,
-    ops.DepthToSpace: _depth_to_space,
-    ops.SpaceToDepth: _space_to_depth,
-    ops.LocalResponseNorm: _response_norm,
-    ops.Relu6: _relu6,
-    ops.HardSigmoid: _hard_sigmoid,
-    ops.HardSwish: _hard_swish,
-    ops.Swish: _swish,
-    ops.Mish: _mish,
-    ops.Celu: _celu,
-    ops.Softsign: _softsign,
-    ops.Gelu: _gelu,
-    ops.Divide: _divide,
-    ops.Minimum: _minimum,
+    ops.AsLarge: _lower_as_large,
+    ops.GlobalPool: _lower_global_pool,
+    ops.DepthToSpace: _lower_depth_to_space,
+    ops.SpaceToDepth: _lower_space_to_depth,
+    ops.LocalResponseNorm: _lower_response_norm,
+    ops.Relu6: _lower_relu6,
+    ops.HardSigmoid: _lower_hard_sigmoid,
+    ops.HardSwish: _lower_hard_swish,
+    ops.Swish: _lower_swish,
+    ops.Mish: _lower_mish,
+    ops.Celu: _lower_celu,
+    ops.Softsign: _lower_softsign,
+    ops.Gelu: _lower_gelu,
+    ops.Divide: _lower_divide,
+    ops.Minimum: _lower_minimum,
 }
 """What makes the parts of an op; one that makes none leaves the op to be refused."""
 
@@ -162,6 +164,7 @@ def parts_of(
     shapes = dict(known)
 
     def lower(node: Node) -> tuple[Node, ...]:
+        """Return the nodes that stand for one, parts of parts too."""
         lowering = row_of(LOWERINGS, type(node.op))
         if lowering is None or not lacks(node.op):
             return (node,)

@@ -4,7 +4,7 @@ framework.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -106,6 +106,21 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             nonnegative |= nonnegative_paths(plan.lowered)
     except GraphError as error:
         raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
+    realisations = _realise_sites(plan, known, nonnegative, capabilities)
+    every_size = fixed is None and all(realisation.every_size for realisation in realisations.values())
+    rows, columns = size
+    return replace(
+        plan,
+        graph=with_own_tensors(graph, _calls_padded_otherwise(graph, realisations)),
+        realisations=realisations,
+        only_size=None if rows is None or columns is None or every_size else (rows, columns),
+    )
+
+
+def _realise_sites(
+    plan: Plan, known: Mapping[str, Shape], nonnegative: Collection[str], capabilities: Capabilities
+) -> dict[str, Realisation]:
+    """Return the realisation of each lowered site, by path. Raises PaddingError as `make_plan`."""
     realisations: dict[str, Realisation] = {}
     for node in plan.lowered.nodes:
         site = site_of(node.op)
@@ -116,14 +131,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             realisations[node.path] = realise(site, (rows, columns), capabilities, node.source in nonnegative)
         except PaddingError as error:
             raise error.at(plan.origin(node.path)) from None
-    every_size = fixed is None and all(realisation.every_size for realisation in realisations.values())
-    rows, columns = size
-    return replace(
-        plan,
-        graph=with_own_tensors(graph, _calls_padded_otherwise(graph, realisations)),
-        realisations=realisations,
-        only_size=None if rows is None or columns is None or every_size else (rows, columns),
-    )
+    return realisations
 
 
 def _calls_padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:

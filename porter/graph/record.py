@@ -12,7 +12,7 @@ from typing import Any
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import MOST_INPUTS, Argument, BlockScope, FurtherInput, Graph, Node, shapes
 from porter.graph.ops import MOST_AXES, OPS, Op
-from porter.graph.ops.kinds import COUNT, attributes, defaults, short
+from porter.graph.ops.kinds import COUNT, attributes, defaults, short_text
 from porter.padding import LOWEST
 
 _PATH = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
@@ -92,7 +92,7 @@ def _read_node(value: object) -> Node:
     entry = dict(value) if isinstance(value, Mapping) else {}
     kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
     if kind is None:
-        raise ValueError(f"expected a node with an op that porter has, got {short(value)}")
+        raise ValueError(f"expected a node with an op that porter has, got {short_text(value)}")
     # A port of an older porter lacks the attributes that are new since.
     entry = _expect_object(
         {"shares": None, **_as_json(defaults(kind)), **entry},
@@ -113,7 +113,7 @@ def _read_further_input(value: object) -> FurtherInput:
     rows, columns = (side if side is None else COUNT.read(side) for side in _expect_list(entry["size"]))
     axes = tuple(map(COUNT.read, _expect_list(entry["axes"])[:MOST_AXES]))
     if not isinstance(entry["name"], str):
-        raise ValueError(f"expected the name of an input, got {short(entry['name'])}")
+        raise ValueError(f"expected the name of an input, got {short_text(entry['name'])}")
     return FurtherInput(
         _read_path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes
     )
@@ -123,7 +123,7 @@ def _read_scope(value: object) -> BlockScope:
     """Read the use of a block of port.json."""
     entry = _expect_object(value, {"path", "block", "arguments"})
     if not isinstance(entry["arguments"], Mapping):
-        raise ValueError(f"expected arguments by name, got {short(entry['arguments'])}")
+        raise ValueError(f"expected arguments by name, got {short_text(entry['arguments'])}")
     arguments = {_read_path(name): _read_argument(item) for name, item in entry["arguments"].items()}
     return BlockScope(_read_path(entry["path"]), _read_path(entry["block"]), arguments)
 
@@ -133,21 +133,21 @@ def _read_argument(value: object, depth: int = 0) -> Argument:
     if isinstance(value, list) and depth < _DEEPEST_LIST:
         return tuple(_read_argument(item, depth + 1) for item in value)
     if not isinstance(value, int | float | bool | str | None):
-        raise ValueError(f"expected a word, a number or a list of these, got {short(value)}")
+        raise ValueError(f"expected a word, a number or a list of these, got {short_text(value)}")
     return value
 
 
 def _expect_object(value: object, keys: set[str]) -> dict[str, Any]:
     """Return an object that has exactly these keys, or raise ValueError."""
     if not isinstance(value, Mapping) or set(value) != keys:
-        raise ValueError(f"expected an object with {', '.join(sorted(keys))}, got {short(value)}")
+        raise ValueError(f"expected an object with {', '.join(sorted(keys))}, got {short_text(value)}")
     return dict(value)
 
 
 def _expect_list(value: object) -> list[Any]:
     """Return a list, or raise ValueError."""
     if not isinstance(value, list):
-        raise ValueError(f"expected a list, got {short(value)}")
+        raise ValueError(f"expected a list, got {short_text(value)}")
     return value
 
 
@@ -155,7 +155,7 @@ def _read_path(value: object) -> str:
     """Return a path, names joined by slashes, or raise ValueError."""
     is_path = isinstance(value, str) and len(value) <= _LONGEST_PATH and _PATH.fullmatch(value)
     if not isinstance(value, str) or not is_path:
-        raise ValueError(f"expected names joined by slashes, got {short(value)}")
+        raise ValueError(f"expected names joined by slashes, got {short_text(value)}")
     return value
 
 

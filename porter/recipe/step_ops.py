@@ -8,7 +8,7 @@ from typing import Any
 
 from porter.base.errors import RecipeError
 from porter.graph import OPS, Conv, Op
-from porter.graph.ops.kinds import COUNT, short
+from porter.graph.ops.kinds import COUNT, short_text
 from porter.padding import Convention, SiteKind, Window
 from porter.recipe.expressions import Variables
 from porter.recipe.kinds import MULTIPLIER, PAD
@@ -81,5 +81,5 @@ class Attributes:
         """The error that an attribute is none that its operation takes."""
         if isinstance(self.values[key], str) and self.values[key] in self.variables:
             advice = f"write ={self.values[key]}, which is the variable"
-        message = f"'{key}' of '{self.path}' must be {expected}, got {short(self.values[key])}"
+        message = f"'{key}' of '{self.path}' must be {expected}, got {short_text(self.values[key])}"
         return RecipeError(message, where=self.written(key), next=advice)

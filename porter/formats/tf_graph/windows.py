@@ -53,7 +53,7 @@ def _transposed_conv(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor
     dilation = _pair(node, "dilations")
     sizes = wanted.dims()
     rule = node.text("padding", "")
-    x_sizes = x.walk.views.of(x.value).known_sizes
+    x_sizes = x.walk.views.own_view(x.value).known_sizes
     if len(x_sizes) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
         raise Unsupported(f"of {len(x_sizes)} axes to {len(sizes)} with padding '{rule}'")
     if x_sizes[3] != kernel.shape[3]:

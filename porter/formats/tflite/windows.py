@@ -78,7 +78,7 @@ def _transposed_conv(
     """
     wanted = sizes.dims()
     kernel = expect_stored(weights, 4)
-    before = x.walk.views.of(x.value).known_sizes
+    before = x.walk.views.own_view(x.value).known_sizes
     if len(wanted) != 4 or len(before) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]), None)

@@ -131,8 +131,8 @@ def _comes_next(before: Group, group: Group) -> bool:
 
 
 def _joined_name(member: Leaf | Group) -> str:
-    """What follows the name of a module that is not a group: `stages1` for 1 in stages, otherwise with a line
-    between.
+    """Return what follows the name of a module that is not a group: `stages1` for 1 in stages, otherwise its
+    member's name after a _.
     """
     if isinstance(member, Group) and member.counted:
         return member.name.removeprefix("unit")
@@ -140,7 +140,7 @@ def _joined_name(member: Leaf | Group) -> str:
 
 
 def _leaves(nodes: Sequence[_NodeParts]) -> Iterator[Leaf]:
-    """Layers by their own names; those without one, and those that are only numbered, by what they
+    """Yield layers by their own names; those without one, and those that are only numbered, by what they
     compute.
     """
     named = [placed.parts[0] != "" and not placed.parts[0].isdigit() for placed in nodes]

@@ -20,7 +20,7 @@ def pair_chains(group: Group) -> Group:
     members = [pair_chains(member) if isinstance(member, Group) else member for member in group.members]
     index = 0
     while index < len(members):
-        count = _turns(members[index:])
+        count = _count_turns(members[index:])
         for number in range(count):
             pair = members[index + 2 * number : index + 2 * number + 2]
             leaves = [
@@ -38,7 +38,7 @@ def pair_chains(group: Group) -> Group:
     return replace(group, members=with_unique_names(members_in_pairs))
 
 
-def _turns(members: Members) -> int:
+def _count_turns(members: Members) -> int:
     """Return how many pairs of neighbours with two names and one number the members begin with; 0 for fewer
     than FEWEST_PAIRS.
     """

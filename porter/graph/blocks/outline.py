@@ -53,7 +53,7 @@ class Group:
     block: str | None = None
 
     def nodes(self) -> Iterator[Node]:
-        """The nodes of the group and of those within it, in order."""
+        """Yield the nodes of the group and of those within it, in order."""
         for member in self.members:
             if isinstance(member, Group):
                 yield from member.nodes()

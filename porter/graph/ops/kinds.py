@@ -50,11 +50,11 @@ class Kind:
         """
         converted = self.convert(value)
         if converted is None:
-            raise ValueError(f"expected {self.words}, got {short(value)}")
+            raise ValueError(f"expected {self.words}, got {short_text(value)}")
         return converted
 
 
-def short(value: object) -> str:
+def short_text(value: object) -> str:
     """Write a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -127,6 +127,7 @@ def _window(value: object) -> Window | None:
 
 
 def _convention(value: object) -> Convention | None:
+    """Return a convention from an object with its fields; None for another value."""
     entry = _entry(value, {"rule", "pads", "fill", "average", "rounding"})
     if entry is None:
         return None

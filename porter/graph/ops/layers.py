@@ -15,7 +15,7 @@ from porter.graph.ops.op import (
     Op,
     Shape,
     TensorShapes,
-    bias,
+    bias_shape,
     expect_channels,
     expect_known_channels,
     expect_map,
@@ -42,7 +42,7 @@ class Dense(Op, name="dense"):
         return with_channels(expect_known_channels(inputs[0]), self.units)
 
     def tensors(self, channels: int) -> TensorShapes:
-        return {"kernel": (self.units, channels), **bias(self.bias, self.units)}
+        return {"kernel": (self.units, channels), **bias_shape(self.bias, self.units)}
 
     @property
     def words(self) -> str:

@@ -206,6 +206,6 @@ def expect_array(shape: Shape) -> Shape:
     return shape
 
 
-def bias(stated: bool, channels: int) -> TensorShapes:
+def bias_shape(stated: bool, channels: int) -> TensorShapes:
     """Return the shape of a bias by its role, or nothing if the op states none."""
     return {"bias": (channels,)} if stated else {}

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Count, Flag, Geometry, Padding
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, TensorShapes, bias, expect_map, shape_text
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, TensorShapes, bias_shape, expect_map, shape_text
 from porter.padding import LOWEST, Site, SiteKind, Window, output_size
 
 
@@ -30,7 +30,7 @@ class Conv(Op, name="conv"):
 
     def tensors(self, channels: int) -> TensorShapes:
         kernel = (self.filters, channels // self.groups, *self.window.kernel)
-        return {"kernel": kernel, **bias(self.bias, self.filters)}
+        return {"kernel": kernel, **bias_shape(self.bias, self.filters)}
 
     @property
     def site(self) -> Site:
@@ -73,7 +73,7 @@ class ConvTranspose(Op, name="conv_transpose"):
 
     def tensors(self, channels: int) -> TensorShapes:
         kernel = (channels, self.filters // self.groups, *self.window.kernel)
-        return {"kernel": kernel, **bias(self.bias, self.filters)}
+        return {"kernel": kernel, **bias_shape(self.bias, self.filters)}
 
     @property
     def words(self) -> str:

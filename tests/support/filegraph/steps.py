@@ -43,7 +43,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     names = [f"step{place}" for place in range(len(steps))]
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
-    walk.view_of[IMAGE] = walk.views.of(builder.input)
+    walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     sources = [IMAGE]
     for name, (function, *arguments) in zip(names, steps, strict=True):
         node = Node(name, function.__name__)
@@ -71,7 +71,7 @@ def of_image(
     builder, node = Builder(channels, size, order), Node("end", "function")
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], node.name}, Arrays({}), lambda node: node.op)
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
-    walk.view_of[IMAGE] = walk.views.of(builder.input)
+    walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     walk.record_outputs(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])
     return builder.finish([walk.value((node.name, 0))])
 

@@ -38,7 +38,7 @@ def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, t
         nodes = {"image": SymbolNode("image", "null", (), OperatorAttributes(Watched())), "it": node}
         builder = Builder(3, (6, 5), "CHW")
         walk: NodeWalk[Any] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
-        walk.view_of[IMAGE] = walk.views.of(builder.input)
+        walk.view_of[IMAGE] = walk.views.own_view(builder.input)
         if count in taken:
             assert reader(walk, node) is not None
         else:
