@@ -15,7 +15,7 @@ from porter.base.options import INPUT_SIZE, OUTPUTS
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
-from porter.graph.memory_bounds import MOST_IN_ALL, expect_bounded, numbers
+from porter.graph.memory_bounds import MOST_IN_ALL, count_numbers, expect_bounded
 from porter.graph.walks import downstream
 from porter.padding import KnownSize
 
@@ -252,7 +252,7 @@ def expect_batch(file: FileGraph, images: int, size: KnownSize) -> None:
     """
     try:
         graph = to_graph(replace(file, size=size), keep_activation=True).graph
-        each = sum(map(numbers, shapes(graph, size).values()))
+        each = sum(map(count_numbers, shapes(graph, size).values()))
     except MappingError:
         each = _GROWTH * file.channels * size[0] * size[1]
     if images * each > MOST_IN_ALL:

@@ -18,7 +18,7 @@ MOST_IN_ALL = 1 << 32
 """
 
 
-def numbers(shape: Shape) -> int:
+def count_numbers(shape: Shape) -> int:
     """Return how many numbers a value of that shape has; sizes that are free count as 1."""
     return math.prod(size or 1 for size in shape)
 
@@ -33,8 +33,8 @@ def expect_bounded(graph: Graph, size: Size) -> None:
     """
     total = 0
     for path, shape in shapes(graph, size).items():
-        total += numbers(shape)
-        if numbers(shape) > MOST_NUMBERS:
+        total += count_numbers(shape)
+        if count_numbers(shape) > MOST_NUMBERS:
             raise GraphError(
                 f"this value has the shape {shape_text(shape)}, more than {MOST_NUMBERS} numbers",
                 where=path,

@@ -17,7 +17,7 @@ from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstall
 from porter.base.options import TOLERANCE
 from porter.frameworks import IN_FLOAT32, UNCUT, Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
-from porter.graph.memory_bounds import numbers
+from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.port import StoredPort
@@ -389,7 +389,7 @@ class Check:
 
 def _count_numbers(graph: Graph, size: KnownSize) -> int:
     """Return how many numbers all values of one image have."""
-    return sum(map(numbers, shapes(graph, size).values()))
+    return sum(map(count_numbers, shapes(graph, size).values()))
 
 
 def _enough_images(channels: int, size: Sequence[int]) -> int:

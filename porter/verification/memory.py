@@ -15,7 +15,7 @@ from weakref import ref
 from porter.base.errors import CheckFailed
 from porter.base.options import CHECK, INPUT_SIZE
 from porter.graph import Graph, Shape, shapes, tensor_shapes
-from porter.graph.memory_bounds import numbers
+from porter.graph.memory_bounds import count_numbers
 from porter.padding import KnownSize
 
 K = TypeVar("K")
@@ -46,7 +46,7 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
     parts = [list[str]()]
     part_bytes = 0
     for path in (node.path for node in graph.nodes):
-        size = _BYTES * images * numbers(stated[path])
+        size = _BYTES * images * count_numbers(stated[path])
         if parts[-1] and part_bytes + size > most:
             parts.append([])
             part_bytes = 0
@@ -102,7 +102,7 @@ def expect_memory(graph: Graph, size: KnownSize) -> None:
         CheckFailed: it has less memory.
     """
     held = _memory()
-    largest = _BYTES * max(map(numbers, shapes(graph, size).values()))
+    largest = _BYTES * max(map(count_numbers, shapes(graph, size).values()))
     if held is not None and largest > held:
         raise CheckFailed(
             f"comparing at {size[0]}x{size[1]} takes {largest / 2**30:.0f} GiB of memory, and this machine "

@@ -18,7 +18,7 @@ from porter.base.options import FOLD_BN, INPUT_SIZE, REFERENCE
 from porter.files import path_of
 from porter.frameworks import IN_FLOAT32
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
-from porter.graph.memory_bounds import numbers
+from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import shape_text
 from porter.padding import ANY, KnownSize, Size
 from porter.port import OWN_BUILD, Record, StoredPort, read_port
@@ -100,9 +100,13 @@ def _expect_as_large(port: StoredPort, source: Graph) -> None:
     size = port.record.input.native_size
     ours = shapes(port.graph, size)
     theirs = shapes(source, size)
-    if sum(map(numbers, ours.values())) <= max(_MANY, _TIMES * sum(map(numbers, theirs.values()))):
+    if sum(map(count_numbers, ours.values())) <= max(
+        _MANY, _TIMES * sum(map(count_numbers, theirs.values()))
+    ):
         return
-    path = next(path for path, shape in ours.items() if numbers(shape) > numbers(theirs.get(path, ())))
+    path = next(
+        path for path, shape in ours.items() if count_numbers(shape) > count_numbers(theirs.get(path, ()))
+    )
     where = (
         f"{shape_text(ours[path])} in the port and {shape_text(theirs[path])} in its source"
         if path in theirs
