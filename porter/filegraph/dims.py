@@ -409,11 +409,9 @@ def sizes_text(dims: Iterable[Dim]) -> str:
 def sizes_array(numbers: Any) -> Numbers:
     """Make an array of sizes: of integers, or of objects if some sizes are open."""
     array = np.asarray(numbers, object)
-    return (
-        array
-        if any(isinstance(each, Open) for each in array.flat)
-        else np.asarray(array.tolist(), None if array.size else int)
-    )
+    if any(isinstance(each, Open) for each in array.flat):
+        return array
+    return np.asarray(array.tolist(), None if array.size else int)
 
 
 def are_open(array: Numbers) -> bool:
@@ -428,11 +426,9 @@ def to_whole_number(number: Any) -> Dim:
 
 def as_whole(array: Numbers) -> Numbers:
     """Cast an array to whole numbers, cut towards 0."""
-    return (
-        sizes_array(np.frompyfunc(to_whole_number, 1, 1)(array))
-        if are_open(array)
-        else np.asarray(np.trunc(array), np.int64)
-    )
+    if are_open(array):
+        return sizes_array(np.frompyfunc(to_whole_number, 1, 1)(array))
+    return np.asarray(np.trunc(array), np.int64)
 
 
 def as_real(array: Numbers) -> Numbers:

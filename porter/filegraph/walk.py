@@ -522,11 +522,9 @@ class NodeWalk(Generic[N]):
 
     def _has_more_than_batch(self, view: View) -> bool:
         """Return whether a value's first axis has more than the images, so that it can be no output."""
-        return (
-            bool(view.axes)
-            and self.views.batch not in (0, 1)
-            and self.views.has_more_than_batch(view.axes[0])  # type: ignore[index]
-        )
+        if not view.axes or self.views.batch in (0, 1):
+            return False
+        return self.views.has_more_than_batch(view.axes[0])
 
     def record_outputs(self, node: N, given: Sequence[Read | None]) -> None:
         """Record what a node gives, output by output. Outputs that porter lacks are foreign where something

@@ -85,8 +85,8 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
     sites = {differing.path: differing for differing in site_differences(one, other, (None, None))}
     differing: dict[tuple[str, str | None, str | None], list[str]] = {}
     for path in dict.fromkeys((*one.by_path, *other.by_path)):
-        for what, mine, theirs in _step_differences(one, other, path, sites.get(path), ignoring):
-            differing.setdefault((what, mine, theirs), []).append(path)
+        for difference in _step_differences(one, other, path, sites.get(path), ignoring):
+            differing.setdefault(difference, []).append(path)
     if one.outputs != other.outputs:
         differing["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
     return tuple(Difference(*key, tuple(paths)) for key, paths in differing.items())
@@ -98,24 +98,24 @@ def _step_differences(
     """Yield what of a step differs: the op, the pads, an attribute or the inputs, each as both graphs have
     it.
     """
-    mine, theirs = one.by_path.get(path), other.by_path.get(path)
-    if mine is None or theirs is None or type(mine.op) is not type(theirs.op):
-        yield "op", _op_text(mine), _op_text(theirs)
+    node, other_node = one.by_path.get(path), other.by_path.get(path)
+    if node is None or other_node is None or type(node.op) is not type(other_node.op):
+        yield "op", _op_text(node), _op_text(other_node)
         return
     # A reader of a step that one graph lacks reads another step there; the step itself is the difference.
     reads_lacking_step = any(
-        (path in one.by_path) is not (path in other.by_path) for path in (*mine.inputs, *theirs.inputs)
+        (path in one.by_path) is not (path in other.by_path) for path in (*node.inputs, *other_node.inputs)
     )
-    if mine.inputs != theirs.inputs and not reads_lacking_step:
-        yield "inputs", " and ".join(mine.inputs), " and ".join(theirs.inputs)
+    if node.inputs != other_node.inputs and not reads_lacking_step:
+        yield "inputs", " and ".join(node.inputs), " and ".join(other_node.inputs)
     if site is not None:
         if site.only_pads:
             yield "pads", str(site.one), str(site.other)
         else:
             yield "windows", str(site.one.window), str(site.other.window)
-    shown = {"window", "convention"} if site_of(mine.op) else set()
-    for name in attributes(type(mine.op)).keys() - shown - set(ignoring):
-        value, other_value = getattr(mine.op, name), getattr(theirs.op, name)
+    shown = {"window", "convention"} if site_of(node.op) else set()
+    for name in attributes(type(node.op)).keys() - shown - set(ignoring):
+        value, other_value = getattr(node.op, name), getattr(other_node.op, name)
         if not _is_same_value(value, other_value):
             yield name, _value_text(value), _value_text(other_value)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import windows
-from porter.filegraph.kernels.layouts import ordered, with_channels_first, with_channels_last
+from porter.filegraph.kernels.layouts import reorder_axes, with_channels_first, with_channels_last
 from porter.filegraph.kernels.values import erf, softmax
 from porter.filegraph.kernels.windows import Grid
 
@@ -38,7 +38,7 @@ def _conv(
 ) -> Numbers:
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
-    found = windows.conv(with_channels_first(x), ordered(weight, "OHWI"), grid=grid, groups=groups)
+    found = windows.conv(with_channels_first(x), reorder_axes(weight, "OHWI"), grid=grid, groups=groups)
     return with_channels_last(found)
 
 
@@ -55,7 +55,7 @@ def _transposed(
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
     parts = weight.reshape(groups, -1, *weight.shape[1:])
     kernel = parts.transpose(0, 4, 1, 2, 3).reshape(-1, parts.shape[1], *weight.shape[1:3])
-    found = windows.transposed(
+    found = windows.conv_transpose(
         with_channels_first(x), kernel, grid=grid.with_more(*_pair(output_padding)), groups=groups
     )
     return with_channels_last(found)

@@ -89,10 +89,8 @@ class DepthToSpace(KeepsSign, name="depth_to_space"):
         channels, rows, columns = expect_map(inputs[0])
         if (channels or 0) % self.block**2:
             raise GraphError(f"blocks of {self.block}x{self.block} do not divide {shape_text(inputs[0])}")
-        return (
-            (channels or 0) // self.block**2,
-            *(None if n is None else n * self.block for n in (rows, columns)),
-        )
+        cells = (None if size is None else size * self.block for size in (rows, columns))
+        return ((channels or 0) // self.block**2, *cells)
 
 
 @dataclass(frozen=True)

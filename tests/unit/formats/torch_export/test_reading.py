@@ -20,7 +20,7 @@ def walk_with(node: AtenNode) -> NodeWalk[AtenNode]:
     builder = Builder(3, (6, 5), "CHW")
     nodes = {"image": AtenNode("image", "input"), node.name: node}
     walk: NodeWalk[AtenNode] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
-    walk.view_of[IMAGE] = walk.views.of(builder.input)
+    walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     return walk
 
 
