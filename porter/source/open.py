@@ -112,7 +112,9 @@ def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> O
     ranked = rank(checkpoint, recipes)
     left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
     try:
-        opened = open_likeliest(ranked.likely, wishes).opened or open_graph(checkpoint, wishes)
+        opened = open_likeliest(ranked.likely, wishes).opened
+        if opened is None or (wishes.as_given and not opened.facts.classes):
+            opened = open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
@@ -182,8 +184,9 @@ def _of_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opene
     """
     saved = exported.saved
     wishes = replace(wishes, size=wishes.size or saved.size)
+    checkpoint = exported.checkpoint
     try:
-        opened = _by_graph(exported.checkpoint, wishes, recipes)
+        opened = open_graph(checkpoint, wishes) if wishes.as_given else _by_graph(checkpoint, wishes, recipes)
     except PorterError as error:
         found = _as_variables(exported, wishes, recipes)
         if found is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from porter.base.dtypes import is_floating
+from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
@@ -23,7 +23,7 @@ from porter.recipe import Member
 from porter.recipe.expressions import Value
 from porter.recipe.fixed import COMPUTED
 from porter.recipe.transforms import apply_transforms, computed
-from porter.source.fitting.fit import Fit, placed, shape_text
+from porter.source.fitting.fit import Fit, TensorKey, placed, shape_text
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Saved
@@ -178,16 +178,9 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> O
     tensors: OwnTensors = {}
     wrong: list[tuple[str, str | None]] = []
     for (path, role), name in fit.tensors.items():
-        node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
-        transforms = fit.transforms.get(path, ())
+        expected = shapes[path].get(role)
         try:
-            if fit.stored and expected is not None:
-                in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
-                array = to_canonical(array, fit.stored[path, role], in_file)
-            else:
-                assert dialect is not None
-                array = dialect.to_canonical(fit.graph, node, role, array)
-            array = apply_transforms(transforms, role, array)
+            array = laid_out(fit, dialect, (path, role), expected, checkpoint.tensors[name])
         except MappingError as error:
             wrong.append((f"{name} at {path}: {error.message}", fit.places.get(path)))
             continue
@@ -201,6 +194,30 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> O
         raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
     _expect_numbers(fit, checkpoint)
     return tensors
+
+
+def laid_out(
+    fit: Fit, dialect: Dialect | None, key: TensorKey, expected: tuple[int, ...] | None, array: Array
+) -> Array:
+    """A tensor of the file in canonical axis order, as its node takes it.
+
+    Args:
+        dialect: as `read_tensors`.
+        key: the node's path and the tensor's role.
+        expected: the shape that the graph states.
+
+    Raises:
+        MappingError: the array has another rank.
+    """
+    path, role = key
+    transforms = fit.transforms.get(path, ())
+    if fit.stored and expected is not None:
+        in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
+        array = to_canonical(array, fit.stored[path, role], in_file)
+    else:
+        assert dialect is not None
+        array = dialect.to_canonical(fit.graph, fit.graph.by_path[path], role, array)
+    return apply_transforms(transforms, role, array)
 
 
 def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:

@@ -25,6 +25,8 @@ class Wishes:
             then.
         outputs: the file's names of the values that the port gives, instead of the file's own outputs; no
             recipe is used then.
+        as_given: the outputs are the file's own: no recipe is used that pools the maps of a file without a
+            head, and none for a model in memory.
         origin: the zoo that the weights come from, whatever else states another one (porter.source.origin).
     """
 
@@ -34,6 +36,7 @@ class Wishes:
     size: Size | None = None
     keep_activation: bool = False
     outputs: tuple[str, ...] = ()
+    as_given: bool = False
     origin: str | None = None
 
 
