@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from porter.base.errors import CannotRun, NotInstalled, PorterError, UsageError
 from porter.conversion.convert import write_trial
@@ -15,6 +14,7 @@ from porter.formats.recognition import is_there
 from porter.frameworks.in_memory import ExampleInputs, Model, expect_subject
 from porter.frameworks.reference_models import framework_of
 from porter.padding import Size
+from porter.port import StoredPort
 from porter.recipe.spelling import hint
 from porter.source.hub_download import repository_of
 from porter.source.open import open_source
@@ -22,7 +22,7 @@ from porter.source.opened import Opened
 from porter.source.place import InMemory, Place, PortFolder, find
 from porter.source.wishes import Wishes
 
-_CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
+CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IN = "torch"
 """What graphs are built in to be run: it has every op."""
 
@@ -59,37 +59,43 @@ class Side:
 
     def open(self, size: Size | None, recipes: Path | None) -> Opened:
         """Opens it. Raises as porter.source.open.open_source."""
-        return open_source(self.place, Wishes(size=size), recipes=recipes)
+        return open_source(self.place, Wishes(size=size, as_given=True), recipes=recipes)
 
     def prove(self, opened: Opened, size: Size) -> SideProof:
-        """Compares the graph that was read with the model itself, node by node in float64.
+        """See `proved`."""
+        return proved(opened, size, self.place.port if isinstance(self.place, PortFolder) else None)
 
-        Args:
-            size: rows and columns of the input.
-        """
-        from porter.verification.check import Check
-        from porter.verification.reverify import check_against
 
-        if isinstance(self.place, PortFolder):
-            record = self.place.port.record
-            if record.parity is None or not record.parity.get("ok"):
-                return SideProof(False, f"its check was {record.check}")
-            return SideProof(
-                True, f"port.json has its graph, which was compared with {record.parity['reference']}"
-            )
-        try:
-            with TemporaryDirectory(prefix="porter-") as folder:
-                port = write_trial(Path(folder), opened, IN, size, "float64")
-                verdict, _ = check_against(Check(port, ("float64",)), opened, size=size)
-        except (NotInstalled, CannotRun) as error:
-            return SideProof(False, str(error))
-        except PorterError as error:
-            return SideProof(False, error.message)
-        if not verdict.ok:
-            return SideProof(False, verdict.failure())
-        proof = verdict.proof
-        worst = f"the worst of {len(proof.nodes)} nodes {proof.worst.rel_l2:.1e}"
-        return SideProof(proof.proves, f"{proof.outcome} in float64, {worst}")
+def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SideProof:
+    """Compares a graph that was read with the model itself, node by node in float64.
+
+    Args:
+        size: rows and columns of the input.
+        port: the source, if it is one: its record has the comparison.
+    """
+    from porter.verification.check import Check
+    from porter.verification.reverify import check_against
+
+    if port is not None:
+        record = port.record
+        if record.parity is None or not record.parity.get("ok"):
+            return SideProof(False, f"its check was {record.check}")
+        return SideProof(
+            True, f"port.json has its graph, which was compared with {record.parity['reference']}"
+        )
+    try:
+        with TemporaryDirectory(prefix="porter-") as folder:
+            trial = write_trial(Path(folder), opened, IN, size, "float64")
+            verdict, _ = check_against(Check(trial, ("float64",)), opened, size=size)
+    except (NotInstalled, CannotRun) as error:
+        return SideProof(False, str(error))
+    except PorterError as error:
+        return SideProof(False, error.message)
+    if not verdict.ok:
+        return SideProof(False, verdict.failure())
+    proof = verdict.proof
+    worst = f"the worst of {len(proof.nodes)} nodes {proof.worst.rel_l2:.1e}"
+    return SideProof(proof.proves, f"{proof.outcome} in float64, {worst}")
 
 
 def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
@@ -102,9 +108,11 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
     if not isinstance(subject, str | PathLike):
         return Side(type(subject).__name__, InMemory(subject, example))
     text = fspath(subject)
-    code = _CODE.fullmatch(text)
+    code = CODE.fullmatch(text)
     if code is not None:
-        return Side(text, InMemory(_made(Path(code["file"]), code["name"]), example))
+        from porter.verification.user_code import model_of_code
+
+        return Side(text, InMemory(model_of_code(Path(code["file"]), code["name"]), example))
     path = Path(text)
     if repository_of(path) is None and not is_there(path):
         near = hint(path.name, [each.name for each in path.parent.glob("*")])
@@ -114,21 +122,3 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
             "code needs the name of what makes its model", where=text, next=f"write {text}:CALLABLE"
         )
     return Side(text, find(path))
-
-
-def _made(file: Path, name: str) -> Any:
-    """The model that a user's code makes."""
-    from porter.verification.user_code import load_maker, running_code
-
-    if not file.exists():
-        raise UsageError("there is no such file", where=file, next="check the path")
-    make = load_maker(file, name)
-    with running_code(file):
-        model = make()
-    if framework_of(model) is None:
-        expected = "a torch.nn.Module, a keras.Model or an nnx.Module"
-        message = f"{name}() gives a {type(model).__name__}, expected {expected}"
-        raise UsageError(message, where=file, next="let it return the model with its weights")
-    if framework_of(model) == "torch":
-        model.eval()
-    return model

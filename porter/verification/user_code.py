@@ -1,5 +1,5 @@
-"""A user's own code, run only where `--reference FILE.py:CALLABLE` on the command line names it: never for a
-recipe or a port.
+"""A user's own code, run only where the user names it as `FILE.py:CALLABLE` or by its import path: never for
+a recipe or a port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from traceback import extract_tb
 from typing import Any
 
 from porter.base.errors import NotInstalled, PorterError, UsageError, first_line, shortened
-from porter.base.options import REFERENCE
 from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.reference_models import framework_of
@@ -84,7 +83,7 @@ def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
     message = f"{type(error).__name__}: {shortened(text)}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return NotInstalled(message, where=where, next=_EXTRAS[error.name])
-    return UsageError(message, where=where, next=f"this is the reference's own code, which {REFERENCE} runs")
+    return UsageError(message, where=where, next="this is your own code, which porter runs")
 
 
 def load_maker(file: Path, name: str) -> Callable[[], Any]:
@@ -94,7 +93,7 @@ def load_maker(file: Path, name: str) -> Callable[[], Any]:
         UsageError: the code raises an exception, or has no such callable. NotInstalled: as
             `running_code`.
     """
-    spec = spec_from_file_location(f"reference_{file.stem}", file)
+    spec = spec_from_file_location(f"code_{file.stem}", file)
     assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
     module = module_from_spec(spec)
     with running_code(file):
@@ -107,7 +106,9 @@ def load_maker(file: Path, name: str) -> Callable[[], Any]:
         raise UsageError(f"the code has no '{name}'", where=file, next=hint(name, known)) from None
     if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
-        raise UsageError(f"'{name}' is a model, and {REFERENCE} takes what makes one", where=file, next=next)
+        raise UsageError(
+            f"'{name}' is a model, and FILE.py:CALLABLE names what makes one", where=file, next=next
+        )
     if not callable(target):
         raise UsageError(
             f"'{name}' cannot be called",
@@ -116,3 +117,33 @@ def load_maker(file: Path, name: str) -> Callable[[], Any]:
         )
     make: Callable[[], Any] = target
     return make
+
+
+def model_of_code(file: Path, name: str) -> Any:
+    """The model that the callable `name` of a user's code makes, in inference mode.
+
+    Raises:
+        UsageError: as `load_maker`, or it makes no model. NotInstalled: as `running_code`.
+    """
+    if not file.exists():
+        raise UsageError("there is no such file", where=file, next="check the path")
+    make = load_maker(file, name)
+    with running_code(file):
+        model = make()
+    return expect_model(model, name, file)
+
+
+def expect_model(model: Any, name: str, where: str | Path) -> Any:
+    """Expects that what a callable gave is a model, and puts it in inference mode.
+
+    Raises:
+        UsageError: it is none.
+    """
+    framework = framework_of(model)
+    if framework is None:
+        expected = "a torch.nn.Module, a keras.Model or an nnx.Module"
+        message = f"{name}() gives a {type(model).__name__}, expected {expected}"
+        raise UsageError(message, where=where, next="let it return the model")
+    if framework != "tf":
+        model.eval()
+    return model
