@@ -1,0 +1,41 @@
+"""The weights of a model of Keras. See porter.frameworks.own_state.OwnState."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.frameworks.tf.in_memory import expect_built
+
+FILE = "model.weights.h5"
+LOADING = 'model.load_weights("model.weights.h5")'
+
+
+def variables(model: Any) -> dict[str, Array]:
+    return {name: np.asarray(variable).copy() for name, variable in _by_name(model).items()}
+
+
+def _by_name(model: Any) -> dict[str, Any]:
+    """Its variables by their paths; of several of one path, the later ones have a number."""
+    expect_built(model)
+    found = dict[str, Any]()
+    for variable in model.weights:
+        name, place = variable.path, 1
+        while name in found:
+            name, place = f"{variable.path}:{place}", place + 1
+        found[name] = variable
+    return found
+
+
+def put(model: Any, arrays: Mapping[str, Array]) -> None:
+    known = _by_name(model)
+    for name, array in arrays.items():
+        known[name].assign(array)
+
+
+def save(model: Any, folder: Path) -> None:
+    model.save_weights(folder / FILE)
