@@ -11,11 +11,12 @@ from tempfile import mkdtemp
 from typing import ParamSpec
 from weakref import finalize
 
-from porter.api.port import Ported, open_port
+from porter.api.port import Filled, Ported, open_port
 from porter.api.speaking import public
 from porter.base.commands import ListModelsOptions, takes
 from porter.base.errors import UsageError
 from porter.comparison import compare as comparing
+from porter.comparison.transfer.fill import Filling, fill
 from porter.conversion import convert as conversion
 from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
@@ -31,7 +32,18 @@ from porter.verification import reverify
 P = ParamSpec("P")
 
 
-def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]:
+def _converted(function: Callable[P, conversion.Conversion]) -> Callable[P, conversion.Conversion | Filling]:
+    """Make `convert` fill the class that `into` names."""
+    into: Callable[..., Filling] = fill
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> conversion.Conversion | Filling:
+        return function(*args, **kwargs) if kwargs.get("into") is None else into(*args, **kwargs)
+
+    return called
+
+
+def _ported(function: Callable[P, conversion.Conversion | Filling]) -> Callable[P, Ported]:
     """Make `convert` return a Ported; a port of a model in memory is in a temporary folder where no other is
     given.
     """
@@ -42,11 +54,11 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
         subject = given["subject"]
         held = Held(subject, given.get("example")) if is_model(subject) else None
         if held is None or given.get("out") is not None:
-            return Ported(function(*args, **kwargs), held)
+            return _held(function(*args, **kwargs), held)
         folder = mkdtemp(prefix="porter-")
         kwargs["out"] = f"{folder}/port"
         try:
-            port = Ported(function(*args, **kwargs), held)
+            port = _held(function(*args, **kwargs), held)
         except BaseException:
             rmtree(folder, ignore_errors=True)
             raise
@@ -58,7 +70,11 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
     return called
 
 
-convert = public(_ported(conversion.convert))
+def _held(made: conversion.Conversion | Filling, held: Held | None) -> Ported:
+    return Filled(made) if isinstance(made, Filling) else Ported(made, held)
+
+
+convert = public(_ported(_converted(conversion.convert)))
 verify = public(reverify.verify)
 compare = public(comparing.compare)
 predict = public(prediction.predict)

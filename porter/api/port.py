@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 from porter.api.speaking import public
 from porter.base.commands import OpenOptions, takes
 from porter.base.dtypes import Array
+from porter.base.errors import UsageError
 from porter.base.options import AnyPath
+from porter.comparison.transfer.fill import Filling
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
@@ -108,6 +110,16 @@ class Port(PathLike[str]):
         return load(self.folder, device)
 
     @public
+    def converter(self) -> str:
+        """The text of convert_NAME.py, of what `convert` gives for `into`.
+
+        Raises:
+            UsageError: this is the port of another conversion, which has none.
+        """
+        message = "only a class of your own has a converter"
+        raise UsageError(message, where=self.folder, next="convert with into=CLASS")
+
+    @public
     def transform(self) -> Callable[[PhotoInput], torch.Tensor | Array]:
         """Return a function that makes a photo the model's input by the port's protocol.
 
@@ -160,6 +172,45 @@ class Ported(Port):
     def record(self) -> dict[str, object]:
         """Return the record that `porter convert --json` prints."""
         return self._made.record()
+
+
+class Filled(Ported):
+    """A class of the user's with the tensors of a source in it, as `convert` gives it for `into`.
+
+    Attributes:
+        comparison: of the source, which is A, and the class.
+    """
+
+    def __init__(self, made: Filling) -> None:
+        Port.__init__(self, made.folder)
+        self.verdict, self.comparison, self._filling = None, made.comparison, made
+
+    def __str__(self) -> str:
+        filling = self._filling
+        return f"{filling.source} into {filling.target}: {self.folder}\n{self.comparison.summary}"
+
+    def _repr_html_(self) -> str:
+        return self.comparison._repr_html_()
+
+    @property
+    def proof(self) -> None:
+        """None: `comparison` is what proves it."""
+        return None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._filling.opened.warnings
+
+    def model(self, device: str = "cpu") -> LoadedModel:
+        """The user's own model, with the tensors in it."""
+        made: LoadedModel = self._filling.model
+        return made
+
+    def converter(self) -> str:
+        return self._filling.converter
+
+    def record(self) -> dict[str, object]:
+        return self._filling.record()
 
 
 @takes(OpenOptions)

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from functools import cached_property, wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, ParamSpec, TypeVar
@@ -50,6 +50,10 @@ class ConvertOptions:
     source: Annotated[str | None, opt.FROM] = None
     to: Annotated[str, opt.TO] = "torch"
     _: KW_ONLY
+    into: Annotated[
+        "str | PathLike[str] | Callable[[], object] | torch.nn.Module | keras.Model | nnx.Module | None",
+        opt.INTO,
+    ] = None
     example: Annotated[
         "torch.Tensor | jax.Array | NDArray[np.generic] "
         "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
@@ -348,6 +352,7 @@ class Command:
     Attributes:
         function: of the API, with the same options; None where only the command line has it.
         printing: options of what the command line prints, which no function has, beside `--json`.
+        instead: parameters that have to be typed, unless another one is, which has these names.
     """
 
     name: str
@@ -355,6 +360,7 @@ class Command:
     values: type
     function: str | None = None
     printing: tuple[Option, ...] = ()
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def options(self) -> Mapping[str, Option]:
@@ -411,6 +417,7 @@ CONVERT = Command(
     ConvertOptions,
     "convert",
     (opt.CARD,),
+    {"to": "into"},
 )
 VERIFY = Command(
     "verify",

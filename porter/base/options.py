@@ -169,6 +169,11 @@ FILE = _argument(
 )
 NAME = _argument("name", "NAME", "an architecture or a variant", str)
 TO = _option("to", "FRAMEWORK", "the framework of the port", required=True)
+INTO = _option(
+    "into",
+    "FILE.py:CALLABLE|package.module.Class",
+    "in place of --to: put the tensors into this class of yours, whose code is RUN, and write a converter",
+)
 OUT = _option("out", "DIR", "default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK", Path)
 OVERWRITE = _switch("overwrite", "replace an existing port")
 PADDING = _option(

@@ -12,6 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from porter.base import commands
+from porter.base.errors import UsageError
+from porter.base.options import CARD, INTO
 from porter.base.package import __version__
 from porter.base.plugins import KINDS, plugins
 from porter.cli import printing
@@ -60,6 +62,14 @@ def start(
 
 @command(app, commands.CONVERT, cls=WithStock)
 def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
+    if "into" in given:
+        from porter.comparison.transfer.fill import fill
+
+        if card:
+            raise UsageError(f"{INTO} writes no port", where=str(CARD), next=f"leave out {CARD}")
+        filling = fill(**given)
+        show(filling.record() if as_json else printing.filling(filling))
+        return
     from porter.conversion.convert import convert
 
     conversion = convert(**given)

@@ -36,6 +36,10 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
 
         def run(**typed: Any) -> None:
             read = {name: _value(options[name], value) for name, value in typed.items()}
+            for name, other in table.instead.items():
+                if read[name] is read[other] is None:
+                    next = f"add {options[name].placeholder}, or {options[other].placeholder}"
+                    raise UsageError(f"{options[name]} is missing", next=next)
             given = {
                 name: value
                 for name, value in read.items()
@@ -44,7 +48,10 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
             function(**{name: given if name == "given" else read[name] for name in own})
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [_parameter(option, table.default(name)) for name, option in options.items()]
+            [
+                _parameter(option, table.default(name), option.required and name not in table.instead)
+                for name, option in options.items()
+            ]
         )
         run.__annotations__ = {}
         app.command(table.name.split()[-1], help=table.help, **how)(run)
@@ -82,9 +89,9 @@ _READ: Mapping[Option, Callable[[Any], Any]] = {
 """What gives the parameter's value for what is typed, where that is something else."""
 
 
-def _parameter(option: Option, default: object) -> inspect.Parameter:
+def _parameter(option: Option, default: object, required: bool) -> inspect.Parameter:
     """Return an option as Typer takes it: a parameter with an annotation."""
-    usual, required = isinstance(default, option.kind), option.required
+    usual = isinstance(default, option.kind) and required == option.required
     unless_given = default if usual else None
     help = f"{option.help}: {_DESTINATIONS}" if option == TO else option.help
     info = typer.Argument if option.flag is None else typer.Option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from porter.base.commands import VERIFY
 from porter.base.errors import LISTED, some
 from porter.base.options import LAYERS
+from porter.comparison.transfer import RECORD, SOURCE_FILE
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from porter.base.left_out import LeftOut
     from porter.batch.batch import BatchOutcome
     from porter.comparison.compare import Comparison
+    from porter.comparison.transfer.fill import Filling
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
@@ -264,6 +266,27 @@ def comparison(found: Comparison, layers: bool) -> list[str]:
         ]
         lines += ["", *table(("A", "B", "kind", "apart for the same numbers"), rows)]
     return lines
+
+
+def filling(made: Filling) -> list[str]:
+    """The lines of `porter convert --into`."""
+    counts, found = made.counts, made.comparison
+    filled = f", {counts['filled']} of the class filled with a number" if counts["filled"] else ""
+    unused = f", {counts['ignored']} not used" if counts["ignored"] else ""
+    kept = [f"  kept     {some(made.kept)}: the class's own, which no output reads"] if made.kept else []
+    apart = "" if found.parity is None else f"; outputs {found.parity.rel_l2:.1e} apart (relative L2)"
+    own = [] if made.own_file else [f"  source   {SOURCE_FILE}: the source's tensors, for the converter"]
+    return [
+        f"{made.source} into {made.target}: {made.folder}",
+        f"  tensors  {counts['used']} used{unused}{filled}; {RECORD} says how each is made",
+        f"  model    {made.file}",
+        f"  convert  {made.module}.py, and test_{made.module}.py",
+        *own,
+        *kept,
+        f"  check    {found.summary}{apart}",
+        *(f"  note     {note}" for note in found.notes),
+        *(f"  warning  {warning}" for warning in made.opened.warnings),
+    ]
 
 
 def predictions(results: Sequence[Prediction]) -> list[str]:

@@ -59,6 +59,7 @@ class Wanted:
         size: None for the source's own.
         reference: the user's own, with which the port is compared too.
         recipes: the folder that the user names.
+        name: of the source, as its port's folder begins.
         out: the port's folder.
         open: opens the source.
     """
@@ -71,6 +72,7 @@ class Wanted:
     reference: ReferenceName | None
     recipes: Path | None
     wishes: Wishes
+    name: str
     out: Path
     open: Callable[[], Opened]
 
@@ -95,6 +97,7 @@ def read_asked(asked: ConvertOptions) -> Wanted:
         _reference(asked.reference),
         recipes,
         wishes,
+        name,
         Path(asked.out or f"{name}-{framework.NAME}"),
         opening,
     )
@@ -121,6 +124,7 @@ def _source(
         size=size,
         keep_activation=asked.keep_activation,
         outputs=items(asked.outputs),
+        as_given=asked.into is not None,
     )
     if not isinstance(subject, str | PathLike):
         place = InMemory(subject, asked.example)

@@ -84,6 +84,9 @@ def convert(asked: ConvertOptions) -> Conversion:
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
         to: a framework: `tf`, `torch`, `onnx`, `flax`, `mlx`, `tflite`, `caffe` or `mxnet`. `tensorflow`
             and `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
+        into: in place of `to`, a class of your own (docs/guides/write-a-converter.md): a model in memory,
+            which is filled in place; a class or a function that is called without arguments; or the text of
+            one, as `model.py:build`, whose file is run, or `package.module.Class`, which is imported.
         example: what a module is exported with: a batch, or one for each input; None for zeros of
             `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
@@ -130,6 +133,7 @@ def convert(asked: ConvertOptions) -> Conversion:
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
+    assert asked.into is None, "porter.comparison.transfer fills classes"
     wanted = read_asked(asked)
     with new_folder(wanted.out, asked.overwrite) as building:
         opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()

@@ -18,9 +18,13 @@ from porter.files.locks import locked
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PORT_FILE = re.compile(
-    r"(port|evaluation|config)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new"
+    r"(port|evaluation|config|into)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new"
+    r"|(test_)?convert_\w+\.py|source\.safetensors"
 )
-"""What a port consists of, and what an import of its model.py or a killed write leaves in its folder."""
+"""What a port or a filled class consists of, and what an import of its code or a killed write leaves in its
+folder.
+"""
+_RECORDS = "port.json", "into.json"
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -106,7 +110,7 @@ def _expect_replaceable(target: Path, overwrite: bool) -> None:
     if not overwrite:
         raise UsageError("the folder exists", where=target, next=f"give {OVERWRITE()}, or another {OUT}")
     try:
-        is_free = (target / "port.json").is_file() or not any(target.iterdir())
+        is_free = any((target / name).is_file() for name in _RECORDS) or not any(target.iterdir())
     except OSError as error:
         raise _unwritable_error(target, error) from None
     if not is_free:

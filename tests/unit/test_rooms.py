@@ -137,6 +137,7 @@ def test_jax_is_imported_in_its_room_only() -> None:
         "graph_module",
         "in_memory",
         "layers",
+        "own_state",
         "reference_models",
         "tracing/trace",
         "tracing/windows",
@@ -229,7 +230,7 @@ SHARED_CLASSES = {
 SHARED_MODULES = {
     "a part of each framework": """
         code destination dialect engine evaluate file_reference graph_module in_memory language layout maker
-        port_files reference_models run running sites spellings state
+        own_state port_files reference_models run running sites spellings state
     """,
     "a part of each format": "calls graph network nodes objects ops plain read rows tensors witness",
     "operators of one topic, read, computed and written": """

@@ -1,0 +1,86 @@
+"""The model that a user names by `into`: one in memory, or what a class or a function of theirs gives."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from porter.base.errors import PorterError, UsageError, first_line
+from porter.base.options import INTO
+from porter.comparison.sides import CODE
+from porter.frameworks.in_memory import is_model
+from porter.recipe.spelling import hint
+from porter.verification.user_code import expect_model, model_of_code
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+
+def own_model(into: object) -> Any:
+    """The model of a user's class, in inference mode; one in memory as it is.
+
+    Args:
+        into: a model, a class or a function that is called without arguments, or the text of one:
+            `FILE.py:CALLABLE`, whose file is run, or `package.module.Class`, which is imported.
+
+    Raises:
+        UsageError: it is none of these, or its code raises an exception. NotInstalled: it imports a framework
+            that is not installed.
+    """
+    if is_model(into):
+        return into
+    if isinstance(into, str | PathLike):
+        text = fspath(into)
+        code = CODE.fullmatch(text)
+        if code is not None:
+            return model_of_code(Path(code["file"]), code["name"])
+        into = _imported(text)
+    if not callable(into):
+        message = f"got an object of {type(into).__name__}, expected a model, a class or a function"
+        raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
+    name = getattr(into, "__name__", "it")
+    try:
+        model = into()
+    except PorterError:
+        raise
+    except Exception as error:  # whatever the class's own code raises
+        raise UsageError(
+            f"{name}() raises {type(error).__name__}: {first_line(error)}",
+            where=str(INTO),
+            next="write a function that makes the model without arguments, and name it as FILE.py:CALLABLE",
+        ) from None
+    return expect_model(model, name, str(INTO))
+
+
+def _imported(text: str) -> object:
+    """What stands at an import path."""
+    if not _DOTTED.fullmatch(text):
+        message = f"'{text}' names no class"
+        raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
+    module, _, name = text.rpartition(".")
+    try:
+        found = import_module(module)
+    except Exception as error:  # of the package's own code too
+        message = f"'{module}' cannot be imported: {type(error).__name__}: {first_line(error)}"
+        raise UsageError(
+            message, where=str(INTO), next="install its package, or give FILE.py:CALLABLE"
+        ) from None
+    if not hasattr(found, name):
+        raise UsageError(f"{module} has no '{name}'", where=str(INTO), next=hint(name, dir(found)))
+    return getattr(found, name)
+
+
+def name_of(model: Any) -> str:
+    """What messages call a model: its class, or where that is one of a library's for all models, its name."""
+    wrapped = getattr(model, "to_nnx__module", model)  # linen's, in nnx.bridge.ToNNX
+    kind = type(wrapped).__name__
+    return str(getattr(model, "name", kind)) if kind in ("Functional", "Sequential", "Model") else kind
+
+
+def module_name(name: str) -> str:
+    """A name as that of a module of Python: `ResNetBackbone` is `resnet_backbone`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z]{3})", "_", name)
+    words = re.sub(r"\W+", "_", words).strip("_").lower()
+    return words or "model"
