@@ -14,7 +14,7 @@ import pytest
 from porter.base.commands import COMMANDS
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
-from tests.support.pages import PAGES, as_run, lay_out, statuses, without_figures
+from tests.support.pages import PAGES, as_run, lay_out, refusal, statuses, without_figures
 from tests.support.prose import COLUMNS, fragments, pages, wrapped
 
 # torch's exporter to ONNX and TensorFlow's interpreter say what they will do differently.
@@ -29,7 +29,7 @@ def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.Monk
     def run(*arguments: str) -> str:
         ran = cli(*arguments)
         assert ran.status in statuses(*arguments), (arguments, ran.err)
-        return ran.out
+        return ran.out + refusal(ran.err)
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     # Another test may have had a folder of this name elsewhere.

@@ -45,6 +45,7 @@ def as_run(page: str, run: Runner) -> str:
     commands and what they print. Each line of a block of sh runs too, and nothing is shown of it.
     """
     names: dict[str, object] = {"__name__": "page"}
+    sys.path.append(str(Path.cwd()))  # as a script in this folder has it
 
     def block(found: re.Match[str]) -> str:
         language, text = found.groups()
@@ -69,9 +70,14 @@ def _without_download(arguments: list[str]) -> list[str]:
     return ["pads", arguments[1], *(word for place in places for word in arguments[place : place + 2])]
 
 
-def statuses(command: str, *_: str) -> tuple[int, ...]:
+def statuses(command: str, *others: str) -> tuple[int, ...]:
     """What a command of a page may end with: a comparison may find that two models differ."""
-    return (0, 1) if command == "compare" else (0,)
+    return (0, 1) if command == "compare" or "--into" in others else (0,)
+
+
+def refusal(said: str) -> str:
+    """What porter says on stderr of a command that it refuses, without what libraries log there."""
+    return said[said.find("error: ") :] if "error: " in said else ""
 
 
 def lay_out(page: str) -> None:
@@ -139,7 +145,7 @@ def _run(*arguments: str) -> str:
         [Path(sys.executable).with_name("porter"), *arguments], capture_output=True, text=True, check=False
     )
     assert ran.returncode in statuses(*arguments), (arguments, ran.stdout, ran.stderr)
-    return ran.stdout
+    return ran.stdout + refusal(ran.stderr)
 
 
 if __name__ == "__main__":
