@@ -22,7 +22,7 @@ def expect_kind(option: Option, value: object, kind: Any) -> None:
     Raises:
         UsageError: it is of another type.
     """
-    if isinstance(kind, ForwardRef) or any(_is_of(value, each) for each in _types_of_union(kind)):
+    if isinstance(kind, ForwardRef) or _is_one_of(value, kind):
         return
     given = "None" if value is None else f"an object of {type(value).__name__}"
     takes_several = any(get_origin(each) is Sequence for each in _types_of_union(kind))
@@ -41,25 +41,23 @@ def _types_of_union(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if is_union else (kind,)
 
 
+def _is_one_of(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type, or of one of a union's."""
+    return any(_is_of(value, each) for each in _types_of_union(kind))
+
+
 def _is_of(value: object, kind: Any) -> bool:
     """Return whether a value is of a type as annotations state it: Sequence and Mapping with their members,
     or a class.
     """
     origin = get_origin(kind)
     if origin is Sequence:
-        return (
-            isinstance(value, Sequence)
-            and not isinstance(value, str | bytes)
-            and all(
-                any(_is_of(each, member) for member in _types_of_union(get_args(kind)[0])) for each in value
-            )
-        )
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return False
+        return all(_is_one_of(each, get_args(kind)[0]) for each in value)
     if origin is Mapping and isinstance(value, Mapping):
-        return all(
-            any(_is_of(each, member) for member in _types_of_union(of))
-            for pair in value.items()
-            for each, of in zip(pair, get_args(kind), strict=True)
-        )
+        key_kind, value_kind = get_args(kind)
+        return all(_is_one_of(key, key_kind) and _is_one_of(each, value_kind) for key, each in value.items())
     if kind in _NUMBERS:
         return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
     return isinstance(value, origin or kind)

@@ -399,15 +399,13 @@ class Command:
         only_typed = self.function is None or any(option.name in known for option in self.printing)
         if only_typed or not for_a_program():
             return self.line(**known)
-        given = (
-            in_python(value) if option.flag is None else option(value)
-            for name, value in known.items()
-            for option in [self.options[name]]
-            if option.required
-            or name in self._needed
-            or value not in (self.default(name), None, "", (), [], {})
-        )
-        return f"porter.{self.function}({', '.join(given)})"
+        arguments = []
+        for name, value in known.items():
+            option = self.options[name]
+            has_to_be_given = option.required or name in self._needed
+            if has_to_be_given or value not in (self.default(name), None, "", (), [], {}):
+                arguments.append(in_python(value) if option.flag is None else option(value))
+        return f"porter.{self.function}({', '.join(arguments)})"
 
 
 CONVERT = Command(

@@ -22,36 +22,38 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
     """Write `porter convert` with the options in the record; `again` replaces the port by one that is
     checked.
     """
+    # None where a recipe has the graph, or the file of the weights.
     graph_file = record.source.graph
-    # The file that the graph is of, where the weights are of another one: then no zoo is given.
     of_graph = record.zoo is None
     ops = [node["op"] for node in record.graph["nodes"]]
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
+    subject = record.variant or record.source.given
     own_weights = None if of_graph else record.source.to_give
     if graph_file is not None:
-        own_weights = record.source.file
+        subject, own_weights = graph_file.file, record.source.file
+    is_one_file = graph_file is None
+    stated_by_user = is_one_file and record.origin is not None and record.origin.by == "user"
+    preprocess = None
+    if record.protocol_by == "user" and record.preprocess is not None:
+        preprocess = stated(record.preprocess)
     return CONVERT.line(
-        subject=graph_file.file if graph_file is not None else record.variant or record.source.given,
-        source=record.zoo if graph_file is None else None,
+        subject=subject,
+        source=record.zoo if is_one_file else None,
         to=record.framework,
         weights=own_weights,
         out=folder,
-        padding=record.padding if graph_file is None else None,
+        padding=record.padding if is_one_file else None,
         input_size=_input_size(record),
         keep_activation=of_graph and record.activation is None and not _OF_LOGITS.isdisjoint(ends),
         outputs=record.ended_at if of_graph else (),
-        origin=record.zoo
-        if record.origin is not None and record.origin.by == "user" and graph_file is None
-        else None,
+        origin=record.zoo if stated_by_user else None,
         dtype=record.dtype,
         quantize=record.quantize,
         keep_background=record.background,
         keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
         stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),
         fold_bn=record.folded is not None,
-        preprocess=stated(record.preprocess)
-        if record.protocol_by == "user" and record.preprocess is not None
-        else None,
+        preprocess=preprocess,
         class_names=record.labels if of_graph and record.class_names else None,
         mapped=record.mapped,
         options=record.chosen,

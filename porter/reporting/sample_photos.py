@@ -49,11 +49,15 @@ def show(photo: SamplePhoto, record: Record) -> ShownPhoto:
     """Prepare a photo for the page, with the classes of source and port side by side."""
     was_run = photo.source is not None
     ranks = tuple(
-        Rank(source, port, was_run and (source and source.index) != (port and port.index))
+        Rank(source, port, was_run and _index_of(source) != _index_of(port))
         for source, port in zip_longest(photo.source or (), photo.port)
     )
     labels = ", ".join(label_name(label, record) for label in photo.labels)
     return ShownPhoto(photo.name, labels, thumbnail(photo.thumbnail), ranks, was_run)
+
+
+def _index_of(guess: LikelyClass | None) -> int | None:
+    return None if guess is None else guess.index
 
 
 def label_name(index: int, record: Record) -> str:

@@ -418,7 +418,8 @@ def _blame(plan: Plan, bad: NodeDistance, worst: _Worst) -> FirstBad:
     sites = {
         path: site
         for path, site in windows.items()
-        if site.window.kernel != (1, 1) and (path == bad.path or shapes or site.convention.rule != "valid")
+        if site.window.kernel != (1, 1)
+        and (path == bad.path or shapes is not None or site.convention.rule != "valid")
     }
     path = next(iter(sites), None)
     blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, shapes, unseen)

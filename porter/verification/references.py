@@ -254,9 +254,8 @@ def _run_cut(
     left out.
     """
     calls = Counter(taps.values())
-    asked = {
-        path: taps[path] for path in paths if path in taps and not (path in cut and calls[taps[path]] > 1)
-    }
+    shared_cuts = {path for path in cut if path in taps and calls[taps[path]] > 1}
+    asked = {path: taps[path] for path in paths if path in taps and path not in shared_cuts}
     given = {path: value for path, value in cut.items() if path in asked}
     return engine.run_reference(model, batch.astype(np.float64), asked, given)
 

@@ -152,12 +152,8 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     rows, columns = (
         _telling_sides(graph, axis, _side_of_three_cells(graph, axis, native[axis])) for axis in (0, 1)
     )
-    count = max(len(rows), len(columns))
-    pairs = (
-        ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
-        if rows and columns
-        else ()
-    )
+    count = max(len(rows), len(columns)) if rows and columns else 0
+    pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
     small = tuple(size for size in dict.fromkeys(pairs) if _takes_size(graph, size))
     if any(down != across for down, across in small):
         return small

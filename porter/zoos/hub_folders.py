@@ -78,12 +78,11 @@ def _library_module(config: Mapping[str, Any]) -> str | None:
             where=CONFIG_FILE,
             next="porter ports models that take images: name the folder of one",
         )
-    named = (
-        module
-        for key, begins, module in _LIBRARIES
-        if isinstance(name := config.get(key), str) and name and name.startswith(begins)
-    )
-    return next(named, None)
+    for key, begins, module in _LIBRARIES:
+        name = config.get(key)
+        if isinstance(name, str) and name and name.startswith(begins):
+            return module
+    return None
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:

@@ -136,12 +136,17 @@ def _plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a config.json that describe a network, without a backbone whose settings
     transformers would fetch.
     """
+
+    def is_plain(name: str, value: object) -> bool:
+        if name in _NOT_PASSED or name.startswith("_"):
+            return False
+        # `facebook/dinov2` and an address name a backbone on the Hub.
+        return name != "backbone" or not {*str(value)} & {*"/:"}
+
     return {
         name: _plain_settings(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in _NOT_PASSED
-        and not name.startswith("_")
-        and not (name == "backbone" and {*str(value)} & {*"/:"})
+        if is_plain(name, value)
     }
 
 

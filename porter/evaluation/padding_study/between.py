@@ -132,19 +132,15 @@ def networks_of_zoos(
         "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in found)
         for side in ("one", "other")  # the fields of a Difference: the first graph's, the second's
     )
-    by_zoo_and_protocol = [
-        ZooNetwork(
-            zoo
-            if zoo in whose or len(protocols) == 1
-            else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
-            zoo,
-            graph,
-            protocol,
-            side if len(protocols) == 1 else f"{side}; {in_words(protocol, crops)}",
-        )
-        for zoo, graph, side in zip(zoos, (first, second), sides, strict=True)
-        for protocol, whose in protocols.items()
-    ]
+    by_zoo_and_protocol: list[ZooNetwork] = []
+    for zoo, graph, side in zip(zoos, (first, second), sides, strict=True):
+        for protocol, whose in protocols.items():
+            name, differs = zoo, side
+            if len(protocols) > 1:
+                differs = f"{side}; {in_words(protocol, crops)}"
+            if len(protocols) > 1 and zoo not in whose:
+                name = f"{zoo}, photos prepared as {' and '.join(whose)}'s"
+            by_zoo_and_protocol.append(ZooNetwork(name, zoo, graph, protocol, differs))
     # Those that are fed as their own zoo prepares photos come first.
     return tuple(sorted(by_zoo_and_protocol, key=lambda each: each.name != each.zoo)), found
 

@@ -201,15 +201,16 @@ def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings
     judged = [outcome.judged for outcome in rounds.outcomes]
     ranking = judge(judged) if chance is None else undecided(len(judged))
     trained = name_case(rounds, ranking, "log-loss" if labelled else "entropy")
+    by_entropy = None
+    if labelled and chance is None:
+        by_entropy = name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
     return _Findings(
         cases=tuple(
             _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
             for trial, outcome, p in zip(rounds.trials, rounds.outcomes, ranking.p, strict=True)
         ),
         trained=trained if chance is None else at_chance_level(trained, chance),
-        by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
-        if labelled and chance is None
-        else None,
+        by_entropy=by_entropy,
         sites=_tried_conventions(setting, rounds.trials),
         protocol=in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
