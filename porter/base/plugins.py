@@ -52,7 +52,7 @@ class Plugin:
         return f"{self} (porter.{self.kind}: {self.name})"
 
     def record(self) -> dict[str, str]:
-        """What `porter --version --json` prints."""
+        """Return the record of it that `porter --version --json` prints."""
         return {"kind": self.kind, "name": self.name, "package": self.package, "version": self.version}
 
     def error(self, message: str) -> PluginError:

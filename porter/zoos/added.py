@@ -34,11 +34,12 @@ def added_zoo(reference: str) -> AddedZoo | None:
         PluginError: it adds something else.
     """
     plugin = plugin_of("zoos", reference)
-    return None if plugin is None else _loaded(plugin)
+    return None if plugin is None else _load_zoo(plugin)
 
 
 @cache
-def _loaded(plugin: Plugin) -> AddedZoo:
+def _load_zoo(plugin: Plugin) -> AddedZoo:
+    """Import the package of a plug-in, and expect that it names a zoo of a framework that porter has."""
     added = plugin.load()
     if not isinstance(added, AddedZoo):
         raise plugin.error(f"expected a porter.zoos.added.AddedZoo, got {type(added).__name__}")

@@ -181,7 +181,8 @@ def get_implementation(reference: str) -> Implementation:
         UsageError: there is none.
         PluginError: a plug-in adds it, and it is none.
     """
-    if (added := None if reference in _MODULES else added_zoo(reference)) is not None:
+    added = None if reference in _MODULES else added_zoo(reference)
+    if added is not None:
         if isinstance(added.implementation, Implementation):
             return added.implementation
         kind = type(added.implementation).__name__
