@@ -207,13 +207,13 @@ def _conv_transpose(node: MxnetNode[ops.ConvTranspose]) -> None:
 def _spread_cells(node: MxnetNode[Spread]) -> None:
     """Add a Deconvolution that spreads cells apart by a fixed kernel."""
     kernel, groups = spreading_kernel(node.op, node.maker.channels(node.source))
-    window_attributes, filters = kernel.shape[2:], filter_attributes(kernel.shape[1] * groups, groups, False)
+    window, filters = kernel.shape[2:], filter_attributes(kernel.shape[1] * groups, groups, False)
     node.result(
         "Deconvolution",
         *node.inputs,
         node.maker.add_variable(f"{node.name}_weight", kernel),
-        kernel=window_attributes,
-        stride=window_attributes,
+        kernel=window,
+        stride=window,
         **filters,
     )
 
@@ -221,13 +221,13 @@ def _spread_cells(node: MxnetNode[Spread]) -> None:
 def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
     """Add a Convolution that gathers the cells of a block by a fixed kernel."""
     kernel = gathering_kernel(node.op, node.maker.channels(node.source))
-    window_attributes, filters = (node.op.block, node.op.block), filter_attributes(len(kernel), 1, False)
+    window, filters = (node.op.block, node.op.block), filter_attributes(len(kernel), 1, False)
     node.result(
         "Convolution",
         *node.inputs,
         node.maker.add_variable(f"{node.name}_weight", kernel),
-        kernel=window_attributes,
-        stride=window_attributes,
+        kernel=window,
+        stride=window,
         **filters,
     )
 

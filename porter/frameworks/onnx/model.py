@@ -135,7 +135,7 @@ def _arrays_by_name(
     """Return the tensors by their names in the file, in its number type; in double precision in their own
     (`make_model_session`).
     """
-    shapes = tensor_shapes(plan.lowered)
+    canonical_shapes = tensor_shapes(plan.lowered)
     fill_values = fillings(plan.lowered, tensors)
     shapes_in_file = stored_shapes(plan.lowered)
     arrays: dict[str, Array] = {}
@@ -145,7 +145,7 @@ def _arrays_by_name(
             if name in fill_values:
                 arrays[name] = np.full(shape, fill_values[name], kind)
                 continue
-            array, expected = tensors.get(path, {}).get(role), shapes[path][role]
+            array, expected = tensors.get(path, {}).get(role), canonical_shapes[path][role]
             if array is None or array.shape != expected:
                 got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)

@@ -81,10 +81,14 @@ def _source_of_variance(writer: Writer, name: str) -> tuple[str, tuple[int, ...]
     if mean_of_squares is None or source is None or difference is not None:
         return (source, mean_of_squares[1]) if mean_of_squares and source else None
     centred = writer.producers.get(source)
-    write_mean = (
+    source_of_mean = (
         _source_of_mean(writer, centred.inputs[1]) if centred is not None and centred.name == "sub" else None
     )
-    return write_mean if centred is not None and write_mean == (centred.source, mean_of_squares[1]) else None
+    return (
+        source_of_mean
+        if centred is not None and source_of_mean == (centred.source, mean_of_squares[1])
+        else None
+    )
 
 
 def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
@@ -108,11 +112,11 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
     """Add the operators of x - mean over the root, without a scale; None if the mean and the variance are not
     those of groups of x.
     """
-    source, write_mean = difference.inputs
+    source, mean = difference.inputs
     rank = len(writer.shape(source))
     inverse_root = writer.find_producer(root, "rsqrt")
     sum_with_epsilon = inverse_root and writer.find_producer(inverse_root.source, "add")
-    source_of_mean = _source_of_mean(writer, write_mean)
+    source_of_mean = _source_of_mean(writer, mean)
     epsilon: Any = writer.constant(sum_with_epsilon.inputs[1]) if sum_with_epsilon else None
     if (
         source_of_mean is None
@@ -132,7 +136,7 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
         return None
     if (
         source_of_mean[1] != (*range(1, rank - 1), rank)
-        or {*writer.shape(write_mean)[1:-1]} - {1}
+        or {*writer.shape(mean)[1:-1]} - {1}
         or isinstance(groups, PerTrace)
     ):
         return None
