@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
 from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
-from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, whole_run
+from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, find_whole_run
 from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
 from porter.frameworks.code.text import (
     Bracketed,
@@ -17,9 +17,9 @@ from porter.frameworks.code.text import (
     Expression,
     Item,
     call,
-    expressed,
+    express,
     literal,
-    spelled,
+    spell,
 )
 from porter.frameworks.code.tree import Body
 from porter.graph.blocks.parameters import Arguments, Vector
@@ -72,7 +72,7 @@ def write_class(
     entry: Sequence[str] = (),
     defaults: bool = True,
 ) -> Class:
-    """The class of a template.
+    """Write the class of a template.
 
     Args:
         given: the recipe's arguments, and `channels`, in each use.
@@ -85,7 +85,7 @@ def write_class(
         taken = {*given, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _BodyWriter(template, given, known, {product: local})
-    parameters = _parameters(writer.arguments.used_arguments(), defaults)
+    parameters = _make_parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
     runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
@@ -102,9 +102,9 @@ def write_class(
     return Class(name, parameters, tuple(code.lines))
 
 
-def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
-    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer
-    `a`.
+def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
+    """Return the parts in order, but each after the part that contains it by name: `a.norm` is set on the
+    layer `a`.
     """
     places = {part.name: index for index, part in enumerate(parts)}
 
@@ -118,8 +118,8 @@ def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
     return sorted(parts, key=place)
 
 
-def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
-    """The arguments of a class, those with a default last."""
+def _make_parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
+    """Return the arguments of a class, those with a default last."""
     parameters = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
@@ -147,24 +147,24 @@ class _BodyWriter:
         self.runs = list(root_runs)
         inside = {name: run for run in root_runs for name in run.names}
         containers: set[str] = set()
-        for part in _owners_first(template.parts):
+        for part in _sort_owners_first(template.parts):
             run = inside.get(part.name)
-            texts = self._inlined(part)
+            texts = self._inlined_arguments(part)
             if texts is not None:
                 self.inlined[part.name] = texts
             if part.again is None and texts is None:
-                self._containers(part.name, containers)
+                self._write_containers(part.name, containers)
             if run is None:
-                self._part(part, single)
+                self._write_part(part, single)
             elif run.names[0] == part.name:
-                run.write(self.body, Owner(known.language, "self"), self._use)
+                run.write(self.body, Owner(known.language, "self"), self._call_own_class)
             for number, edge in enumerate(part.inputs):
-                self._flag(edge, part.name, number)
+                self._write_source_flag(edge, part.name, number)
         for number, edge in enumerate(template.outputs):
-            self._flag(edge, None, number)
+            self._write_source_flag(edge, None, number)
 
-    def _containers(self, name: str, containers: set[str]) -> None:
-        """Writes the containers around a part that are not there yet: `self.stem = nn.Module()`."""
+    def _write_containers(self, name: str, containers: set[str]) -> None:
+        """Write the containers around a part that are not there yet: `self.stem = nn.Module()`."""
         *parents, own = name.split(".")
         for depth in range(1, len(parents) + 1):
             container = ".".join(parents[:depth])
@@ -173,8 +173,10 @@ class _BodyWriter:
                 containers.add(container)
         containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
 
-    def _inlined(self, part: TemplatePart) -> Mapping[str, Expression] | None:
-        """The arguments of a part that its `forward` says itself; None of another part."""
+    def _inlined_arguments(self, part: TemplatePart) -> Mapping[str, Expression] | None:
+        """Return the arguments of a part that `forward` says itself where the part is applied; None for any
+        other part.
+        """
         language = self.known.language
         if language.inline is None or part.again is not None:
             return None
@@ -185,25 +187,27 @@ class _BodyWriter:
         absent = len(part.at) < self.template.uses
         if own or first.why or called_again or varies or absent:
             return None
-        return {slot: spelled(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
+        return {slot: spell(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
 
-    def _flag(self, edge: Edge, name: str | None, number: int) -> None:
-        """Writes a flag that says in which uses another source feeds a part."""
+    def _write_source_flag(self, edge: Edge, name: str | None, number: int) -> None:
+        """Write a flag that says in which uses another source feeds a part, if any does."""
         if edge.other is None:
             return
         source = (edge.source or "input").replace(".", "_")
-        self._set_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
+        self._write_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
 
-    def _set_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
-        """Writes a flag that says in which uses of the class a part is there."""
+    def _write_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+        """Write the flag `flag`, which is true in the uses where `here` is, under a name that nothing has,
+        and note it by its key.
+        """
         taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
         while flag in taken:
             flag += "_"
         self.flags[key] = flag
         self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
 
-    def _part(self, part: TemplatePart, single: bool) -> None:
-        """Writes what makes a part, under a condition if some uses lack it or have another one."""
+    def _write_part(self, part: TemplatePart, single: bool) -> None:
+        """Write what makes a part, under a condition if some uses lack it or have another one."""
         if part.again is not None or part.name in self.inlined:
             return
         everywhere = len(part.at) == self.template.uses
@@ -215,7 +219,7 @@ class _BodyWriter:
         if functions:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
-                self._set_flag(
+                self._write_flag(
                     (part.name, None), flag, {use: use in part.at for use in range(self.template.uses)}
                 )
             return
@@ -224,15 +228,15 @@ class _BodyWriter:
             return
         language = self.known.language
         if single and part.alternatives[0].kind == language.in_a_row:
-            run = whole_run(part.alternatives[0].parts, self.known.classes)
+            run = find_whole_run(part.alternatives[0].parts, self.known.classes)
             if run is not None and len(run.names) >= SHORTEST:
                 self.body.line(f"self.{part.name} = {language.row}")
-                run.write(self.body, Owner(language, f"self.{part.name}"), self._use)
+                run.write(self.body, Owner(language, f"self.{part.name}"), self._call_own_class)
                 return
         rest = set(range(self.template.uses))
         word = "if"
         for alternative in part.alternatives:
-            value = self._value(alternative, part.name)
+            value = self._part_expression(alternative, part.name)
             left, code = rest - set(alternative.at), self.body
             if left:
                 here = {use: use in alternative.at for use in rest}
@@ -246,24 +250,24 @@ class _BodyWriter:
         if rest:
             self.body.within("else:").line(f"self.{part.name} = {language.identity}")
 
-    def _value(self, alternative: Alternative, owner: str) -> Expression:
-        """The expression that makes a part in some of the uses."""
+    def _part_expression(self, alternative: Alternative, owner: str) -> Expression:
+        """Return the expression that makes a part in some of the uses."""
         if alternative.kind in (CHAIN, ROW):
-            members = tuple(self._member(member, alternative.at, owner) for member in alternative.parts)
+            members = tuple(self._chain_member(member, alternative.at, owner) for member in alternative.parts)
             return self.known.language.chained(members, alternative.kind == ROW)
         texts = {
-            slot: expressed(self.arguments, slot, vector, owner)
+            slot: express(self.arguments, slot, vector, owner)
             for slot, vector in alternative.arguments.items()
         }
-        return self._call(alternative.kind, texts)
+        return self._call_layer(alternative.kind, texts)
 
-    def _member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
-        """A member of a chain, which some of the uses `at` may lack."""
+    def _chain_member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
+        """Return a member of a chain, which some of the uses `at` may lack."""
         rest = set(at)
         choices: list[tuple[Expression, str]] = []
         why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
         for alternative in part.alternatives:
-            value = self._value(alternative, f"{owner}_{part.name}")
+            value = self._part_expression(alternative, f"{owner}_{part.name}")
             left = rest - set(alternative.at)
             if not left:
                 break
@@ -276,15 +280,16 @@ class _BodyWriter:
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
 
-    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Bracketed:
-        return use_of(self.known.classes[kind], texts, self.known.language)
+    def _call_own_class(self, kind: str, texts: Mapping[str, Expression]) -> Bracketed:
+        """Return the call of a class of this file."""
+        return call_class(self.known.classes[kind], texts, self.known.language)
 
-    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
-        """The call that makes a layer: of a class of this file, of a norm that has a name here, or the
+    def _call_layer(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
+        """Return the call that makes a layer: of a class of this file, of a norm that has a name here, or the
         framework's.
         """
         if kind in self.known.classes:
-            return self._use(kind, texts)
+            return self._call_own_class(kind, texts)
         shared = self.known.norms.get(kind, {})
         if shared and all(texts[slot] == text for slot, text in shared.items()):
             rest = {slot: text for slot, text in texts.items() if slot not in shared}
@@ -292,8 +297,8 @@ class _BodyWriter:
         return self.known.language.made(kind, texts, None)
 
 
-def use_of(found: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
-    """The call that makes a module of a generated class, from the text of each argument."""
+def call_class(found: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
+    """Return the call that makes a module of a generated class, from the text of each argument."""
     positional = [texts[p.name] for p in found.parameters if p.default is None]
     named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
     made = call(found.name, *positional, **named)
@@ -301,11 +306,11 @@ def use_of(found: Class, texts: Mapping[str, Expression], language: Language) ->
 
 
 def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
-    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with
-    these arguments.
+    """Return the kinds of batch norms with an epsilon and a momentum that the text would state in several
+    places, with these arguments.
     """
     places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
-    for layer, path in _norms(tree, (), language):
+    for layer, path in _norms_with_places(tree, (), language):
         shared = tuple(
             (slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared
         )
@@ -320,14 +325,16 @@ def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]
     return norms
 
 
-def _norms(
+def _norms_with_places(
     body: Body, place: tuple[str | None, ...], language: Language
 ) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
-    """The batch norms in a module, each with the block and the name under which the text makes it."""
+    """Yield the batch norms in a module, each with the blocks and names under which the text makes it."""
     for part in body.parts:
         if isinstance(part.content, Layer):
             if part.content.kind in language.norms:
                 yield part.content, (*place, part.name)
         elif isinstance(part.content, Body):
             block = part.content.block
-            yield from _norms(part.content, (*place, part.name) if block is None else (block,), language)
+            yield from _norms_with_places(
+                part.content, (*place, part.name) if block is None else (block,), language
+            )

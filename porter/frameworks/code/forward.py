@@ -49,7 +49,7 @@ class Forward:
             runs,
             inlined,
         )
-        self.joins = any(self._function(part) == "concat" for part in template.parts)
+        self.joins = any(self._function_of(part) == "concat" for part in template.parts)
         self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
         self.last_read: dict[str, int] = {}
         readers = (*((part, part.inputs) for part in template.parts), (None, template.outputs))
@@ -62,7 +62,7 @@ class Forward:
         self.code = Code(depth=2)
 
     def statements(self) -> list[str]:
-        """The lines, at the indentation of a method's body."""
+        """Return the lines of the method's body, at their indentation."""
         skipped: set[str] = set()
         for number, part in enumerate(self.template.parts):
             if part.name in skipped:
@@ -73,14 +73,14 @@ class Forward:
                 if last > number and name in self.variables
             }
             if part.name in self.runs:
-                skipped.update(self._loop(part, live))
+                skipped.update(self._write_loop(part, live))
             else:
-                self._statement(part, live)
-        self._finish()
+                self._add_statement(part, live)
+        self._write_return()
         return self.code.lines
 
-    def _loop(self, part: TemplatePart, live: set[str]) -> Sequence[str]:
-        """Writes the loop over the parts of a run, and returns their names.
+    def _write_loop(self, part: TemplatePart, live: set[str]) -> Sequence[str]:
+        """Write the loop over the parts of a run, and return their names.
 
         In torch:
 
@@ -88,72 +88,72 @@ class Forward:
                 x = self.get_submodule(f"block{index}")(x)
         """
         names, pattern, numbers = self.runs[part.name]
-        self._write()
+        self._write_pending()
         given = variable = self.variables[part.inputs[0].source]
         if variable in live:
-            variable = self._fresh(part, live)
+            variable = self._free_variable(part, live)
             self.code.line(f"{variable} = {given}")
         loop = self.code.within(f"for index in {numbers}:")
         loop.line(f"{variable} = {self.language.got(pattern)}({variable})")
         self.variables[names[-1]] = variable
         return names
 
-    def _statement(self, part: TemplatePart, live: set[str]) -> None:
-        """Makes the statement of a part, such as `x = self.conv(x)`, the pending one. It takes in the one
-        that is pending, or writes it.
+    def _add_statement(self, part: TemplatePart, live: set[str]) -> None:
+        """Make the statement of a part, such as `x = self.conv(x)`, the pending one. It takes in the
+        statement that is pending, or writes it.
         """
         first = part.inputs[0]
         variable = self.variables[first.source]
         beside = self.joins and variable == "x" and bool(live)
-        if variable in live or beside or len(first.sources) > 1 or self._function(part) == "concat":
-            variable = self._fresh(part, live)
-        nested = self._nested(part, variable)
+        if variable in live or beside or len(first.sources) > 1 or self._function_of(part) == "concat":
+            variable = self._free_variable(part, live)
+        nested = self._nest_pending(part, variable)
         if nested is None:
-            summed = self._summed(part, live)
+            summed = self._sum_with_pending(part, live)
             if summed is None:
-                self._write()
-            nested = _Pending(variable, summed or self._expression(part, self.variables), 1)
+                self._write_pending()
+            nested = _Pending(variable, summed or self._part_expression(part, self.variables), 1)
         self.pending = nested
         self.variables[part.name] = variable
 
-    def _nested(self, part: TemplatePart, variable: str) -> _Pending | None:
-        """The pending statement with its call in that of a part, which alone reads it:
-        `x = self.norm(self.conv(x))`.
+    def _nest_pending(self, part: TemplatePart, variable: str) -> _Pending | None:
+        """Return `x = self.norm(self.conv(x))`: the pending statement with its call put into that of a part,
+        which alone reads it. None where the two cannot be one statement.
         """
         pending, first = self.pending, part.inputs[0]
         if pending is None or len(part.inputs) > 1 or first.other is not None:
             return None
-        if self._function(part) is not None or pending.calls == _NESTED:
+        if self._function_of(part) is not None or pending.calls == _NESTED:
             return None
         if not self.variables[first.source] == pending.variable == variable:
             return None
-        nested = self._called(part, [pending.expression])
-        return _Pending(variable, nested, pending.calls + 1) if self._returned(nested) else None
+        nested = self._call_part(part, [pending.expression])
+        return _Pending(variable, nested, pending.calls + 1) if self._fits_return(nested) else None
 
-    def _returned(self, expression: Expression) -> bool:
-        """Whether a line that returns an expression holds it."""
+    def _fits_return(self, expression: Expression) -> bool:
+        """Say whether one line is long enough to return an expression."""
         return self.code.fits(f"return {flat(expression)}")
 
-    def _finish(self) -> None:
-        """Writes the return of the outputs."""
+    def _write_return(self) -> None:
+        """Write the return of the outputs."""
         outputs = [
-            self._edge(edge, (None, number), self.variables)
+            self._edge_expression(edge, (None, number), self.variables)
             for number, edge in enumerate(self.template.outputs)
         ]
         if self.pending is not None and outputs == [self.pending.variable]:
             outputs = [self.pending.expression]
         else:
-            self._write()
+            self._write_pending()
         self.code.say_tuple("return ", outputs)
 
-    def _write(self) -> None:
-        """Writes the pending statement, if there is one."""
+    def _write_pending(self) -> None:
+        """Write the pending statement, if there is one."""
         if self.pending is not None and self.pending.expression != self.pending.variable:
             self.code.say(f"{self.pending.variable} = ", self.pending.expression)
         self.pending = None
 
-    def _fresh(self, part: TemplatePart, live: set[str]) -> str:
-        """A name for a part's value that no value that is still read has."""
+    def _free_variable(self, part: TemplatePart, live: set[str]) -> str:
+        """Return a name for a part's value. No value that is still read has this name."""
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
         ordinary = ["gate"] if self._is_gate(part) else []
@@ -166,44 +166,48 @@ class Forward:
         return name
 
     def _is_gate(self, part: TemplatePart) -> bool:
-        """Whether a product is all that becomes of a part: layers that have one reader each, and then the
+        """Say whether a part ends in a product only: layers that have one reader each, and then the
         product.
         """
         while True:
             reader, *others = self.readers.get(part.name, [None])
             if reader is None or others:
                 return False
-            if self._function(reader) is not None:
-                return self._function(reader) == "multiply"
+            if self._function_of(reader) is not None:
+                return self._function_of(reader) == "multiply"
             part = reader
 
-    def _expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
-        """The expression of a part's value from the values that it reads."""
-        inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]
-        function = self._function(part)
+    def _part_expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
+        """Return the expression of a part's value, from the variables of the values that it reads."""
+        inputs = [
+            self._edge_expression(edge, (part.name, number), variables)
+            for number, edge in enumerate(part.inputs)
+        ]
+        function = self._function_of(part)
         if function is None:
-            return self._called(part, inputs)
+            return self._call_part(part, inputs)
         joined = self.language.applied(function, inputs)
         flag = self.flags.get((part.name, None))
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
 
-    def _called(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
-        """The call of a part: by its class and arguments if it is inlined, otherwise by its name."""
+    def _call_part(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
+        """Return the call of a part: by its class and arguments if it is inlined, otherwise by its name."""
         if part.name in self.inlined and self.language.inline is not None:
             return self.language.inline(part.alternatives[0].kind, self.inlined[part.name], inputs)
         return call(f"self.{part.again or part.name}", *inputs)
 
-    def _function(self, part: TemplatePart) -> str | None:
+    def _function_of(self, part: TemplatePart) -> str | None:
+        """Return the function that a part is, such as `add`; None for a module."""
         return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
-    def _summed(self, part: TemplatePart, live: set[str]) -> Expression | None:
-        """A sum with the pending call as one of its terms, `shortcut + self.conv(out)`, if nothing else reads
-        that call.
+    def _sum_with_pending(self, part: TemplatePart, live: set[str]) -> Expression | None:
+        """Return a sum with the pending call as one of its terms, `shortcut + self.conv(out)`, if nothing
+        else reads that call; otherwise None.
         """
         pending = self.pending
         if pending is None or pending.variable in live or not isinstance(pending.expression, Bracketed):
             return None
-        if self._function(part) not in OPERATORS or (part.name, None) in self.flags:
+        if self._function_of(part) not in OPERATORS or (part.name, None) in self.flags:
             return None
         if any(edge.other is not None for edge in part.inputs):
             return None
@@ -211,12 +215,14 @@ class Forward:
         term = flat(pending.expression)
         if len(mine) != 1 or term is None:
             return None
-        expression = self._expression(part, {**self.variables, mine[0]: term})
-        return expression if self._returned(expression) else None
+        expression = self._part_expression(part, {**self.variables, mine[0]: term})
+        return expression if self._fits_return(expression) else None
 
-    def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
-        """What feeds an input: `x` or, where it differs between uses, `x if self.shortcut_from_input else
-        out`.
+    def _edge_expression(
+        self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]
+    ) -> Expression:
+        """Return what feeds an input, `x`, or `x if self.shortcut_from_input else out` where it differs
+        between uses.
         """
         if edge.other is None:
             return variables[edge.source]

@@ -68,7 +68,7 @@ class Spellings:
     pad: Callable[[Front, Site, str], Layer]
 
     def steps(self, plan: Plan) -> list[LayerStep]:
-        """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
+        """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own.
 
         Raises:
             PaddingError: the plan was made for another framework.
@@ -80,7 +80,7 @@ class Spellings:
             source, inputs = known[node.source], node.inputs
             realisation = plan.realisations.get(node.path)
             if realisation is None:
-                layer = self._plain(node, source)
+                layer = self._layer_without_window(node, source)
             else:
                 try:
                     layer = self.windowed[type(node.op)](node.op, source[0] or 0, realisation)
@@ -90,22 +90,22 @@ class Spellings:
                 if realisation.counted is not None:
                     layer = replace(layer, why=why)
                 elif realisation.front is not None and node.op.site is not None:
-                    pad = _free(f"{node.path}_pad", taken)
+                    pad = _take_free_path(f"{node.path}_pad", taken)
                     steps.append(LayerStep(pad, self.pad(realisation.front, node.op.site, why), inputs))
                     inputs = (pad,)
             steps.append(LayerStep(node.path, layer, inputs, node.shares))
-        return [_noted(step, plan.notes) for step in steps]
+        return [_add_note(step, plan.notes) for step in steps]
 
-    def _plain(self, node: Node, source: Shape) -> Layer:
-        """The layer of a node that has no window."""
+    def _layer_without_window(self, node: Node, source: Shape) -> Layer:
+        """Return the layer of a node that has no window."""
         spelling = row_of(self.plain, type(node.op))
         if spelling is None:
             raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
         return spelling(node.op, source)
 
 
-def _noted(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
-    """Adds the comment that code has at this node; what is said of the input stands at what reads it."""
+def _add_note(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
+    """Add the comment that the code has at this node; a note on the input stands at what reads the input."""
     said = [
         notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes
     ]
@@ -116,8 +116,8 @@ def _noted(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
     )
 
 
-def _free(path: str, taken: set[str]) -> str:
-    """The first variation of a path that is not taken, which it then is."""
+def _take_free_path(path: str, taken: set[str]) -> str:
+    """Return the first variation of a path that is not taken, and take it."""
     while path in taken:
         path += "_"
     taken.add(path)
@@ -216,6 +216,8 @@ class Language:
 
 
 def plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], Layer]:
-    """A kind with these attributes of its op, those `named` under other names."""
+    """Return a spelling of an op as a layer of this kind, whose arguments are the op's attributes; those
+    `named` have other names in the layer.
+    """
     slots = {**{name: name for name in attributes}, **named}
     return lambda op, shape: Layer(kind, {slot: getattr(op, name) for slot, name in slots.items()})

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
-from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spelled
+from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spell
 from porter.graph.blocks.parameters import PlainValue
 
 SHORTEST = 5
@@ -64,7 +64,7 @@ class Owner:
         return self.name == "self" or not self.language.rows
 
     def add(self, code: Code, pattern: str, use: Bracketed) -> None:
-        """Writes what adds the part called `pattern`: `self.add_module(f"block{index}", block)`."""
+        """Write what adds the part called `pattern`: `self.add_module(f"block{index}", block)`."""
         added = Code(code.depth)
         added.say("", self.language.added(self.name, pattern, use))
         if len(added.lines) == 1:
@@ -94,7 +94,7 @@ class PartRun:
     @property
     def pattern(self) -> str:
         """The parts' names as the inside of an f-string: `block{index}`."""
-        return _counter(self.names[0])[0] + "{index}"
+        return _split_number(self.names[0])[0] + "{index}"
 
     @property
     def numbers(self) -> str:
@@ -102,35 +102,37 @@ class PartRun:
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
     def write(self, code: Code, owner: Owner, call: WriteUse) -> None:
-        """The loop that adds the parts to their owner; `call` writes a use of the class from the text of its
-        arguments.
+        """Write the loop that adds the parts to their owner; `call` writes a use of the class from the text
+        of its arguments.
         """
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
         first_use = self.arguments[0]
         texts: dict[str, Expression] = {
-            name: name if name in varying else spelled(first_use[name]) for name in self.parameters
+            name: name if name in varying else spell(first_use[name]) for name in self.parameters
         }
-        exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
+        exceptions = {
+            name: text for name in varying if (text := self._argument_of_exception(name)) is not None
+        }
         if len(exceptions) == len(varying):
             loop = code.within(self._for_line(counts=bool(exceptions) or owner.counts))
             owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
         else:
-            self._write_settings(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
+            self._write_table_loop(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
 
-    def _write_settings(
+    def _write_table_loop(
         self,
         code: Code,
         owner: Owner,
         use: Callable[[Mapping[str, Expression]], Bracketed],
         varying: Sequence[str],
     ) -> None:
-        """The loop, with a table of what varies, and with the channels and the index that a use passes on to
-        the next one.
+        """Write the loop with a table of what varies, and with the channels and the index that a use passes
+        on to the next one.
         """
         step = self._next_channels(varying)
         carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
         varying = [name for name in varying if name not in carried]
-        table, special = self._table(varying, step or "")
+        table, special = self._shortest_table(varying, step or "")
         repeated = bool(varying) and any(repeats > 1 for _, repeats in table)
         if repeated and owner.counts:
             carried["index"] = str(self.start), "index + 1"
@@ -139,9 +141,9 @@ class PartRun:
         if not varying:
             loop = code.within(self._for_line(owner.counts))
         elif repeated:
-            loop = _repeats(code, varying, table, special)
+            loop = _write_nested_loops(code, varying, table, special)
         else:
-            loop = self._settings(code, varying, table, owner.counts)
+            loop = self._write_settings_loop(code, varying, table, owner.counts)
         firsts: dict[str, Expression] = {}
         if special is not None and repeated:
             name, usual = special
@@ -153,20 +155,28 @@ class PartRun:
             loop.line(f"{', '.join(carried)} = {', '.join(after for _, after in carried.values())}")
 
     def _for_line(self, counts: bool) -> str:
-        """The loop's first line: `for index in range(3):`, or `for _ in range(3):` where nothing `counts`."""
+        """Return the loop's first line: `for index in range(3):`, or `for _ in range(3):` where nothing
+        `counts`.
+        """
         return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
 
-    def _settings(self, code: Code, varying: Sequence[str], table: ArgumentRows, counts: bool) -> Code:
-        """A loop over a row of arguments for each use: `for index, width in enumerate(settings):`."""
+    def _write_settings_loop(
+        self, code: Code, varying: Sequence[str], table: ArgumentRows, counts: bool
+    ) -> Code:
+        """Write a loop over a row of arguments for each use: `for index, width in enumerate(settings):`.
+        Return the code within it.
+        """
         names, rows = ", ".join(varying), "settings"
         if counts:
             names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
             rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
         _say_settings(code, [row for row, _ in table])
-        return _loop(code, "index, " if counts else "", names, rows, varying)
+        return _write_loop(code, "index, " if counts else "", names, rows, varying)
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
-        """The channels of the next use, as an expression of this use's arguments, if one is right for all."""
+        """Return the channels of the next use, as an expression of this use's arguments, if one is right for
+        all uses; otherwise None.
+        """
         if "channels" not in varying:
             return None
         pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
@@ -181,8 +191,10 @@ class PartRun:
                     return name if factor == 1 else f"{factor} * {name}"
         return None
 
-    def _exception(self, name: str) -> str | None:
-        """An argument that differs only in the first use, or only in the last: `2 if index == 0 else 1`."""
+    def _argument_of_exception(self, name: str) -> str | None:
+        """Return `2 if index == 0 else 1` for an argument that differs only in the first use, or only in the
+        last; None for any other.
+        """
         values = [use[name] for use in self.arguments]
         for index, others in ((0, values[1:]), (-1, values[:-1])):
             if len(set(others)) == 1:
@@ -190,9 +202,11 @@ class PartRun:
                 return f"{literal(values[index])} if index == {number} else {literal(others[0])}"
         return None
 
-    def _table(self, varying: Sequence[str], step: str) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:
-        """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a
-        row's first use.
+    def _shortest_table(
+        self, varying: Sequence[str], step: str
+    ) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:
+        """Return the shortest table: rows of the varying arguments, each with its number of repeats; and the
+        argument that differs in a row's first use, with its usual value, if there is one.
 
         The next use's channels cannot depend on that argument.
         """
@@ -201,7 +215,7 @@ class PartRun:
         shortest: tuple[ArgumentRows, tuple[str, PlainValue] | None] = (best, None)
         for index, name in enumerate(varying):
             usual = Counter(row[index] for row in values).most_common(1)[0][0]
-            rows = list(_rows_by_first(values, index, usual))
+            rows = list(_rows_with_special_first(values, index, usual))
             if name not in step.split() and len(rows) < len(shortest[0]):
                 shortest = rows, (name, usual)
         return shortest
@@ -213,9 +227,9 @@ def find_runs(
     outputs: Sequence[Edge] = (),
     shortest: int = SHORTEST,
 ) -> list[PartRun]:
-    """The runs among the parts of a module that is used once; `outputs` are its outputs."""
+    """Return the runs among the parts of a module that is used once; `outputs` are its outputs."""
     runs: list[PartRun] = []
-    for row in _rows(parts, classes, outputs):
+    for row in _split_into_rows(parts, classes, outputs):
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
             arguments = tuple(
@@ -224,22 +238,26 @@ def find_runs(
             parameters = tuple(parameter.name for parameter in classes[kind].parameters)
             runs.append(
                 PartRun(
-                    kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters
+                    kind,
+                    tuple(part.name for part in row),
+                    _split_number(row[0].name)[1],
+                    arguments,
+                    parameters,
                 )
             )
     return runs
 
 
-def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:
-    """The run of all `parts` of a chain; None where they are not one."""
+def find_whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:
+    """Return the run of all `parts` of a chain; None where they are not one run."""
     runs = find_runs(parts, classes, shortest=1)
     return runs[0] if runs and len(runs[0].names) == len(parts) else None
 
 
-def _rows(
+def _split_into_rows(
     parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
 ) -> Iterator[list[TemplatePart]]:
-    """Parts in a row that one loop can make and call."""
+    """Yield parts in a row that one loop can make and call."""
     reads = Counter(
         source
         for edge in (*outputs, *(edge for part in parts for edge in part.inputs))
@@ -248,18 +266,20 @@ def _rows(
     row: list[TemplatePart] = []
     for part in parts:
         # A loop keeps only its last value: a part that is read elsewhere too ends its row.
-        if row and (not _follows(row[-1], part) or reads[row[-1].name] > 1):
+        if row and (not _is_next(row[-1], part) or reads[row[-1].name] > 1):
             yield row
             row = []
-        numbered = "." not in part.name and _counter(part.name)[1] >= 0
+        numbered = "." not in part.name and _split_number(part.name)[1] >= 0
         row = [*row, part] if numbered and part.alternatives[0].kind in classes else []
     if row:
         yield row
 
 
-def _follows(before: TemplatePart, part: TemplatePart) -> bool:
-    """Whether a part is the next one of a row: of one class, counted on, and fed by the one before only."""
-    (prefix, number), (other, next_number) = _counter(before.name), _counter(part.name)
+def _is_next(before: TemplatePart, part: TemplatePart) -> bool:
+    """Say whether a part is the next one of a row: of the same class, counted on, and fed by the one before
+    only.
+    """
+    (prefix, number), (other, next_number) = _split_number(before.name), _split_number(part.name)
     same = (
         before.alternatives[0].kind == part.alternatives[0].kind
         and prefix == other
@@ -268,16 +288,17 @@ def _follows(before: TemplatePart, part: TemplatePart) -> bool:
     return same and [edge.source for edge in part.inputs] == [before.name]
 
 
-def _counter(name: str) -> tuple[str, int]:
+def _split_number(name: str) -> tuple[str, int]:
+    """Split a name into its word and its number, which is -1 where it has none."""
     match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
     return (match[1], int(match[2])) if match else (name, -1)
 
 
-def _rows_by_first(
+def _rows_with_special_first(
     values: Sequence[tuple[PlainValue, ...]], place: int, usual: PlainValue
 ) -> Iterator[tuple[tuple[PlainValue, ...], int]]:
-    """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number
-    of uses.
+    """Yield rows in which the value at `place` is any in the first use and `usual` in the others, each with
+    its number of uses.
     """
     start = 0
     for end in range(1, len(values) + 1):
@@ -287,24 +308,28 @@ def _rows_by_first(
             start = end
 
 
-def _repeats(
+def _write_nested_loops(
     code: Code, varying: Sequence[str], table: ArgumentRows, special: tuple[str, PlainValue] | None
 ) -> Code:
-    """A loop over rows of arguments, and in it one over the uses that have a row."""
+    """Write a loop over rows of arguments, and in it one over the uses that have a row. Return the code
+    within it.
+    """
     names = [*varying, "repeats"]
     note = f"; only the first has the {special[0]}" if special else ""
     code.line(f"# {', '.join(names)}{note}")
     _say_settings(code, [(*row, repeats) for row, repeats in table])
     uses = "repeat" if special else "_"
-    return _loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
+    return _write_loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
 
 
 def _say_settings(code: Code, rows: Sequence[tuple[PlainValue, ...]]) -> None:
-    code.say("settings = ", Bracketed("", tuple(Item(_row(row)) for row in rows), "[]"))
+    code.say("settings = ", Bracketed("", tuple(Item(_row_text(row)) for row in rows), "[]"))
 
 
-def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:
-    """A loop over a table. If its head would be too long, the row is taken apart in the next line."""
+def _write_loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:
+    """Write a loop over a table, and return the code within it. If its head would be too long, the row is
+    taken apart in the next line.
+    """
     head = f"for {names} in {table}:"
     if code.fits(head):
         return code.within(head)
@@ -313,7 +338,7 @@ def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str
     return loop
 
 
-def _row(values: tuple[PlainValue, ...]) -> str:
+def _row_text(values: tuple[PlainValue, ...]) -> str:
     texts = [literal(value) for value in values]
     return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
 
-from porter.frameworks.code.class_text import Class, Known, recurring_norms, use_of, write_class
+from porter.frameworks.code.class_text import Class, Known, call_class, recurring_norms, write_class
 from porter.frameworks.code.language import Language, LayerStep
-from porter.frameworks.code.loops import SHORTEST, PartRun, whole_run
+from porter.frameworks.code.loops import SHORTEST, PartRun, find_whole_run
 from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat
@@ -22,15 +22,15 @@ from porter.graph.blocks.block_uses import Unlike
 from porter.graph.blocks.parameters import PlainValue, Vector
 from porter.graph.plan import Plan, taken_shapes
 
-_TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", "block", "row")
+_USED_BY_TEXT = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", "block", "row")
 """Names that the text of every framework uses itself."""
 
 
 def model_classes(
     tree: Body, graph: Graph, steps: Sequence[LayerStep], language: Language, entry: list[str]
 ) -> str:
-    """The text of the classes and functions of a model, after the names of its norms; `forward` of the model
-    begins with `entry`.
+    """Write the classes and functions of a model, which stand behind the names of its norms; `forward` of the
+    model begins with `entry`.
 
     Every expression is checked against the values of every use before it is written.
     """
@@ -38,12 +38,12 @@ def model_classes(
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree, language)
     return "\n\n\n".join(
-        "\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).written(entry)
+        "\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).write_all(entry)
     )
 
 
 def docstring(plan: Plan, tree: Body, images: str) -> str:
-    """The first line of model.py, which says what a model takes.
+    """Return the first line of model.py, which says what a model takes.
 
     Args:
         images: the axes of images of `{channels}`, as the framework has them.
@@ -57,7 +57,7 @@ def docstring(plan: Plan, tree: Body, images: str) -> str:
 
 
 def named_norms(tree: Body, language: Language) -> str:
-    """The names of norms that several places share, a line for each."""
+    """Return the text of the norms that get a name because several places share them, a line for each."""
     norms = recurring_norms(tree, language).items()
     return "\n".join(
         f"{language.norms[kind].name} = {flat(call('partial', language.norms[kind].maker, **slots))}"
@@ -77,8 +77,8 @@ class _Classes:
     uses: dict[str, ClassUse] = field(default_factory=dict)
 
     @property
-    def _taken(self) -> frozenset[str]:
-        return self.language.taken | self.language.imported | {"self", *_TAKEN}
+    def _reserved_names(self) -> frozenset[str]:
+        return self.language.taken | self.language.imported | {"self", *_USED_BY_TEXT}
 
     @cached_property
     def in_rows(self) -> set[str]:
@@ -93,13 +93,15 @@ class _Classes:
         ]
         return {body.path for body in (*root, *chained)}
 
-    def written(self, entry: list[str]) -> list[tuple[str, ...]]:
-        """The lines of each class and function, those of `Model` last; its `forward` begins with `entry`."""
+    def write_all(self, entry: list[str]) -> list[tuple[str, ...]]:
+        """Return the lines of each class and function, those of `Model` last; its `forward` begins with
+        `entry`.
+        """
         for block in dict.fromkeys(body.block for body in self.tree.bodies() if body is not self.tree):
             if block is not None:
-                self._define(block, ())
+                self._define_block(block, ())
         template = unify({0: self.tree}, self.uses, self.language.functions)
-        stages = self._stages(template)
+        stages = self._write_stages(template)
         calls = {row: made for stage in stages for row, made in stage.calls.items()}
         model = write_class(
             "Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry
@@ -110,49 +112,51 @@ class _Classes:
             model.lines,
         ]
 
-    def _stages(self, template: Template) -> list[Stages]:
-        """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1`
-        to `stage4`.
+    def _write_stages(self, template: Template) -> list[Stages]:
+        """Write functions for the rows that have parts of the same class and numbered names: `stage` for
+        `stage1` to `stage4`.
         """
         alike: dict[tuple[str, str, str, int], dict[str, PartRun]] = {}
         for part in template.parts:
             first = part.alternatives[0]
-            run = whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None
+            run = find_whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None
             if run is not None:
                 name = re.sub(r"\d+$", "", part.name)
                 alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
         language = self.language
         loops = [
             write_stages(
-                f"make_{name}" if name in self._taken else name,
+                f"make_{name}" if name in self._reserved_names else name,
                 runs,
                 language,
-                lambda kind, texts: use_of(self.by_name[kind], texts, language),
+                lambda kind, texts: call_class(self.by_name[kind], texts, language),
             )
             for (name, *_), runs in alike.items()
             if len(runs) > 1 and name.isidentifier() and not iskeyword(name)
         ]
         return [stages for stages in loops if stages is not None]
 
-    def _define(self, block: str, outer: tuple[str, ...]) -> None:
-        """Defines the class of a block after those of the blocks within it."""
+    def _define_block(self, block: str, outer: tuple[str, ...]) -> None:
+        """Define the class of a block, after those of the blocks within it; several classes where its uses
+        have no common form.
+        """
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
         if block in outer or uses[0].path in self.uses:
             return
         for inner in dict.fromkeys(body.block for use in uses for body in use.bodies()):
             if inner is not None and inner != block:
-                self._define(inner, (*outer, block))
+                self._define_block(inner, (*outer, block))
         try:
-            self._write(block, uses)
+            self._write_block(block, uses)
         except Unlike:
             alike: dict[object, list[Body]] = {}
             for use in uses:
                 alike.setdefault(signature(use, self.uses), []).append(use)
             for group in alike.values():
-                self._write(block, group)
+                self._write_block(block, group)
 
-    def _write(self, block: str, uses: list[Body]) -> None:
-        """Writes the class of a block from its uses. Raises Unlike where they have no common form."""
+    def _write_block(self, block: str, uses: list[Body]) -> None:
+        """Write the class of a block from its uses. Unlike is raised where they have no common form."""
         bodies = dict(enumerate(uses))
         template = unify(bodies, self.uses, self.language.functions)
         names = [
@@ -160,11 +164,11 @@ class _Classes:
             for name in uses[0].arguments or {}
             if name.isidentifier()
             and not iskeyword(name)
-            and name not in self._taken
+            and name not in self._reserved_names
             and all(name in (use.arguments or {}) for use in uses)
         ]
         given: dict[str, Vector] = {
-            name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names
+            name: {i: _hashable((use.arguments or {})[name]) for i, use in bodies.items()} for name in names
         }
         channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
         given = {
@@ -173,22 +177,22 @@ class _Classes:
         }
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
-        written_class = write_class(self._name(block), template, given, known, defaults=not in_a_row)
+        written_class = write_class(self._free_name(block), template, given, known, defaults=not in_a_row)
         self.by_name[written_class.name] = written_class
         for number, use in bodies.items():
             self.uses[use.path] = ClassUse(
                 written_class.name, {p.name: p.values[number] for p in written_class.parameters}
             )
 
-    def _name(self, block: str) -> str:
-        """A class's name that no other class has."""
+    def _free_name(self, block: str) -> str:
+        """Return a class's name that no other class has."""
         name = base = "".join(word[:1].upper() + word[1:] for word in block.split("_"))
         number = 2
-        while name in self._taken | self.by_name.keys():
+        while name in self._reserved_names | self.by_name.keys():
             name, number = f"{base}{number}", number + 1
         return name
 
 
-def _value(value: object) -> PlainValue:
-    """A recipe's argument as a value that can be hashed."""
+def _hashable(value: object) -> PlainValue:
+    """Return a recipe's argument as a value that can be hashed."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

@@ -8,7 +8,9 @@ from importlib.resources import files
 
 
 def definitions(package: str, *names: str) -> dict[str, str]:
-    """The classes and functions of modules of a package, by name, in their order. The modules are not run."""
+    """Return the text of the classes and functions of a package's modules, by name, in their order. The
+    modules are not run.
+    """
     texts: dict[str, str] = {}
     for name in names:
         text = files(package).joinpath(name).read_text(encoding="utf-8")
@@ -18,8 +20,10 @@ def definitions(package: str, *names: str) -> dict[str, str]:
     return texts
 
 
-def needed(body: str, known: dict[str, str]) -> str:
-    """The text of those of `known` that `body`, or another of them, calls or hands on."""
+def needed_definitions(body: str, known: dict[str, str]) -> str:
+    """Return the text of those of `known` that `body`, or another of them, calls or hands on, in their
+    order.
+    """
     names: list[str] = []
     for name, text in reversed(known.items()):
         if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *names])):

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.loops import Owner, PartRun
-from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, expressed, flat, literal
+from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, Item, express, flat, literal
 from porter.graph.blocks.parameters import Arguments, PlainValue, Vector
 
 
@@ -36,8 +36,8 @@ def write_stages(
     language: Language,
     call: Callable[[str, Mapping[str, Expression]], Bracketed],
 ) -> Stages | None:
-    """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would
-    not be simple: only the first or the last part of a row may differ.
+    """Write the function `name` for the rows `runs`, whose parts have the same class and names. Return None
+    where it would not be simple: only the first or the last part of a row may differ.
 
     Args:
         call: writes a use of the class from the text of its arguments.
@@ -59,15 +59,15 @@ def write_stages(
     }
     lengths = {row: len(run.names) for row, run in rows.items()}
     arguments = Arguments({**given, count: lengths}, literal)
-    length = expressed(arguments, count, lengths, count)
+    length = express(arguments, count, lengths, count)
     texts: dict[str, Expression] = {}
     for key in first.parameters:
-        text = _argument(
+        text = _argument_text(
             key,
             [run.arguments for run in rows.values()],
             arguments,
             str(first.start),
-            _shifted(length, first.start - 1),
+            _plus(length, first.start - 1),
         )
         if text is None:
             return None
@@ -80,50 +80,49 @@ def write_stages(
     body = code.deeper
     body.line(f"row = {language.row}")
     begin = f"{first.start}, " if first.start else ""
-    loop = body.within(f"for {number} in range({begin}{_shifted(length, first.start)}):")
+    loop = body.within(f"for {number} in range({begin}{_plus(length, first.start)}):")
     Owner(language, "row").add(loop, first.pattern, use)
     body.line("return row")
     calls = {
-        row: _call(name, {key: vector[number] for key, vector in used.items()}, language)
+        row: _call_stage(name, {key: vector[number] for key, vector in used.items()}, language)
         for number, row in enumerate(runs)
     }
     return Stages(tuple(code.lines), calls)
 
 
-def _argument(
+def _argument_text(
     key: str, rows: Sequence[Sequence[Mapping[str, PlainValue]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
-    """An argument of the class: one value for each row (`width`), one for its first or last part and one for
-    the others (`stride if index == 1 else 1`), or a progression (`channels + 32 * index`).
+    """Return the text of an argument of the class; None where it has no simple form. It is one value for each
+    row (`width`), a progression (`channels + 32 * index`), or one value for a row's first or last part and
+    another for all others (`stride if index == 1 else 1`).
     """
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
-        return expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
+        return express(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
     for index, which, number, others in (
         (0, "first", first, slice(1, None)),
         (-1, "last", last, slice(None, -1)),
     ):
         if all(len(set(row[others])) <= 1 for row in values):
-            usual = expressed(
+            usual = express(
                 arguments,
                 key,
                 {row: found[others][0] for row, found in enumerate(values) if found[others]},
                 "other",
             )
-            special = expressed(
-                arguments, key, {row: found[index] for row, found in enumerate(values)}, which
-            )
-            return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
-    step = _step(values)
+            special = express(arguments, key, {row: found[index] for row, found in enumerate(values)}, which)
+            return Choice(_in_parentheses(special), f"index == {number}", _in_parentheses(usual))
+    step = _common_step(values)
     if step is None:
         return None
-    begin = expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
+    begin = express(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
     return f"{begin} + {step} * {'index' if first == '0' else f'(index - {first})'}"
 
 
-def _step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
-    """How much more each value is than the one before it, in every row: DenseNet's layers read what all
-    before them give.
+def _common_step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
+    """Return how much more each value is than the one before it, if it is the same in every row; otherwise
+    None. DenseNet's layers read the outputs of all before them.
     """
     steps = {
         after - before
@@ -135,21 +134,21 @@ def _step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
     return steps.pop() if whole and len(steps) == 1 else None
 
 
-def _enclosed(expression: Expression) -> Expression:
-    """A condition within a condition, in parentheses."""
+def _in_parentheses(expression: Expression) -> Expression:
+    """Put a condition within a condition in parentheses."""
     return f"({expression})" if isinstance(expression, str) and " if " in expression else expression
 
 
-def _shifted(number: Expression, by: int) -> str:
-    """A number or a name, plus `by`: `units - 1`."""
+def _plus(number: Expression, by: int) -> str:
+    """Return a number or a name, plus `by`: `units - 1`."""
     if str(number).isdecimal():
         return str(int(str(number)) + by)
     return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
 
 
-def _call(name: str, values: Mapping[str, PlainValue], language: Language) -> Bracketed:
-    """A call with the first argument, or `channels` and the next, by its place, and the others by name:
-    `stage(64, 64, units=3, stride=2)`.
+def _call_stage(name: str, values: Mapping[str, PlainValue], language: Language) -> Bracketed:
+    """Return a call with the first argument, or `channels` and the next, by its place, and the others by
+    name: `stage(64, 64, units=3, stride=2)`.
     """
     places = 2 if "channels" in values else 1
     given = (

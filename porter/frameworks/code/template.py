@@ -83,7 +83,7 @@ ClassUses = Mapping[str, ClassUse]
 
 
 def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[str]) -> Template:
-    """One template for the uses `bodies` of a block.
+    """Unify the uses `bodies` of a block as one template.
 
     Args:
         functions: kinds that stand for themselves in every use (Language.functions).
@@ -91,14 +91,14 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
     Raises:
         Unlike: their parts have different orders, or inputs that no condition tells apart.
     """
-    order = _merged_order([[part.name for part in body.parts] for body in bodies.values()])
+    order = _common_order([[part.name for part in body.parts] for body in bodies.values()])
     by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
     variables = next(iter(bodies.values())).variables
     flow = _Flow(by_name, variables)
     parts = []
     for name in order:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
-        parts.append((name, _again(here, len(bodies)), _alternatives(here, classes, functions)))
+        parts.append((name, _repeated_part(here, len(bodies)), _make_alternatives(here, classes, functions)))
         flow.add(name, here)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
@@ -109,8 +109,10 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
     return Template(unified, ends, len(bodies), variables)
 
 
-def _again(parts: Mapping[int, Part], uses: int) -> str | None:
-    """The part that `parts` are another call of, in each of the uses."""
+def _repeated_part(parts: Mapping[int, Part], uses: int) -> str | None:
+    """Return the part that `parts` are another call of, in each of the uses; None where they are no such
+    calls.
+    """
     called = {part.content.part if isinstance(part.content, Reuse) else None for part in parts.values()}
     if called != {None} and (len(called) > 1 or len(parts) < uses):
         raise Unlike
@@ -118,23 +120,29 @@ def _again(parts: Mapping[int, Part], uses: int) -> str | None:
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
-    """Equal for bodies that differ only in arguments."""
+    """Return a key that is equal for bodies that differ only in arguments."""
     return (
         body.outputs,
         *(
-            (part.name, _kind(part, classes), part.inputs, () if chain is None else signature(chain, classes))
+            (
+                part.name,
+                _class_name(part, classes),
+                part.inputs,
+                () if chain is None else signature(chain, classes),
+            )
             for part in body.parts
-            for chain in [_chain(part)]
+            for chain in [_chain_of(part)]
         ),
     )
 
 
-def _chain(part: Part) -> Body | None:
+def _chain_of(part: Part) -> Body | None:
+    """Return the chain or the row that a part is; None for any other part."""
     return part.content if isinstance(part.content, Body) and part.content.block is None else None
 
 
-def _kind(part: Part, classes: ClassUses) -> str:
-    """The class of a part: a layer's, a block's, or that of a chain or a row."""
+def _class_name(part: Part, classes: ClassUses) -> str:
+    """Return the class of a part: a layer's, a block's, or that of a chain or a row."""
     content = part.content
     if isinstance(content, Layer):
         return content.kind
@@ -145,8 +153,8 @@ def _kind(part: Part, classes: ClassUses) -> str:
     return classes[content.path].name
 
 
-def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    """One order of the parts of all uses."""
+def _common_order(orders: Sequence[Sequence[str]]) -> list[str]:
+    """Return one order of the parts of all uses."""
     merged_names = merge_orders(orders)
     for inner in merged_names:
         # A container may not be a module in one use and none in another.
@@ -156,28 +164,28 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     return merged_names
 
 
-def _alternatives(
+def _make_alternatives(
     parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> tuple[Alternative, ...]:
-    """A part in each of its classes; functions have no alternatives."""
+    """Return a part in each of its classes; functions have no alternatives."""
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
-        kinds.setdefault(_kind(part, classes), []).append(use)
+        kinds.setdefault(_class_name(part, classes), []).append(use)
     if len(kinds) > 1 and not kinds.keys().isdisjoint(functions):
         raise Unlike
     return tuple(
-        _alternative(kind, {use: parts[use] for use in uses}, classes, functions)
+        _make_alternative(kind, {use: parts[use] for use in uses}, classes, functions)
         for kind, uses in kinds.items()
     )
 
 
-def _alternative(
+def _make_alternative(
     kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> Alternative:
-    """A part of one class: its arguments in each use, or its own parts."""
+    """Return a part of one class: its arguments in each use, or its own parts."""
     at = tuple(parts)
     if kind in (CHAIN, ROW):
-        bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
+        bodies = {use: chain for use, part in parts.items() if (chain := _chain_of(part)) is not None}
         return Alternative(kind, at, {}, unify(bodies, classes, functions).parts)
     values: dict[str, dict[int, PlainValue]] = {}
     for use, part in parts.items():
@@ -201,7 +209,7 @@ class _Flow:
         self.through: dict[str, int] = {}
 
     def add(self, name: str, here: Mapping[int, Part]) -> None:
-        """Notes what feeds a part in each use."""
+        """Note what feeds a part in each use."""
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
             raise Unlike
@@ -211,7 +219,7 @@ class _Flow:
         )
 
     def edge(self, sources: Mapping[int, str]) -> Edge:
-        """The edge to write, given the part that is the source in each use."""
+        """Return the edge to write, given the part that is the source in each use."""
         named = set(sources.values())
         for name in [*reversed(self.edges), *self.entries]:
             if name in named and self._stands_for(name, sources):
@@ -222,7 +230,7 @@ class _Flow:
         raise Unlike
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
-        """Whether a part, or what it passes on in uses that lack it, is the source in each use."""
+        """Say whether a part, or what it passes on in uses that lack it, is the source in each use."""
         edges, through = dict(self.edges), dict(self.through)
         if all(self._resolves(name, use, source) for use, source in sources.items()):
             return True
@@ -230,15 +238,15 @@ class _Flow:
         return False
 
     def _resolves(self, name: str, use: int, wanted: str) -> bool:
-        """Whether a name stands for the wanted source in a use."""
+        """Say whether a name stands for the wanted source in a use."""
         if name in self.entries or name in self.parts[use]:
             return name == wanted
         numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))
         return any(self._passes(name, number, use, wanted) for number in numbers)
 
     def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
-        """Whether an absent part has the wanted value at its input. Where the input has two sources, it
-        chooses one.
+        """Say whether an absent part has the wanted value at its input. Where the input has two sources, one
+        is chosen.
         """
         edge = self.edges[name][number]
         chosen = edge.here.get(use)

@@ -43,21 +43,22 @@ class Item:
 
 
 def call(head: str, *values: Expression, **keywords: Expression) -> Bracketed:
+    """Return a call of `head`, with these values by position and by keyword."""
     return Bracketed(
         head, (*(Item(value) for value in values), *(Item(value, key) for key, value in keywords.items()))
     )
 
 
-def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Expression:
-    """The value of a slot in every use: itself, where it is one value, otherwise an expression of the
-    arguments.
+def express(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Expression:
+    """Return the value of a slot in every use: the value itself where it is one, otherwise an expression of
+    the arguments.
     """
     values = set(vector.values())
-    return spelled(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
+    return spell(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
 
 
-def spelled(value: PlainValue) -> Expression:
-    """Spells a value as an argument. One number for each channel becomes a list, which may take many lines;
+def spell(value: PlainValue) -> Expression:
+    """Spell a value as an argument. One number for each channel becomes a list, which may take many lines;
     one for each axis stays a tuple.
     """
     if isinstance(value, tuple) and len(value) > 2 and any(isinstance(number, float) for number in value):
@@ -66,7 +67,7 @@ def spelled(value: PlainValue) -> Expression:
 
 
 def literal(value: PlainValue | str | None) -> str:
-    """A value as Python spells it; infinities are spelled by name."""
+    """Return a value as Python spells it; infinities are spelled by name."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f'float("{value}")'
     if isinstance(value, str):
@@ -75,7 +76,7 @@ def literal(value: PlainValue | str | None) -> str:
 
 
 def flat(expression: Expression) -> str | None:
-    """The expression on one line; None where a comment forbids it."""
+    """Return the expression on one line; None where a comment forbids it."""
     if isinstance(expression, str):
         return expression
     if isinstance(expression, Choice):
@@ -88,7 +89,7 @@ def flat(expression: Expression) -> str | None:
 
 
 def _flat_item(item: Item) -> str | None:
-    """An argument on one line; None where it has a comment."""
+    """Return an argument on one line; None where it has a comment."""
     value = flat(item.value)
     if item.comment or value is None:
         return None
@@ -107,16 +108,16 @@ class Code:
 
     @property
     def deeper(self) -> Code:
-        """Where what stands under the last line is written."""
+        """The code in which the lines under the last one are written."""
         return Code(self.depth + 1, self.lines)
 
     def within(self, head: str) -> Code:
-        """Code in a block under a line such as `for index in range(4):`."""
+        """Write a line such as `for index in range(4):`, and return the code in its block."""
         self.line(head)
         return self.deeper
 
     def fits(self, text: str) -> bool:
-        """Whether a line is no longer than lines are."""
+        """Say whether a line with this text is no longer than lines are."""
         return len(INDENT * self.depth + text) <= WIDTH
 
     def comment(self, text: str) -> None:
@@ -124,7 +125,7 @@ class Code:
         self.lines.extend(wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin))
 
     def say(self, prefix: str, expression: Expression, suffix: str = "") -> None:
-        """`prefix`, the expression and `suffix`, in several lines if one does not hold them."""
+        """Write `prefix`, the expression and `suffix`, in several lines if one does not hold them."""
         whole = flat(expression)
         if isinstance(expression, str) or (whole is not None and self.fits(prefix + whole + suffix)):
             self.line(f"{prefix}{whole}{suffix}")
@@ -134,7 +135,7 @@ class Code:
             self._say_call(prefix, expression, suffix)
 
     def say_tuple(self, prefix: str, items: Sequence[Expression], suffix: str = "") -> None:
-        """Writes, as `say` does, a tuple, which has parentheses only if it takes several lines."""
+        """Write, as `say` does, a tuple, which has parentheses only if it takes several lines."""
         bare = ", ".join(flat(item) or "" for item in items)
         if len(items) == 1:
             self.say(prefix, items[0], suffix)
@@ -143,7 +144,7 @@ class Code:
             self.say(prefix, bare if self.fits(prefix + bare + suffix) else several, suffix)
 
     def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
-        """Writes a choice over several lines."""
+        """Write a choice over several lines."""
         whole = flat(choice)
         inner = self.within(f"{prefix}(")
         if whole is not None and inner.fits(whole):
@@ -155,7 +156,7 @@ class Code:
         self.line(f"){suffix}")
 
     def _say_call(self, prefix: str, call: Bracketed, suffix: str) -> None:
-        """Writes a call over several lines: its arguments on one line if they fit, otherwise one a line."""
+        """Write a call over several lines: its arguments on one line if they fit, otherwise one a line."""
         inner = self.within(prefix + call.head + call.brackets[0])
         items = [_flat_item(item) for item in call.items]
         together = None if None in items else ", ".join(filter(None, items))

@@ -69,7 +69,7 @@ class Body:
         return {ENTRY: "x", **{f"{_ARGUMENT}{name}": name for name in self.further.values()}}
 
     def bodies(self) -> Iterator[Body]:
-        """This module and all modules within it."""
+        """Yield this module and all modules within it."""
         yield self
         for part in self.parts:
             if isinstance(part.content, Body):
@@ -77,8 +77,9 @@ class Body:
 
 
 def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> Body:
-    """The whole model. A container with several inputs or outputs is not a module: its members become its
-    parent's. So do those of which one is called elsewhere too, unless the whole container is.
+    """Make the tree of the whole model. A container with several inputs or outputs is not a module: its
+    members become its parent's. So do those of a container of which one layer is called elsewhere too, unless
+    the whole container is.
 
     Raises:
         GraphError: part of a path is no Python name, or a name that modules have already.
@@ -96,18 +97,20 @@ def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> B
             raise GraphError(message, where=step.path, next="rename the step")
     remaining = _without_reshapes(graph, steps, language)
     body = _Nesting(graph, remaining, language).body("", remaining, INPUT, graph.outputs)
-    return replace(_with_rows(body, language), block="model", arguments={}, further=_further(graph, language))
+    return replace(
+        _with_rows(body, language), block="model", arguments={}, further=_further_arguments(graph, language)
+    )
 
 
-def _further(graph: Graph, language: Language) -> dict[str, str]:
-    """The arguments of a model's inputs after its first, by path."""
+def _further_arguments(graph: Graph, language: Language) -> dict[str, str]:
+    """Return the arguments of a model's inputs after its first, by path."""
     taken = Names(language.reserved | {"x"})
     return {each.path: taken.take(each.path.replace("/", "_")) for each in graph.further_inputs}
 
 
 def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Language) -> list[LayerStep]:
-    """The steps without those that make a map of a global pool's features again, if nothing else reads these:
-    the pool keeps it.
+    """Return the steps without those that make a map of a global pool's features again, if nothing else reads
+    these: the pool keeps its map.
     """
     by_path = {step.path: step for step in steps}
     reads = Counter(graph.outputs)
@@ -148,11 +151,15 @@ class _PlacedPart:
 
 
 class _Nesting:
+    """The steps of a graph, to be put into the modules that their paths name."""
+
     def __init__(self, graph: Graph, steps: Sequence[LayerStep], language: Language) -> None:
         self.language = language
         self.scopes: dict[str, BlockScope] = {scope.path: scope for scope in graph.scopes}
-        self.single = _in_one_place(self.scopes)
-        self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph, language).items()}
+        self.single = _blocks_in_one_place(self.scopes)
+        self.arguments = {
+            path: f"{_ARGUMENT}{name}" for path, name in _further_arguments(graph, language).items()
+        }
         self.places = {step.path: index for index, step in enumerate(steps)}
         self.steps = {step.path: step for step in steps}
         self.inside: dict[str, list[LayerStep]] = {}
@@ -169,8 +176,8 @@ class _Nesting:
                 self.readers.setdefault(source, set()).add(step.path)
 
     def body(self, prefix: str, steps: list[LayerStep], source: str, outputs: Sequence[str]) -> Body:
-        """The module of these steps, with its parts by the names that they have in it."""
-        placed = self._placed(prefix, steps)
+        """Return the module of these steps, with its parts by the names that they have in it."""
+        placed = self._place_parts(prefix, steps)
         names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
         called = {part.path: part.name for part in placed}
         parts = tuple(
@@ -183,8 +190,8 @@ class _Nesting:
         )
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
-    def _placed(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
-        """The parts of a module: single layers, and modules of the layers that one path leads to."""
+    def _place_parts(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
+        """Return the parts of a module: single layers, and modules of the layers that one path leads to."""
         groups: dict[str, list[LayerStep]] = {}
         for step in steps:
             groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
@@ -196,17 +203,18 @@ class _Nesting:
             for step in itself:
                 content = step.layer if step.shares is None else Reuse(step.shares)
                 placed.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
-            module = None if itself or not inside else self._module(path, inside)
+            module = None if itself or not inside else self._make_module(path, inside)
             if module is not None:
                 placed.append(replace(module, name=name))
             elif inside:
                 placed += [
-                    replace(part, name=f"{name}.{part.name}") for part in self._placed(f"{path}/", inside)
+                    replace(part, name=f"{name}.{part.name}")
+                    for part in self._place_parts(f"{path}/", inside)
                 ]
         return sorted(placed, key=lambda part: part.place)
 
-    def _module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
-        """The steps as one module; None if they read or give several values."""
+    def _make_module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
+        """Return the steps as one module; None if they read or give several values."""
         within = {step.path for step in steps}
         sources = {source for step in steps for source in step.inputs} - within
         outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
@@ -214,11 +222,11 @@ class _Nesting:
             return None
         source, output = *sources, *outputs
         place = min(self.places[inner] for inner in within)
-        called = self._called(path, steps)
+        called = self._called_container(path, steps)
         if called is None:
             return None
         if called != path:
-            first = self._module(called, self.inside[called])
+            first = self._make_module(called, self.inside[called])
             return first and _PlacedPart("", path, Reuse(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
         scope = self.scopes.get(path)
@@ -240,12 +248,12 @@ class _Nesting:
         return _PlacedPart("", path, body, (source,), output, place)
 
     def _has_no_tensors(self, content: Layer | Body | Reuse) -> bool:
-        """Whether the names of its tensors are the same with and without a module around it."""
+        """Say whether the names of a part's tensors are the same with and without a module around it."""
         return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
-    def _called(self, path: str, steps: Sequence[LayerStep]) -> str | None:
-        """The container whose module `steps`, those of the container `path`, are a call of: its own where
-        none of its layers is called elsewhere; None where only parts of it are.
+    def _called_container(self, path: str, steps: Sequence[LayerStep]) -> str | None:
+        """Return the container whose module `steps`, those of the container `path`, are a call of: its own
+        where none of its layers is called elsewhere; None where only parts of it are.
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]
@@ -261,18 +269,18 @@ class _Nesting:
             own = {inner.removeprefix(path) for inner in within.intersection(group)}
             if set(group) != {around + name for around in containers for name in own}:
                 return None
-        flow = self._flow(path)
+        flow = self._flow_key(path)
         holders = {self.steps[inner].shares or inner for group in groups for inner in group}
-        if any(self._flow(around) != flow for around in containers):
+        if any(self._flow_key(around) != flow for around in containers):
             return None
         first = [
             around for around in containers if all(holder.startswith(f"{around}/") for holder in holders)
         ]
         return first[0] if first else None
 
-    def _flow(self, around: str) -> object:
-        """What a container's layers are and where their values go, equal for containers that compute the
-        same.
+    def _flow_key(self, around: str) -> object:
+        """Return a key of a container's layers and of where their values go, which is equal for containers
+        that compute the same.
         """
         inside = {step.path: step for step in self.inside.get(around, ())}
         sources = {source for step in inside.values() for source in step.inputs} - inside.keys()
@@ -288,9 +296,9 @@ class _Nesting:
         ]
 
 
-def _in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
-    """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no
-    class of its own.
+def _blocks_in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
+    """Return the blocks that are used under one name in one other block only. Where such a block is a chain,
+    it needs no class of its own.
     """
     places: dict[str, set[tuple[str | None, str]]] = {}
     for scope in scopes.values():
@@ -307,7 +315,7 @@ def _in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
 
 
 def _is_chain(body: Body, language: Language) -> bool:
-    """Whether each part reads only the one before it, so that a Sequential can hold them."""
+    """Say whether each part reads only the one before it, so that a Sequential can hold them."""
     before = ENTRY
     for part in body.parts:
         function = isinstance(part.content, Reuse) or (
@@ -320,20 +328,20 @@ def _is_chain(body: Body, language: Language) -> bool:
 
 
 def _is_row(body: Body, language: Language) -> bool:
-    """Whether it is uses of one block, one after the other; one class for rows of several lengths would have
-    absent units.
+    """Say whether a body is uses of one block, one after the other; one class for rows of several lengths
+    would have absent units.
     """
     return len(body.parts) > 1 and _are_uses(body.parts) and _is_chain(body, language)
 
 
 def _are_uses(parts: Sequence[Part]) -> bool:
-    """Whether they are uses of one block."""
+    """Say whether the parts are uses of one block."""
     blocks = {part.content.block if isinstance(part.content, Body) else None for part in parts}
     return len(blocks) == 1 and None not in blocks
 
 
 def _is_numbered(parts: Sequence[Part]) -> bool:
-    """Whether they are uses of one block called `unit1`, `unit2` and so on, or from 0."""
+    """Say whether the parts are uses of one block called `unit1`, `unit2` and so on, or from 0."""
     names = [part.name for part in parts]
     word = _word(parts[0].name)
     return _are_uses(parts) and any(
@@ -346,9 +354,7 @@ def _word(name: str) -> str:
 
 
 def _with_rows(body: Body, language: Language) -> Body:
-    """The body with a row, `units`, instead of its parts `unit1`, `unit2` and so on that follow each
-    other.
-    """
+    """Put a row, `units`, in place of the parts `unit1`, `unit2` and so on that follow each other."""
     if not language.rows:
         return body
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])

@@ -15,7 +15,7 @@ from porter.frameworks.code.channels_last import size_checks
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
-from porter.frameworks.code.own_layers import definitions, needed
+from porter.frameworks.code.own_layers import definitions, needed_definitions
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
@@ -77,7 +77,9 @@ _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes so
 
 
 def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
-    """A function of FUNCTIONS applied to values."""
+    """Return the expression of a function of FUNCTIONS applied to values: `jnp.concatenate([a, b], axis=-1)`,
+    or `a + b`.
+    """
     if function == "concat":
         return Bracketed(
             "jnp.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
@@ -92,7 +94,9 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
 def _called(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
-    """A call with the arguments that are not at their defaults, the usual first ones by position."""
+    """Return a call of `name`, or else of `kind`, with the arguments that are not at their defaults. Those in
+    _POSITIONAL come first and without a keyword.
+    """
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     first = (
         _POSITIONAL.get(kind, ())
@@ -104,7 +108,9 @@ def _called(
 
 
 def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """What makes a layer: a module with its `rngs`, or a function with its arguments."""
+    """Return the expression that makes a layer: a module with its `rngs`, a `partial` of a function with its
+    arguments, or the function's name.
+    """
     if kind in WITH_TENSORS:
         made = _called(kind, texts, (), name)
         return replace(made, items=(*made.items, Item("rngs", "rngs")))
@@ -114,7 +120,9 @@ def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expre
 
 
 def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
-    """Layers one after the other, as a Sequential or under names."""
+    """Return the expression of layers one after the other: a Sequential, or `Layers` where they have
+    names.
+    """
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
@@ -161,7 +169,7 @@ LANGUAGE = Language(
 
 
 def model_source(plan: Plan) -> str:
-    """The text of model.py.
+    """Return the text of model.py.
 
     Raises:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
@@ -169,7 +177,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
-    own = needed(body, _OWN_LAYERS)
+    own = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
     text = "\n\n\n".join(

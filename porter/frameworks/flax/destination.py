@@ -24,7 +24,7 @@ ENGINE: PortEngine = engine
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """`model.py` as porter writes it today; see porter.frameworks.flax.code."""
+    """Return `model.py` as porter writes it today; see porter.frameworks.flax.code."""
     from porter.frameworks.code.code_ports import SOURCE_FILE
     from porter.frameworks.flax.code import model_source
 
@@ -46,7 +46,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """The canonical tensors of a port that `write` wrote."""
+    """Return the canonical tensors of a port that `write` wrote."""
     from porter.frameworks.flax.state import PORTS
 
     return PORTS.read(folder, plan)

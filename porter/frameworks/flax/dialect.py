@@ -20,7 +20,7 @@ AVERAGE_SUFFIX = None
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The paths of a layer's variables, as orbax has them and as model.safetensors has them."""
+    """Return the paths of a layer's variables, as orbax has them and as model.safetensors has them."""
     paths = {role: f"{layer}/{name}" for role, name in variables(node.op).items()}
     return {role: (path, path.replace("/", ".")) for role, path in paths.items()}
 

@@ -24,7 +24,7 @@ RUNNER = "JAX"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """The plan as an nnx.Module in eval mode; see porter.frameworks.flax.graph_module."""
+    """Build the plan as an nnx.Module in eval mode; see porter.frameworks.flax.graph_module."""
     for package in ("jax", "flax"):
         expect_installed(package, install("flax"))
     from porter.frameworks.flax.graph_module import build_model
@@ -33,7 +33,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` for a batch N×C×H×W; see porter.frameworks.flax.graph_module."""
+    """Return the values at `taps` for a batch N×C×H×W; see porter.frameworks.flax.graph_module."""
     from porter.frameworks.flax.graph_module import run_model
 
     return run_model(model, batch, taps, cut)
@@ -42,12 +42,12 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Runs as `run` does: porter knows no other implementation in Flax than its own."""
+    """Run as `run` does: porter knows no other implementation in Flax than its own."""
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """A module as evaluations run it; see porter.frameworks.flax.evaluate."""
+    """Return a module as evaluations run it; see porter.frameworks.flax.evaluate."""
     from porter.frameworks.flax.evaluate import make_classifier
 
     return make_classifier(model, protocol, how, tap)

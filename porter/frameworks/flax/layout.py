@@ -52,12 +52,12 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
 
 
 def variables(op: Op) -> Mapping[str, str]:
-    """The names of the variables of an op's layer, by the role of its tensors."""
+    """Return the names of the variables of an op's layer, by the role of its tensors."""
     return {role: _NAMES[type(op)][role] for role in op.tensors(1)}
 
 
 def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """A canonical tensor in the axis order of its layer's variable, a view where possible."""
+    """Return a canonical tensor in the axis order of its layer's variable, a view where possible."""
     if array.ndim == 4 and role == "kernel":
         return array.transpose(2, 3, 1, 0)
     if role == "kernel":
@@ -66,7 +66,7 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `stored`."""
+    """Return a variable's array in the canonical axis order: the inverse of `stored`."""
     if array.ndim == 4 and role == "kernel":
         return array.transpose(3, 2, 0, 1)
     if role == "kernel":
@@ -75,4 +75,5 @@ def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _is_of_map(graph: Graph, node: Node, role: str) -> bool:
+    """Say whether a tensor is the array of a layer that adds it to a map, or multiplies a map by it."""
     return role == "value" and is_map(graph.open_shapes[node.source])

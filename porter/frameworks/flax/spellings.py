@@ -40,9 +40,11 @@ MAP_OF_FEATURES = Layer("jnp.expand_dims", {"axis": (1, 2)})
 
 
 def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer]:
-    """A spelling of norms by this class, whose argument `size` is the number of channels."""
+    """Return a spelling of norms as layers of the class `kind`, whose argument `size` is the number of
+    channels.
+    """
 
-    def layer(op: Any, shape: Shape) -> Layer:
+    def spell_norm(op: Any, shape: Shape) -> Layer:
         arguments: dict[str, PlainValue] = {
             size: channels_in(shape),
             "epsilon": op.epsilon,
@@ -61,11 +63,13 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
             ),
         )
 
-    return layer
+    return spell_norm
 
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """Pads of the convolution over the map whose cells are a stride apart."""
+    """Spell a transposed convolution. Its pads are those of the convolution over the map whose cells are a
+    stride apart.
+    """
     top, bottom, left, right = (
         op.window.extent(index // 2) - 1 - cells for index, cells in enumerate(op.cut)
     )
@@ -131,6 +135,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
+    """Spell a convolution, with Flax's own padding."""
     window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
     ends: dict[str, PlainValue] = {
         "in_features": channels,
@@ -149,6 +154,7 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
+    """Spell a max pool: Flax's own, or the one of layers.py where it is dilated."""
     if op.window.dilation != (1, 1):
         return Layer(
             "dilated_max_pool", {**_window(op.window, realisation.native), "dilation": op.window.dilation}
@@ -157,6 +163,9 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
+    """Spell an average pool. Raise PaddingError for pads in front of a pool that counts them, unless they are
+    fixed numbers.
+    """
     window, front = _window(op.window, realisation.native), realisation.front
     if realisation.counted is None:
         return Layer(
@@ -171,6 +180,7 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _window(window: Window, native: Convention) -> dict[str, PlainValue]:
+    """Return the arguments of a pool that say its window."""
     padding = _padding(native)
     return {
         "window_shape": window.kernel,
@@ -180,6 +190,7 @@ def _window(window: Window, native: Convention) -> dict[str, PlainValue]:
 
 
 def _padding(native: Convention) -> PlainValue:
+    """Return Flax's word for a rule of padding, or the pads as one number or by axis."""
     if native.rule != "explicit":
         return native.rule.upper()
     return native.pads[0] if len(set(native.pads)) == 1 else sides(native.pads)

@@ -14,7 +14,7 @@ from porter.frameworks.code.channels_last import size_checks
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
-from porter.frameworks.code.own_layers import definitions, needed
+from porter.frameworks.code.own_layers import definitions, needed_definitions
 from porter.frameworks.code.public_names import public_names, with_names
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
@@ -170,7 +170,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
-    own = needed(body, _OWN_LAYERS)
+    own = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
     standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
-from porter.frameworks.code.own_layers import needed
+from porter.frameworks.code.own_layers import needed_definitions
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, loader_code, shape_checks
@@ -34,7 +34,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     body = model_classes(
         tree, plan.lowered, steps, LANGUAGE, shape_checks(plan, {INPUT: "x", **tree.further})
     )
-    own = needed(body, OWN_LAYERS)
+    own = needed_definitions(body, OWN_LAYERS)
     parts = [
         _head_with_imports(
             docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body
