@@ -18,14 +18,15 @@ from porter.padding import Front, Pads, Site, Window
 def front_layer(
     pad: str, sizes: Callable[[Window], Mapping[str, PlainValue]]
 ) -> Callable[[Front, Site, str], Layer]:
-    """The layer in front of a site that pads as its realisation says.
+    """Return the function that makes the layer in front of a site, which pads as the site's realisation says.
 
     Args:
         pad: the framework's function that pads an array by a `pad_width` with `constant_values`.
         sizes: the arguments of `same_pad` that say a window.
     """
 
-    def front_of(front: Front, site: Site, why: str) -> Layer:
+    def front_layer_of(front: Front, site: Site, why: str) -> Layer:
+        """Return the layer that pads before a site; `why` stands at it as a comment."""
         top, bottom, left, right = front.pads
         if front.rule == "explicit":
             width: PlainValue = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -33,35 +34,36 @@ def front_layer(
         lower = front.rule == "same_lower"
         return Layer("same_pad", {**sizes(site.window), "lower": lower, "fill": front.fill}, why)
 
-    return front_of
+    return front_layer_of
 
 
 def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainValue]:
-    """The arguments of the framework's function that pads an array."""
+    """Return the arguments of the framework's function that pads an array."""
     own: dict[str, PlainValue] = (
         {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
     )
-    return {"pad_width": ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes(shape))), **own}
+    return {"pad_width": ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes_of_batch(shape))), **own}
 
 
 def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
-    """The arguments of the framework's function that reduces an axis."""
+    """Return the arguments of the framework's function that reduces an axis."""
     return {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
 
 
 def one(values: tuple[int, int]) -> PlainValue:
-    """A single number if both axes agree."""
+    """Return a single number if both axes agree, otherwise both."""
     return values[0] if values[0] == values[1] else values
 
 
 def sides(pads: Pads) -> PlainValue:
-    """Pads by axis."""
+    """Return pads by axis: (top, bottom), (left, right)."""
     top, bottom, left, right = pads
     return (top, bottom), (left, right)
 
 
 def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """The first lines of `__call__` if the plan is right at one input size only, or an input is no map.
+    """Return the first lines of `__call__`, which refuse inputs of other shapes, if the plan is right at one
+    input size only, or an input is no map.
 
     Args:
         names: of the arguments, by path.
@@ -88,14 +90,19 @@ def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _axes(shape: Shape) -> Mapping[int, int]:
-    """The place of each axis of a value among those of a batch."""
+def _axes_of_batch(shape: Shape) -> Mapping[int, int]:
+    """Return, by the axes of a value, their places among the axes of a batch with the channels last."""
     order = CHANNELS_LAST if is_map(shape) else range(len(shape))
     return {axis: number for number, axis in enumerate(order, 1)}
 
 
 def _crop(op: ops.Crop, shape: Shape) -> Layer:
-    cuts = [(axis_of_layer, op.cuts[axis]) for axis, axis_of_layer in _axes(shape).items() if axis in op.cuts]
+    """Spell a crop as the cells that are kept, by the place of the axis: its start, stop and step."""
+    cuts = [
+        (axis_of_layer, op.cuts[axis])
+        for axis, axis_of_layer in _axes_of_batch(shape).items()
+        if axis in op.cuts
+    ]
     return Layer(
         "crop",
         {"cells": tuple((axis_of_layer, cut.start, cut.stop, cut.step) for axis_of_layer, cut in cuts)},
@@ -103,22 +110,23 @@ def _crop(op: ops.Crop, shape: Shape) -> Layer:
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
-    """The pattern with the channels of maps last."""
+    """Spell a rearrangement as a pattern in which the channels of maps are last."""
     before = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
     sides = ((before, is_map(shape)), ([list(axis) for axis in op.moves.joined], op.map))
     texts = (
-        " ".join(_axis(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side))))
+        " ".join(_axis_text(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side))))
         for side, of_map in sides
     )
     return Layer("rearrange", {"pattern": " -> ".join(texts)})
 
 
-def _axis(parts: list[str]) -> str:
+def _axis_text(parts: list[str]) -> str:
+    """Return an axis in the words of a pattern, in parentheses where it is split."""
     return parts[0] if len(parts) == 1 and "=" not in parts[0] else f"({' '.join(parts)})"
 
 
 def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
-    """The layer `resize`, with the arguments that count in the op's mode."""
+    """Return the layer `resize`, with the arguments that count in the op's mode."""
     arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         arguments |= {"size": op.size} if op.size else {"scale": op.scale}
@@ -160,7 +168,7 @@ OWN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.MatMul: plain("matmul", "transpose"),
     ops.Attention: plain("attention", "heads", "scale"),
     ops.OfArray: lambda op, shape: Layer(
-        type(op).__name__, {"shape": tuple(op.sizes[axis] for axis in _axes(shape))}
+        type(op).__name__, {"shape": tuple(op.sizes[axis] for axis in _axes_of_batch(shape))}
     ),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "features": channels_in(shape)}),
 }

@@ -49,23 +49,24 @@ class CodePorts:
     names: Callable[[Graph], Mapping[str, str]] = lambda graph: {}
 
     def places(self, plan: Plan) -> dict[str, ModulePlace]:
-        """Where the layer of each node stands in the module, by the node's path."""
+        """Return where the layer of each node stands in the module, by the node's path."""
         names = self.names(plan.lowered)
         named = with_names(plan, names)
         tree = make_tree(named.lowered, self.spellings.steps(named), self.language)
-        by_path = dict(_places(tree, "", ()))
+        by_path = dict(_yield_places(tree, "", ()))
         paths = {node.path: names.get(node.holder, node.holder) for node in plan.lowered.nodes}
         return {path: by_path[name] for path, name in paths.items() if name in by_path}
 
     def keys(self, plan: Plan) -> Iterator[tuple[Node, str, str]]:
-        """Each node's roles with the path of the variable, joined by dots."""
+        """Yield each node's roles with the path of the variable, joined by dots."""
         by_path = self.places(plan)
         for node in plan.lowered.nodes:
             for role, name in self.variables(node.op).items():
                 yield node, role, ".".join(map(str, (*by_path[node.path], name)))
 
     def arrays(self, plan: Plan, tensors: Tensors) -> dict[str, Array]:
-        """The variables by path, in the types of `tensors`; those that only the layers have are filled.
+        """Return the variables by path, in the types of `tensors`; those that only the layers have are
+        filled.
 
         Raises:
             MappingError: a tensor is missing or has another shape than the graph needs.
@@ -85,8 +86,8 @@ class CodePorts:
         return arrays
 
     def write(self, folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:
-        """Writes `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Returns the
-        sha256 of each by its name.
+        """Write `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Return the sha256
+        of each by its name.
 
         Raises:
             MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
@@ -104,7 +105,7 @@ class CodePorts:
         }
 
     def read(self, folder: Path, plan: Plan) -> OwnTensors:
-        """The canonical tensors of the port in `folder`.
+        """Return the canonical tensors of the port in `folder`.
 
         Raises:
             FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do
@@ -121,22 +122,22 @@ class CodePorts:
             expected = shapes.get(node.path, {}).get(role)
             if node.shares is not None or expected is None:
                 continue
-            found = None if array is None else self.canonical(plan.lowered, node, role, array)
-            if found is None or found.shape != expected:
+            canonical_array = None if array is None else self.canonical(plan.lowered, node, role, array)
+            if canonical_array is None or canonical_array.shape != expected:
                 got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(
                     f"expected the {role} of shape {expected} of {node.path}, {got}", where=key
                 )
-            tensors.setdefault(node.path, {})[role] = found
+            tensors.setdefault(node.path, {})[role] = canonical_array
         return tensors
 
 
-def _places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
-    """The place in the module of each layer, by the layer's path."""
+def _yield_places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
+    """Yield each layer's path in the graph with its place in the module."""
     for number, part in enumerate(body.parts):
         here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
         path = prefix + part.name.replace(".", "/")
         if isinstance(part.content, Body):
-            yield from _places(part.content, f"{part.content.path}/", here)
+            yield from _yield_places(part.content, f"{part.content.path}/", here)
         elif isinstance(part.content, Layer):
             yield path, here

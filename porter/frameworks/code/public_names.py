@@ -13,11 +13,11 @@ from porter.graph.plan import Plan
 
 
 def public_names(graph: Graph) -> dict[str, str]:
-    """Other paths for the nodes and blocks that have such a name in their path, by the path that they have:
-    `_blocks/_bn0` is `blocks/bn0`.
+    """Return other paths for the nodes and blocks that have such a name in their path, by the path that they
+    have: `_blocks/_bn0` is `blocks/bn0`.
     """
     paths = [*(node.path for node in graph.nodes), *(scope.path for scope in graph.scopes)]
-    every = {path[:end] for path in paths for end in _ends(path)}
+    every = {path[:end] for path in paths for end in _path_ends(path)}
     taken = Names(path for path in every if "_" not in (part[0] for part in path.split("/")))
     new: dict[str, str] = {"": ""}
     for path in sorted(every):
@@ -27,34 +27,35 @@ def public_names(graph: Graph) -> dict[str, str]:
     return {path: new[path] for path in paths if new[path] != path}
 
 
-def _ends(path: str) -> list[int]:
+def _path_ends(path: str) -> list[int]:
+    """Return where the path of each block around a node ends in its path, and where the path itself ends."""
     return [*(place for place, letter in enumerate(path) if letter == "/"), len(path)]
 
 
 def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """A plan whose lowered graph has other paths, by those that it has."""
+    """Return a plan whose lowered graph has other paths, given by those that it has."""
     if not names:
         return plan
 
-    def new(path: str) -> str:
+    def new_path(path: str) -> str:
         return names.get(path, path)
 
     graph = plan.lowered
     nodes = tuple(
         replace(
             node,
-            path=new(node.path),
-            inputs=tuple(map(new, node.inputs)),
-            shares=node.shares and new(node.shares),
+            path=new_path(node.path),
+            inputs=tuple(map(new_path, node.inputs)),
+            shares=node.shares and new_path(node.shares),
         )
         for node in graph.nodes
     )
-    scopes = tuple(replace(scope, path=new(scope.path)) for scope in graph.scopes)
-    further = tuple(map(new, graph.further))
+    scopes = tuple(replace(scope, path=new_path(scope.path)) for scope in graph.scopes)
+    further = tuple(map(new_path, graph.further))
     return replace(
         plan,
-        graph=replace(graph, nodes=nodes, scopes=scopes, output=new(graph.output), further=further),
-        realisations={new(path): each for path, each in plan.realisations.items()},
-        notes={new(path): note for path, note in plan.notes.items()},
+        graph=replace(graph, nodes=nodes, scopes=scopes, output=new_path(graph.output), further=further),
+        realisations={new_path(path): each for path, each in plan.realisations.items()},
+        notes={new_path(path): note for path, note in plan.notes.items()},
         parts={},
     )

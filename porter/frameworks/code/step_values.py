@@ -18,30 +18,30 @@ def step_values(
     inputs: Mapping[str, Any],
     paths: Collection[str],
     cut: Mapping[str, Any],
-    computed: Callable[[LayerStep, Sequence[Any]], Any],
+    compute: Callable[[LayerStep, Sequence[Any]], Any],
 ) -> dict[str, Any]:
-    """The values at `paths`; each other one is held until its last use.
+    """Compute the values at `paths` step by step; each other value is held until its last use.
 
     Args:
         inputs: values by path.
         cut: by path, what is read in place of its value.
-        computed: the value of a step, from those that it reads.
+        compute: returns the value of a step, from those that it reads.
     """
     values = dict(inputs)
     shown = dict[str, Any]()
-    ended = last_uses((*step.inputs, step.path) for step in steps)
-    for step, gone in zip(steps, ended, strict=True):
-        value = computed(step, [values[path] for path in step.inputs])
+    read_last = last_uses((*step.inputs, step.path) for step in steps)
+    for step, unread in zip(steps, read_last, strict=True):
+        value = compute(step, [values[path] for path in step.inputs])
         if step.path in paths:
             shown[step.path] = value
         values[step.path] = cut.get(step.path, value)
-        for path in gone:
+        for path in unread:
             del values[path]
     return {path: shown[path] for path in paths}
 
 
 def inputs_last(plan: Plan, inputs: Sequence[Any]) -> dict[str, Any]:
-    """The inputs of a plan's model by path, if they are as many and have the shapes that it takes, the
+    """Return the inputs of a plan's model by path, if they are as many and have the shapes that it takes, the
     channels last.
 
     Raises:

@@ -76,7 +76,7 @@ _SHORTEST = 3
 _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes sow train"
 
 
-def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
+def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
     """Return the expression of a function of FUNCTIONS applied to values: `jnp.concatenate([a, b], axis=-1)`,
     or `a + b`.
     """
@@ -91,7 +91,7 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     return reduce(partial(call, f"jnp.{function}"), inputs)
 
 
-def _called(
+def _layer_call(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
     """Return a call of `name`, or else of `kind`, with the arguments that are not at their defaults. Those in
@@ -107,19 +107,19 @@ def _called(
     return call(name or kind, *before, *(texts[slot] for slot in first), **named)
 
 
-def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
     """Return the expression that makes a layer: a module with its `rngs`, a `partial` of a function with its
     arguments, or the function's name.
     """
     if kind in WITH_TENSORS:
-        made = _called(kind, texts, (), name)
+        made = _layer_call(kind, texts, (), name)
         return replace(made, items=(*made.items, Item("rngs", "rngs")))
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     named = {slot: text for slot, text in texts.items() if defaults.get(slot) != text}
     return call("partial", kind, **named) if named else kind
 
 
-def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
+def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
     """Return the expression of layers one after the other: a Sequential, or `Layers` where they have
     names.
     """
@@ -153,9 +153,9 @@ LANGUAGE = Language(
         else None
     ),
     norms={"nnx.BatchNorm": Norm("BatchNorm", "nnx.BatchNorm", {"epsilon": 1e-5, "momentum": 0.99})},
-    applied=_applied,
-    made=_made,
-    chained=_chained,
+    applied=_function_call,
+    made=_constructor_call,
+    chained=_chain_call,
     added=lambda target, name, layer: (
         call("setattr", "self", f'f"{name}"', layer)
         if target == "self"
@@ -164,7 +164,7 @@ LANGUAGE = Language(
     got=lambda name: f'getattr(self, f"{name}")',
     given="rngs",
     rows=True,
-    inline=lambda kind, texts, inputs: _called(kind, texts, inputs),
+    inline=lambda kind, texts, inputs: _layer_call(kind, texts, inputs),
 )
 
 

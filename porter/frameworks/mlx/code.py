@@ -79,8 +79,10 @@ _OF_MODULES = (
 )
 
 
-def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
-    """A function of FUNCTIONS applied to values."""
+def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
+    """Return the expression of a function of FUNCTIONS applied to values: `mx.concatenate([a, b], axis=-1)`,
+    or `a + b`.
+    """
     if function == "concat":
         return Bracketed(
             "mx.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
@@ -92,30 +94,40 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     return reduce(partial(call, f"mx.{function}"), inputs)
 
 
-def _called(
+def _layer_call(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
-    """A call with the arguments that are not at their defaults, the usual first ones by position."""
+    """Return a call of `name`, or else of `kind`, with the arguments that are not at their defaults. Those in
+    _POSITIONAL come first and without a keyword.
+    """
     first = _POSITIONAL.get(kind, ())
-    return call(name or kind, *before, *(texts[slot] for slot in first), **_stated(kind, texts, first))
+    return call(
+        name or kind, *before, *(texts[slot] for slot in first), **_stated_arguments(kind, texts, first)
+    )
 
 
-def _stated(kind: str, texts: Mapping[str, Expression], others: Sequence[str] = ()) -> dict[str, Expression]:
-    """The arguments that are not at their defaults, without others."""
+def _stated_arguments(
+    kind: str, texts: Mapping[str, Expression], others: Sequence[str] = ()
+) -> dict[str, Expression]:
+    """Return the arguments that are not at their defaults, without the slots in `others`."""
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     return {slot: text for slot, text in texts.items() if slot not in others and defaults.get(slot) != text}
 
 
-def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """What makes a layer: a module, or a function with its arguments."""
+def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    """Return the expression that makes a layer: a module, a `partial` of a function with its arguments, or
+    the function's name.
+    """
     if kind in MODULES:
-        return _called(kind, texts, (), name)
-    named = _stated(kind, texts)
+        return _layer_call(kind, texts, (), name)
+    named = _stated_arguments(kind, texts)
     return call("partial", kind, **named) if named else kind
 
 
-def _chained(items: tuple[Item, ...], row: bool) -> Bracketed:
-    """Layers one after the other, as a Sequential or under names."""
+def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
+    """Return the expression of layers one after the other: a Sequential, or `Layers` where they have
+    names.
+    """
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
@@ -146,9 +158,9 @@ LANGUAGE = Language(
         else None
     ),
     norms={"nn.BatchNorm": Norm("BatchNorm", "nn.BatchNorm", {"eps": 1e-5, "momentum": 0.1})},
-    applied=_applied,
-    made=_made,
-    chained=_chained,
+    applied=_function_call,
+    made=_constructor_call,
+    chained=_chain_call,
     added=lambda target, name, layer: (
         call("setattr", "self", f'f"{name}"', layer)
         if target == "self"
@@ -156,12 +168,12 @@ LANGUAGE = Language(
     ),
     got=lambda name: f'getattr(self, f"{name}")',
     rows=True,
-    inline=lambda kind, texts, inputs: _called(kind, texts, inputs),
+    inline=lambda kind, texts, inputs: _layer_call(kind, texts, inputs),
 )
 
 
 def model_source(plan: Plan) -> str:
-    """The text of model.py.
+    """Return the text of model.py.
 
     Raises:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.

@@ -27,7 +27,9 @@ ENGINE: PortEngine = engine
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """The tensors that the norms of MLX have and the source lacks, by the paths of their layers."""
+    """Return the numbers with which the tensors are filled that the norms of MLX have and the source lacks,
+    by the paths of these tensors.
+    """
     from porter.frameworks.code.code_ports import FILLS
 
     return {
@@ -39,7 +41,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def refusals(plan: Plan) -> list[PorterError]:
-    """The refusals of norms that divide by the deviation alone, because those of MLX take no epsilon of 0."""
+    """Return a refusal of each norm with an epsilon of 0, because the norms of MLX take none."""
     lacking = [node for node in plan.lowered.nodes if getattr(node.op, "epsilon", 1) == 0]
     return [
         GraphError(
@@ -52,7 +54,7 @@ def refusals(plan: Plan) -> list[PorterError]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """`model.py` as porter writes it today; see porter.frameworks.mlx.code."""
+    """Return `model.py` as porter writes it today; see porter.frameworks.mlx.code."""
     from porter.frameworks.code.code_ports import SOURCE_FILE
     from porter.frameworks.mlx.code import model_source
 
@@ -67,7 +69,7 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports.
+    """Write `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports.
 
     Raises:
         UsageError: MLX does not compute in this type.
@@ -81,7 +83,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """The canonical tensors of a port that `write` wrote."""
+    """Return the canonical tensors of a port that `write` wrote."""
     from porter.frameworks.mlx.state import PORTS
 
     return PORTS.read(folder, plan)

@@ -20,7 +20,7 @@ AVERAGE_SUFFIX = None
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The paths of a layer's variables, as Module.save_weights writes them."""
+    """Return the paths of a layer's variables, as Module.save_weights writes them."""
     return {role: (f"{layer}.{name}",) for role, name in variables(node.op).items()}
 
 

@@ -24,7 +24,7 @@ RUNNER = "MLX"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """The plan as a module in inference mode; see porter.frameworks.mlx.graph_module."""
+    """Build the plan as a module in inference mode; see porter.frameworks.mlx.graph_module."""
     expect_installed("mlx", install("mlx"))
     from porter.frameworks.mlx.graph_module import build_model
 
@@ -32,7 +32,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Values at `taps` for a batch N×C×H×W; see porter.frameworks.mlx.graph_module."""
+    """Return the values at `taps` for a batch N×C×H×W; see porter.frameworks.mlx.graph_module."""
     from porter.frameworks.mlx.graph_module import run_model
 
     return run_model(model, batch, taps, cut)
@@ -41,12 +41,12 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Runs as `run` does: porter knows no other implementation in MLX than its own."""
+    """Run as `run` does: porter knows no other implementation in MLX than its own."""
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """A module as evaluations run it.
+    """Return a module as evaluations run it.
 
     Raises:
         UsageError: MLX has no such run.

@@ -24,11 +24,13 @@ def _pair(value: Pair) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
+def _run_by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
+    """Return an operation of MLX's arrays that numpy computes, in float64."""
+
     def run(*arrays: Any, **settings: Any) -> mx.array:
-        given = (np.asarray(each) if isinstance(each, mx.array) else each for each in arrays)
+        operands = (np.asarray(each) if isinstance(each, mx.array) else each for each in arrays)
         with np.errstate(all="ignore"):  # MLX says nothing of numbers that are too large
-            return mx.array(np.ascontiguousarray(function(*given, **settings)), mx.float64)
+            return mx.array(np.ascontiguousarray(function(*operands, **settings)), mx.float64)
 
     return run
 
@@ -36,10 +38,11 @@ def _by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
 def _conv(
     x: Numbers, weight: Numbers, stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1
 ) -> Numbers:
+    """Compute a convolution of an image with the channels last."""
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
-    found = windows.conv(with_channels_first(x), reorder_axes(weight, "OHWI"), grid=grid, groups=groups)
-    return with_channels_last(found)
+    result = windows.conv(with_channels_first(x), reorder_axes(weight, "OHWI"), grid=grid, groups=groups)
+    return with_channels_last(result)
 
 
 def _transposed(
@@ -51,23 +54,28 @@ def _transposed(
     output_padding: Pair = 0,
     groups: int = 1,
 ) -> Numbers:
+    """Compute a transposed convolution of an image with the channels last."""
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
     parts = weight.reshape(groups, -1, *weight.shape[1:])
     kernel = parts.transpose(0, 4, 1, 2, 3).reshape(-1, parts.shape[1], *weight.shape[1:3])
-    found = windows.conv_transpose(
+    result = windows.conv_transpose(
         with_channels_first(x), kernel, grid=grid.with_more(*_pair(output_padding)), groups=groups
     )
-    return with_channels_last(found)
+    return with_channels_last(result)
 
 
 def _sigmoid(x: Numbers) -> Numbers:
+    """Compute a sigmoid, from powers that cannot overflow."""
     powers = np.exp(-np.abs(x))
     values: Numbers = np.where(x >= 0, 1, powers) / (1 + powers)
     return values
 
 
 def _logsumexp(x: Numbers, axis: int, keepdims: bool = False) -> Numbers:
+    """Compute the logarithm of a sum of exponentials. The largest number is taken off first, so that none
+    overflows.
+    """
     top = x.max(axis, keepdims=True)
     sums: Numbers = top + np.log(np.exp(x - top).sum(axis, keepdims=True))
     return sums if keepdims else sums.squeeze(axis)
@@ -82,26 +90,27 @@ def _rms_norm(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
 
 
 def _scaled(x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float) -> mx.array:
+    """Divide numbers by their root mean square, and apply a weight and a bias."""
     x = x * mx.rsqrt(mx.mean(x * x, axis=-1, keepdims=True) + eps)
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
 _OF_CORE: dict[str, Callable[..., mx.array]] = {
-    **{name: _by_numpy(getattr(np, name)) for name in ("exp", "sin", "cos", "logaddexp")},
-    "conv2d": _by_numpy(_conv),
-    "conv_transpose2d": _by_numpy(_transposed),
-    "erf": _by_numpy(erf),
-    "sigmoid": _by_numpy(_sigmoid),
-    "softmax": _by_numpy(softmax),
-    "logsumexp": _by_numpy(_logsumexp),
+    **{name: _run_by_numpy(getattr(np, name)) for name in ("exp", "sin", "cos", "logaddexp")},
+    "conv2d": _run_by_numpy(_conv),
+    "conv_transpose2d": _run_by_numpy(_transposed),
+    "erf": _run_by_numpy(erf),
+    "sigmoid": _run_by_numpy(_sigmoid),
+    "softmax": _run_by_numpy(softmax),
+    "logsumexp": _run_by_numpy(_logsumexp),
 }
 _OF_FAST: dict[str, Callable[..., mx.array]] = {"layer_norm": _layer_norm, "rms_norm": _rms_norm}
 
 
 @contextmanager
 def exact_operations() -> Iterator[None]:
-    """The layers of MLX compute in float64 here."""
+    """Have the layers of MLX compute in float64 here."""
     replaced = [
         (module, name, getattr(module, name), own)
         for module, others in ((mx, _OF_CORE), (mx.fast, _OF_FAST))

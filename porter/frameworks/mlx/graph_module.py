@@ -27,7 +27,7 @@ from porter.frameworks.mlx.state import PORTS
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 
-_JOINED: Mapping[str, Callable[..., Any]] = {
+_BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": mx.add,
     "multiply": mx.multiply,
     "divide": mx.divide,
@@ -55,7 +55,7 @@ class Program:
         cut: Mapping[str, mx.array] = MappingProxyType({}),
         at_once: bool = False,
     ) -> dict[str, mx.array]:
-        """See porter.frameworks.code.step_values.
+        """Compute values; see porter.frameworks.code.step_values.
 
         Args:
             at_once: each value is computed at once, so that none is held longer than others read it.
@@ -64,14 +64,14 @@ class Program:
             UsageError: the inputs are others than those of the plan.
         """
 
-        def computed(step: LayerStep, given: Sequence[mx.array]) -> mx.array:
+        def compute(step: LayerStep, operands: Sequence[mx.array]) -> mx.array:
             function = self.functions.get(step.path)
-            value: mx.array = (function or _at(model, self.places[step.path]))(*given)
+            value: mx.array = (function or _layer_at(model, self.places[step.path]))(*operands)
             if at_once:
                 mx.eval(value)
             return value
 
-        return step_values(self.steps, inputs_last(self.plan, inputs), paths, cut, computed)
+        return step_values(self.steps, inputs_last(self.plan, inputs), paths, cut, compute)
 
 
 class GraphModule(nn.Module):
@@ -87,19 +87,19 @@ class GraphModule(nn.Module):
         for step in self.program.steps:
             if step.layer.kind in MODULES and step.shares is None:
                 place = self.program.places[step.path]
-                _put(self, place, _kind(step.layer.kind)(**step.layer.arguments))
+                _set_layer(self, place, _find_by_name(step.layer.kind)(**step.layer.arguments))
 
     def __call__(self, *inputs: Any) -> Any:
         """Args: inputs: arrays of MLX, or what it makes arrays of."""
         outputs = self.program.plan.lowered.outputs
         with mx.stream(self.program.device):
-            given = [each if isinstance(each, mx.array) else mx.array(each) for each in inputs]
-            values = self.program.values(self, given, outputs)
+            arrays = [each if isinstance(each, mx.array) else mx.array(each) for each in inputs]
+            values = self.program.values(self, arrays, outputs)
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
-    """The module of a plan with canonical `tensors`, in `dtype`, in inference mode.
+    """Build the module of a plan with canonical `tensors`, in `dtype`, in inference mode.
 
     Args:
         device: `cpu`, or another name for MLX's GPU. In float64 it is the CPU.
@@ -107,10 +107,12 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
     Raises:
         UsageError: there is no such device. MappingError: the tensors do not fit.
     """
-    on = _device("cpu" if dtype == "float64" else device)
-    with mx.stream(on):
-        model = GraphModule(plan, dtype, on)
-        model.load_weights([(key, _made(array, dtype)) for key, array in PORTS.arrays(plan, tensors).items()])
+    mlx_device = _find_device("cpu" if dtype == "float64" else device)
+    with mx.stream(mlx_device):
+        model = GraphModule(plan, dtype, mlx_device)
+        model.load_weights(
+            [(key, _to_mlx(array, dtype)) for key, array in PORTS.arrays(plan, tensors).items()]
+        )
         mx.eval(model.parameters())
     model.eval()
     return model
@@ -119,7 +121,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Run the module on a batch N×C×H×W and return its values at the nodes `taps`; maps are N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -138,19 +140,19 @@ def run_model(
         _uncompiled(),
         exact_operations() if dtype == "float64" else nullcontext(),
     ):
-        inputs = [_made(each, dtype) for each in arrays_for_inputs(batch, graph, channels_last=True)]
+        inputs = [_to_mlx(each, dtype) for each in arrays_for_inputs(batch, graph, channels_last=True)]
         instead = {
-            path: _made(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
+            path: _to_mlx(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
             for path, array in cut.items()
         }
         values = program.values(model, inputs, taps, instead, at_once=True)
-        shown = {path: _array(value) for path, value in values.items()}
+        shown = {path: _to_numpy(value) for path, value in values.items()}
     return {path: array.transpose(0, 3, 1, 2) if path in maps else array for path, array in shown.items()}
 
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Activations are not compiled here: MLX would call a C++ compiler for each, and run what it finds in a
+    """Have activations not compiled here: MLX would call a C++ compiler for each, and run what it finds in a
     folder that every user may write to.
     """
     mx.disable_compile()
@@ -160,19 +162,20 @@ def _uncompiled() -> Iterator[None]:
         mx.enable_compile()
 
 
-def _made(array: Array, dtype: Dtype) -> mx.array:
+def _to_mlx(array: Array, dtype: Dtype) -> mx.array:
+    """Return an array of MLX in a number type."""
     if dtype == "bfloat16":  # numpy has no such type
         return mx.array(np.ascontiguousarray(array.astype(np.float32))).astype(mx.bfloat16)
     with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
         return mx.array(np.ascontiguousarray(array.astype(dtype)), getattr(mx, dtype))
 
 
-def _array(value: mx.array) -> Array:
+def _to_numpy(value: mx.array) -> Array:
     return np.asarray(value.astype(mx.float32) if value.dtype == mx.bfloat16 else value)
 
 
-def _device(device: str) -> Any:
-    """MLX's device of this name."""
+def _find_device(device: str) -> Any:
+    """Return MLX's device of this name. Raise UsageError where MLX has none."""
     if device == "cpu":
         return mx.cpu
     if mx.is_available(mx.gpu):
@@ -181,12 +184,12 @@ def _device(device: str) -> Any:
     raise UsageError(f"MLX cannot use the device '{device}'", where=DEVICE, next=next)
 
 
-def _at(model: Any, place: ModulePlace) -> Any:
+def _layer_at(model: Any, place: ModulePlace) -> Any:
     return reduce(lambda found, name: found[name], place, model)
 
 
-def _put(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
-    """Sets a layer at its place, in rows and modules that are made on the way."""
+def _set_layer(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
+    """Set a layer at its place, in rows and modules that are made on the way."""
     around: Any = root
     for name, below in zip(place, (*place[1:], None), strict=True):
         new: Any = layer
@@ -201,17 +204,17 @@ def _put(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
 
 
 def _function(layer: Layer) -> Callable[..., Any]:
-    """The function of a layer that is no module."""
+    """Return the function of a layer that is no module."""
     if layer.kind == "concat":
         return lambda *values: mx.concatenate([*values], axis=-1)
     if layer.kind in FUNCTIONS:
-        return lambda *values: reduce(_JOINED[layer.kind], values)
+        return lambda *values: reduce(_BINARY_FUNCTIONS[layer.kind], values)
     # By its name at each call: in float64 another one stands in its place.
-    return lambda *values: _kind(layer.kind)(*values, **layer.arguments)
+    return lambda *values: _find_by_name(layer.kind)(*values, **layer.arguments)
 
 
-def _kind(name: str) -> Any:
-    """A class or a function of MLX or of layers.py."""
+def _find_by_name(name: str) -> Any:
+    """Return a class or a function of MLX or of layers.py."""
     root, *names = name.split(".")
     owner = {"nn": nn, "mx": mx}.get(root) or getattr(layers, root)
     return reduce(getattr, names, owner)

@@ -52,8 +52,8 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
 
 
 def variables(op: Op) -> Mapping[str, str]:
-    """The names of the variables of an op's layer, by the role of its tensors, with those that the layer has
-    and the op lacks: a norm of MLX has a scale if it has anything, and an offset if it has a scale.
+    """Return the names of the variables of an op's layer, by the role of its tensors, with those that the
+    layer has and the op lacks: a norm of MLX has a scale if it has anything, and an offset if it has a scale.
     """
     roles = {*op.tensors(1)}
     if isinstance(op, ops.RmsNorm) or (isinstance(op, ops.LayerNorm) and op.center):
@@ -64,7 +64,7 @@ def variables(op: Op) -> Mapping[str, str]:
 
 
 def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """A canonical tensor in the axis order of its layer's variable; a view where possible."""
+    """Return a canonical tensor in the axis order of its layer's variable; a view where possible."""
     if array.ndim == 4 and role == "kernel":
         if isinstance(node.op, ops.ConvTranspose):  # channels x filters of a group x rows x columns
             groups = node.op.groups
@@ -75,7 +75,7 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `stored`."""
+    """Return a variable's array in the canonical axis order: the inverse of `stored`."""
     if array.ndim == 4 and role == "kernel":
         if isinstance(node.op, ops.ConvTranspose):
             groups = node.op.groups

@@ -45,9 +45,11 @@ MAP_OF_FEATURES = Layer("mx.expand_dims", {"axis": (1, 2)})
 
 
 def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
-    """A spelling of norms by this class, whose argument `size` is the number of channels."""
+    """Return a spelling of norms as layers of the class `kind`, whose argument `size` is the number of
+    channels.
+    """
 
-    def layer(op: Any, shape: Shape) -> Layer:
+    def spell_norm(op: Any, shape: Shape) -> Layer:
         own: dict[str, PlainValue] = {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
         own |= {size: channels_in(shape), "eps": op.epsilon}
         if isinstance(op, ops.RmsNorm):
@@ -60,12 +62,13 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
         affine |= {"pytorch_compatible": True} if isinstance(op, ops.GroupNorm) else {}
         return Layer(kind, {**own, **affine})
 
-    return layer
+    return spell_norm
 
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the end.
-    MLX computes another size where the padding is larger than what a kernel reaches.
+    """Spell a transposed convolution by MLX's own layer where it computes the same, otherwise by that of
+    layers.py. In MLX's, `padding` cuts both sides alike, and `output_padding` gives back fewer cells than a
+    stride at the end. MLX computes another size where the padding is larger than what a kernel reaches.
     """
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
@@ -132,12 +135,14 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
+    """Spell a convolution with MLX's own padding."""
     ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     own = {**ends, **_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
     return Layer("nn.Conv2d", {**own, "groups": op.groups, "bias": op.bias})
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
+    """Spell a max pool: MLX's own, or the one of layers.py where it is dilated."""
     own = {**_sizes(op.window), **_padding(realisation)}
     if op.window.dilation == (1, 1):
         return Layer("nn.MaxPool2d", own)
@@ -145,6 +150,7 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
+    """Spell an average pool: MLX's own, or one of layers.py where it does not count all pads."""
     front, own = realisation.front, _sizes(op.window)
     if realisation.counted is None:
         return Layer("nn.AvgPool2d", {**own, **_padding(realisation)})
