@@ -119,7 +119,6 @@ def activation_name(value: Any) -> str | None:
 def apply_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return the value of the activation of `x` that `layer.op` names.
 
-
     Raises:
         Unsupported: porter has no op for it.
     """

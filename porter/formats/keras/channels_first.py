@@ -76,7 +76,6 @@ def read_calls(text: str | bytes, where: str) -> Flow | None:
     Permute. In other models each layer with channels first has Permutes around it. A model that ran on Theano
     has Theano's pads.
 
-
     Raises:
         FileError: as `read_flow`.
     """
@@ -116,17 +115,19 @@ def _turn(flow: Flow) -> Flow:
     """
     calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for index, call in enumerate(flow.calls):
-        input_ranks = [ranks[result.call] for result in results_in(call.given)]
-        given = with_places(call.given, places)
+        input_ranks = [ranks[result.call] for result in results_in(call.inbound)]
+        inbound = with_places(call.inbound, places)
         arguments, ranks[index] = _with_channels_last(call.kind, call.arguments, input_ranks)
         flattens_map = call.kind == "Flatten" and 4 in input_ranks
         # A Flatten that states channels first reads the map with its channels last anyway.
         if flattens_map and call.arguments.get("data_format") != CHANNELS_FIRST:
             path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
-            calls.append(replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, given=given))
-            given = Inbound((Result(len(calls) - 1),), {})
+            calls.append(
+                replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, inbound=inbound)
+            )
+            inbound = Inbound((Result(len(calls) - 1),), {})
         places[index] = len(calls)
-        calls.append(replace(call, arguments=arguments, given=given))
+        calls.append(replace(call, arguments=arguments, inbound=inbound))
     batch, channels, *cells = flow.shape
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends, shape=(batch, *cells, channels))
@@ -143,19 +144,19 @@ def _with_permutes(flow: Flow, image_first: bool) -> Flow:
         places = {SOURCE.call: 0}
         calls.append(LayerCall((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
-    def add(call: LayerCall, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
+    def add(call: LayerCall, name: str, kind: str, arguments: JsonObject, inbound: Inbound) -> Inbound:
         """Append a call named after `call`, and return the arguments of a call that reads its result."""
         path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
-        calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
+        calls.append(replace(call, path=path, kind=kind, arguments=arguments, inbound=inbound))
         return Inbound((Result(len(calls) - 1),), {})
 
     for index, call in enumerate(flow.calls):
-        given = with_places(call.given, places)
+        inbound = with_places(call.inbound, places)
         settings = call.arguments
-        values = results_in(given)
+        values = results_in(inbound)
         order = _ORDERS.get(call.kind) if settings.get("data_format") == CHANNELS_FIRST and values else None
         if order is None:
-            add(call, "", call.kind, settings, given)
+            add(call, "", call.kind, settings, inbound)
         else:
             last, first = order
             value = add(call, CHANNELS_LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))

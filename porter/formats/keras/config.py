@@ -87,7 +87,6 @@ def is_foreign(layer: JsonObject) -> bool:
 def layer_name(layer: JsonObject) -> str:
     """Return a layer's own name, which a model of connected layers has beside the layer's config too.
 
-
     Raises:
         ValueError: it is not text. Unnamed: there is none.
     """
@@ -108,7 +107,6 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
 
     A layer's counter is the number of layers of its class before it in its model
     (keras/src/saving/saving_lib.py, _save_container_state).
-
 
     Raises:
         FileError: it is not JSON, or not a Keras model's config.

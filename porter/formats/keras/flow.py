@@ -51,7 +51,7 @@ class LayerCall:
         kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. The layers of
             a model represent it.
         arguments: its config.
-        given: the arguments of the call, with `Result` for each tensor.
+        inbound: the arguments of the call, with `Result` for each tensor.
         call_index: how many calls of the same layer come before it.
         training: the value that its place fixed, or None.
     """
@@ -59,7 +59,7 @@ class LayerCall:
     path: LayerPath
     kind: str
     arguments: JsonObject = field(repr=False)
-    given: Inbound
+    inbound: Inbound
     call_index: int = 0
     training: bool | None = None
 
@@ -111,7 +111,6 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
     """Read the calls that a model's config describes; return None where the model is not made of a list of
     layers.
 
-
     Raises:
         FileError: it is not JSON, or not a Keras model's config.
     """
@@ -149,7 +148,6 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
     """Return, for each layer of the outermost model that is a model itself, the names of all layers in it, at
     any depth.
 
-
     Raises:
         FileError: as `read_flow`.
     """
@@ -163,15 +161,14 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         }
 
 
-def with_stated(text: str | bytes, beside: Stated, where: str) -> str | bytes:
-    """Return a model's config that says which Keras wrote it and on what, if the file says so beside the
-    config.
-
+def with_stated(text: str | bytes, metadata: Stated, where: str) -> str | bytes:
+    """Return a model's config that says which Keras wrote it and on what, if `metadata`, which the file has
+    beside the config, says so.
 
     Raises:
         FileError: it is not JSON.
     """
-    stated = {name: value for name, value in beside.items() if value}
+    stated = {name: value for name, value in metadata.items() if value}
     with _refusing_damage(where):
         model = read_json(text) if stated else None
     if not isinstance(model, dict) or not stated.keys() - model.keys():
@@ -181,8 +178,8 @@ def with_stated(text: str | bytes, beside: Stated, where: str) -> str | bytes:
 
 
 def with_places(arguments: Any, places: Mapping[int, int]) -> Any:
-    """Return a call's arguments with other places of the calls whose results they are: `places` has the new
-    one by the old one.
+    """Return a call's arguments for a flow in which the calls stand at other places; `places` has the new
+    place of each call by its old one.
     """
     if isinstance(arguments, Result):
         return replace(arguments, call=places[arguments.call])
@@ -206,7 +203,7 @@ def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
     major = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
     if major:
         return int(major[0])
-    return 3 if any(call.given.keras3 for call in calls) else 2
+    return 3 if any(call.inbound.keras3 for call in calls) else 2
 
 
 @contextmanager
@@ -322,11 +319,11 @@ def _flatten(
             continue
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
-        given = nodes[name][index].resolve(
+        inbound = nodes[name][index].resolve(
             lambda reference: _pick(results[resolver.key(reference)], reference.output)
         )
         layer_position = position.within(name, position.round * len(nodes[name]) + index)
-        results[name, index] = _call(calls, layers[name], layer_position, given)
+        results[name, index] = _call(calls, layers[name], layer_position, inbound)
     return [_pick(results[resolver.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
@@ -342,39 +339,39 @@ def _flatten_sequential(
     return values
 
 
-def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, given: Inbound) -> list[Result]:
+def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound: Inbound) -> list[Result]:
     """Add a call of a layer, or the calls of a model's layers, and return its results."""
-    training = given.keywords.get("training")
+    training = inbound.keywords.get("training")
     if isinstance(training, bool):
         position = replace(position, training=training)
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS:
-        return _flatten(calls, layer, position, _inputs_of(layer, given))
+        return _flatten(calls, layer, position, _inputs_of(layer, inbound))
     if is_foreign(layer):
         kind = f"{kind} of {layer.get('module') or 'the user'}"
         arguments = config
     elif (inner := inner_layer(layer)) is not None and not (
         kind == "SpectralNormalization" and position.training  # which changes the inner layer's kernel then
     ):
-        return _call(calls, inner, position.within(layer_name(inner), position.round), given)
+        return _call(calls, inner, position.within(layer_name(inner), position.round), inbound)
     else:
         kind, arguments = modern(kind, config)
         if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
             arguments = {**DEFAULTS.get(kind, {}), **arguments}
         if is_operation(layer):
             kind, arguments = operation(kind, arguments)
-    return [calls.add(LayerCall(position.path, kind, arguments, given, position.round, position.training))]
+    return [calls.add(LayerCall(position.path, kind, arguments, inbound, position.round, position.training))]
 
 
-def _inputs_of(model: JsonObject, given: Inbound) -> list[Result]:
+def _inputs_of(model: JsonObject, inbound: Inbound) -> list[Result]:
     """Return the values that a nested model is called with, in the order of its inputs. A dict has their
     keys, or the names of a list of inputs (keras/src/models/functional.py, _standardize_inputs).
     """
-    argument = given.arguments[0] if given.arguments else None
+    argument = inbound.arguments[0] if inbound.arguments else None
     if not isinstance(argument, dict) or model["class_name"] == "Sequential":
-        return results_in(given)
+        return results_in(inbound)
     inputs = model["config"]["input_layers"]
     if isinstance(inputs, dict) and inputs.keys() != argument.keys():
         raise ValueError(

@@ -66,7 +66,7 @@ def read_graph(
     text: str | bytes,
     tensors: NamedArrays,
     where: str,
-    beside: Stated | None = None,
+    metadata: Stated | None = None,
     outputs: Sequence[str] = (),
 ) -> FileGraph | str | None:
     """Read the graph of a Keras model's config. Return None where the model is not made of a list of layers,
@@ -74,12 +74,11 @@ def read_graph(
 
     Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
 
-
     Args:
         text: the config as JSON, which the graph keeps as its definition.
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
-        beside: what the file states beside the config, `keras_version` and `backend`.
+        metadata: what the file states beside the config, `keras_version` and `backend`.
         outputs: names of layers, or of layers with an activation (`dense:relu`, or `dense:linear` before it),
             at which the graph ends.
 
@@ -87,7 +86,7 @@ def read_graph(
         UsageError: the model lacks one of `outputs`.
         FileError: it is not JSON, or not a Keras model's config.
     """
-    text = with_stated(text, beside or {}, where)
+    text = with_stated(text, metadata or {}, where)
     flow = read_calls(text, where)
     if flow is None:
         return None
@@ -163,7 +162,6 @@ def _node_output(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
 def _find_outputs(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
     """Return the values that a user names; a layer's name means its value after its activation.
 
-
     Raises:
         UsageError: the model lacks one of them.
     """
@@ -191,7 +189,7 @@ class _Model:
     def graph(self, image: GraphInput, ends: Sequence[NodeOutput]) -> FileGraph:
         """Build the graph for an image that ends at these values."""
         calls = self.calls
-        before = {named.name: before_activation(named) for named in calls}
+        names_before = {named.name: before_activation(named) for named in calls}
         layers = dict[str, KerasLayer]()
         stored = _StoredArrays({}, set())
         live = {_IMAGE[0], *(named.name for named in calls), *map(fused_name, calls)}
@@ -207,15 +205,15 @@ class _Model:
         further = {name: image for name, image in inputs.items() if image is not None}
 
         def tap(source: NodeOutput) -> str | None:
-            return None if source[1] else before.get(source[0], source[0])
+            return None if source[1] else names_before.get(source[0], source[0])
 
         walk = begin(flow, image, stored.arrays, tap, further)
         arrays = self._add_layers(walk, layers, stored)
         live -= arrays
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
         graph = walk.finish(walk.output_values(ends), ends)
-        used = {tensor.name for node in graph.nodes for tensor in node.tensors.values()}
-        evaluated = {name: array for name, array in flow.evaluated.items() if name in used}
+        used_names = {tensor.name for node in graph.nodes for tensor in node.tensors.values()}
+        evaluated = {name: array for name, array in flow.evaluated.items() if name in used_names}
         return replace(graph, evaluated=evaluated)
 
     def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
@@ -316,9 +314,9 @@ def _layers_of(
     """
     call = named.call
     operation = operation_name(named.call.kind, named.call.arguments)
-    inputs = tuple(_reference(result, values) for result in results_in(call.given))
+    inputs = tuple(_reference(result, values) for result in results_in(call.inbound))
     has_operands = operation or call.kind in ATTENTIONS
-    arguments = StatedFields({**call.arguments, **(call.given.keywords if has_operands else {})})
+    arguments = StatedFields({**call.arguments, **(call.inbound.keywords if has_operands else {})})
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}
 
@@ -365,8 +363,11 @@ def _expect_plain_call(layer: KerasLayer, call: LayerCall) -> None:
 
 def operands_of(call: LayerCall) -> list[Any]:
     """Return the operands of an operation, in order: results and constants."""
-    keywords = call.given.keywords
-    return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None)]
+    keywords = call.inbound.keywords
+    return [
+        *call.inbound.arguments,
+        *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None),
+    ]
 
 
 def _reference(result: Result, values: Mapping[int, NodeOutput]) -> NodeOutput:

@@ -212,14 +212,14 @@ def walk_groups(
     Raises:
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[tuple[tuple[str, ...], Hdf5Node]] = [((), group)]
     while waiting:
         path, current = waiting.pop()
         # Two hard links may close a circle.
-        if current.address in seen or len(path) > _MOST_DEPTH:
+        if current.address in visited or len(path) > _MOST_DEPTH:
             raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
-        seen.add(current.address)
+        visited.add(current.address)
         yield path, current
         is_container = bool(path) and path[-1] in CONTAINERS
         for name in children(file, current):
@@ -291,9 +291,9 @@ def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
         name: node.object.values for name, node in datasets.items() if node.object.values is not None
     }
     total = sum(values.nbytes for values in values_by_name.values())
-    most = most_bytes(file.size)
-    if total > most:
-        raise file.refuse(f"the file declares {total} bytes of tensors, more than the {most} it can hold")
+    limit = most_bytes(file.size)
+    if total > limit:
+        raise file.refuse(f"the file declares {total} bytes of tensors, more than the {limit} it can hold")
     for name, values in values_by_name.items():
         if values.lack is not None:
             raise file.refuse(f"dataset '{datasets[name].name}' {values.lack:.400}", _SAVE_AGAIN)

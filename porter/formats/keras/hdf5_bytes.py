@@ -71,18 +71,21 @@ class Hdf5Bytes:
         if self._parts_left < 0:
             raise ValueError("its parts are more than any model has, or lead round in circles")
 
-    def _slice(self, at: int, length: int) -> bytes:
-        """Return `length` bytes from byte `at`; raise ValueError if they are not in the file."""
-        if not 0 <= at <= at + length <= len(self.data):
-            raise ValueError(f"{length} bytes at byte {at} are not in the file")
-        return self.data[at : at + length]
+    def _slice(self, position: int, length: int) -> bytes:
+        """Return `length` bytes from byte `position`; raise ValueError if they are not in the file."""
+        if not 0 <= position <= position + length <= len(self.data):
+            raise ValueError(f"{length} bytes at byte {position} are not in the file")
+        return self.data[position : position + length]
 
-    def _unpack(self, form: str, at: int) -> tuple[Any, ...]:
-        return struct.unpack(form, self._slice(at, struct.calcsize(form)))
+    def _unpack(self, form: str, position: int) -> tuple[Any, ...]:
+        return struct.unpack(form, self._slice(position, struct.calcsize(form)))
 
-    def _expect_signature(self, at: int, signature: bytes) -> None:
-        if self._slice(at, len(signature)) != signature:
-            raise ValueError(f"expected {signature!r} at byte {at}")
+    def _expect_signature(self, position: int, signature: bytes) -> None:
+        """Raise ValueError if the bytes at a place are not the signature of the part that is expected
+        there.
+        """
+        if self._slice(position, len(signature)) != signature:
+            raise ValueError(f"expected {signature!r} at byte {position}")
 
     def root(self) -> int:
         """Return the address of the root group, which the superblock states."""
@@ -119,12 +122,12 @@ class Hdf5Bytes:
             raise UnknownPart("headers of later versions")
         blocks = [(address + 16, length)]
         while blocks and count:
-            at, length = blocks.pop(0)
-            end = at + length
-            while at + 8 <= end and count:
-                kind, size, flags = self._unpack("<HHB", at)
-                content = self._slice(at + 8, size)
-                at, count = at + 8 + size, count - 1
+            position, length = blocks.pop(0)
+            end = position + length
+            while position + 8 <= end and count:
+                kind, size, flags = self._unpack("<HHB", position)
+                content = self._slice(position + 8, size)
+                position, count = position + 8 + size, count - 1
                 if kind == _CONTINUATION:
                     self._count()
                     blocks.append(struct.unpack_from("<QQ", content))
@@ -161,6 +164,7 @@ class Hdf5Bytes:
             if above >= 0 and level != above - 1:
                 raise ValueError(f"the tree at byte {address} has level {level}")
             self._count(count + 1)
+            # Each child stands behind its key, the first one 32 bytes behind the node's beginning.
             children = [self._unpack("<Q", address + 32 + 16 * entry)[0] for entry in range(count)]
             if level:
                 waiting += [(child, level) for child in reversed(children)]
@@ -172,12 +176,12 @@ class Hdf5Bytes:
         version, _, *lengths = struct.unpack_from("<BBHHH", message)
         if version != 1:
             raise UnknownPart("attributes of later versions")
-        at, parts = 8, []
+        position, parts = 8, []
         for length in lengths:
-            parts.append(message[at : at + length])
-            at += _round_up_to_8(length)
+            parts.append(message[position : position + length])
+            position += _round_up_to_8(length)
         name, datatype, dataspace = parts
-        texts = self._read_texts(datatype, _read_shape(dataspace), message[at:])
+        texts = self._read_texts(datatype, _read_shape(dataspace), message[position:])
         return name.rstrip(b"\0").decode("utf-8", "surrogateescape"), texts
 
     def _read_texts(self, datatype: bytes, shape: tuple[int, ...], value: bytes) -> Texts | None:
@@ -212,20 +216,21 @@ class Hdf5Bytes:
         """Return the objects of a global heap, which holds texts of any length, by their numbers."""
         self._expect_signature(start, b"GCOL\x01")
         (length,) = self._unpack("<Q", start + 8)
-        end, at = start + length, start + 16
+        end, position = start + length, start + 16  # the collection's header and each object's have 16 bytes
         self._slice(start, 0 if end <= len(self.data) else length)
         objects: dict[int, memoryview] = {}
-        while at + 16 <= end:
+        while position + 16 <= end:
             self._count()
-            number, _, _, size = self._unpack("<HHIQ", at)
+            number, _, _, size = self._unpack("<HHIQ", position)
             if number == 0:  # the space that is free
                 break
-            if at + 16 + size > end:
+            if position + 16 + size > end:
                 raise ValueError(
-                    f"a text of {size} bytes at byte {at} leaves its collection, which ends at byte {end}"
+                    f"a text of {size} bytes at byte {position} leaves its collection, which ends at byte "
+                    f"{end}"
                 )
-            objects[number] = memoryview(self.data)[at + 16 : at + 16 + size]
-            at += 16 + _round_up_to_8(size)
+            objects[number] = memoryview(self.data)[position + 16 : position + 16 + size]
+            position += 16 + _round_up_to_8(size)
         return objects
 
     def _locate_values(self, messages: Mapping[int, list[bytes]]) -> DatasetValues:

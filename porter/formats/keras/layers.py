@@ -95,7 +95,7 @@ def is_in_training(call: LayerCall) -> bool:
     return (
         call.training is True
         and call.kind in _TRAINING_DEPENDENT
-        and not (call.given.keras3 and call.kind in AUGMENTATIONS)
+        and not (call.inbound.keras3 and call.kind in AUGMENTATIONS)
     )
 
 

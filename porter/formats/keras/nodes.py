@@ -57,7 +57,6 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     """Parse one entry of a layer's `inbound_nodes`, the arguments of one call. `layers` are the names in the
     layer's model.
 
-
     Raises:
         ValueError, TypeError: the entry has none of the known forms.
     """
@@ -88,7 +87,6 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
 def parse_references(value: Any) -> list[KerasHistory]:
     """Return the references in a model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or
     an object of such in the order of its keys.
-
 
     Raises:
         ValueError: anything else.

@@ -108,10 +108,10 @@ class _LayerVariables:
 
 def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
     """Read the tensors of a `.weights.h5`, with the layers that config.json describes if there is one."""
-    stored = _read_layers(file)
-    names = _layer_names(stored, described)
+    by_path = _read_layers(file)
+    names = _layer_names(by_path, described)
     ranks = {path: rank for rank, path in enumerate(described)}
-    holders = [layer for layer in stored.values() if layer.numbered]
+    holders = [layer for layer in by_path.values() if layer.numbered]
     holders.sort(key=lambda layer: _sort_key(layer.path, ranks))
     lacks_names = any(layer.path and names.keys().isdisjoint(_path_prefixes(layer.path)) for layer in holders)
     notes = [f"ignored {state}" for name, state in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
@@ -127,15 +127,15 @@ def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath,
         reading = "read as beta, moving_mean, moving_variance (scale=False)"
         notes.append(f"batch norms with three variables, {reading}: {len(guessed)}, such as {guessed[0]}")
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    scaling = () if described else _scaling_names(stored, names)
+    scaling = () if described else _scaling_names(by_path, names)
     return Checkpoint(file.path, format, "tf", tensors, tuple(notes), lacks_names, scaling=scaling)
 
 
 def _layer_names(
-    stored: Mapping[LayerPath, _LayerVariables], described: Mapping[LayerPath, Described]
+    by_path: Mapping[LayerPath, _LayerVariables], described: Mapping[LayerPath, Described]
 ) -> dict[LayerPath, str]:
     """Return the layers' own names, as far as the file or its config says them."""
-    names = {path: layer.name for path, layer in stored.items() if layer.name}
+    names = {path: layer.name for path, layer in by_path.items() if layer.name}
     return names | {path: layer.name for path, layer in described.items()}
 
 
@@ -210,7 +210,7 @@ def _class_of(counted: str) -> str:
 
 
 def _name_variables(
-    file: hdf5.Hdf5, stored: _LayerVariables, described: Described | None
+    file: hdf5.Hdf5, layer: _LayerVariables, described: Described | None
 ) -> tuple[dict[str, hdf5.Hdf5Node], bool]:
     """Return a layer's variables by name, and whether the names are a guess. The variables of an unknown
     class keep their numbers.
@@ -218,11 +218,11 @@ def _name_variables(
     kind = ""
     if described:
         kind = described.kind
-    elif stored.path:
-        kind = _class_of(stored.path[-1])
-    where = "/".join(stored.path)
-    count = len(stored.numbered)
-    numbers = tuple(stored.numbered)
+    elif layer.path:
+        kind = _class_of(layer.path[-1])
+    where = "/".join(layer.path)
+    count = len(layer.numbered)
+    numbers = tuple(layer.numbered)
     guessed = False
     if kind == "batch_normalization":
         names = _norm_variables(count, described)
@@ -242,7 +242,7 @@ def _name_variables(
             f"layer '{where}' has {count} variables, expected {len(names)}: {', '.join(names)}",
             "quantised and LoRA layers are not read: save the model without them",
         )
-    return dict(zip(names, stored.numbered.values(), strict=True)), guessed
+    return dict(zip(names, layer.numbered.values(), strict=True)), guessed
 
 
 def _has_bias(layer: Described) -> bool:

@@ -34,8 +34,8 @@ def pads_to_aspect(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     # The rows that fit the map's columns, and the columns that fit its rows.
     fitting_rows, fitting_columns = columns * height // width, rows * width // height
     if crops:
-        kept = max(min(rows, fitting_rows), 1), max(min(columns, fitting_columns), 1)
-        return _crop_pads((rows, columns), kept), 0.0
+        kept_size = max(min(rows, fitting_rows), 1), max(min(columns, fitting_columns), 1)
+        return _crop_pads((rows, columns), kept_size), 0.0
     top = max(fitting_rows - rows, 0) // 2
     left = max(fitting_columns - columns, 0) // 2
     return (top, top, left, left), number(arguments.get("fill_value", 0.0))
@@ -52,10 +52,10 @@ def center_crop_pads(arguments: JsonObject, size: Size) -> Pads | None:
     return _crop_pads((rows, columns), (height, width)) if rows >= height and columns >= width else None
 
 
-def _crop_pads(size: KnownSize, wanted: tuple[int, int]) -> Pads:
-    """Return the pads below zero that leave `wanted` rows and columns in the middle of `size`."""
-    less = [old - new for old, new in zip(size, wanted, strict=True)]
-    (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in less)
+def _crop_pads(size: KnownSize, target: tuple[int, int]) -> Pads:
+    """Return the pads below zero that leave `target` rows and columns in the middle of `size`."""
+    removed = [old - new for old, new in zip(size, target, strict=True)]
+    (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in removed)
     return top, bottom, left, right
 
 
@@ -75,23 +75,23 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
     """
     mode = str(arguments.get("interpolation", "nearest" if kind == "UpSampling2D" else "bilinear"))
     scale: tuple[float, ...] = ()
-    wanted: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
     if kind == "UpSampling2D":
         factors = scale = tuple(float(count(times)) for times in pair(arguments["size"]))
     else:
-        wanted = count(arguments["height"]), count(arguments["width"])
-        factors = tuple(new / old if old else 0.0 for new, old in zip(wanted, size, strict=True))
+        target = count(arguments["height"]), count(arguments["width"])
+        factors = tuple(new / old if old else 0.0 for new, old in zip(target, size, strict=True))
     if set(factors) == {1.0}:
         return None
     if arguments.get("antialias"):
         raise Unsupported("with antialias")
     match mode:
         case "nearest":
-            return Resize("nearest", scale, wanted, rounding="round_prefer_ceil")
+            return Resize("nearest", scale, target, rounding="round_prefer_ceil")
         case "bilinear":
-            return Resize("linear", scale, wanted)
+            return Resize("linear", scale, target)
         case "bicubic" if has_cubic_shares(factors):
-            return Resize("cubic", scale, wanted, a=-0.5, inside=True)
+            return Resize("cubic", scale, target, a=-0.5, inside=True)
         case "bicubic":
             raise Unsupported(
                 "(bicubic) by other factors than powers of two, whose shares TensorFlow takes from a table"

@@ -49,7 +49,10 @@ def statistics(
         stored = variables.get("mean"), variables.get("variance")
         moments = (None if array is None else array.astype(np.float64).tolist() for array in stored)
     mean, variance = map(channel_numbers, moments)
-    if mean is None or variance is None or (variance < 0).any() or len({len(mean), len(variance)} - {1}) > 1:
+    if mean is None or variance is None or (variance < 0).any():
+        return None
+    channels = {len(mean), len(variance)} - {1}
+    if len(channels) > 1:
         return None
     mean, variance = np.broadcast_arrays(mean, variance)
     return mean, variance

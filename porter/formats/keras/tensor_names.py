@@ -88,13 +88,13 @@ def name_layers(
         if spelling_in_file is not None:
             free.discard(spelling_in_file)
             names[path] = spelling_in_file
-    taken = set(names.values())
+    used_names = set(names.values())
     for path in layers:
         if path not in names:
             whole_path = "/".join(path)
-            spelling = path[-1] if path[-1] not in taken else whole_path
-            while spelling in taken:
+            spelling = path[-1] if path[-1] not in used_names else whole_path
+            while spelling in used_names:
                 spelling += "'"
             names[path] = spelling
-            taken.add(spelling)
+            used_names.add(spelling)
     return names

@@ -28,16 +28,16 @@ def with_theano_pads(flow: Flow) -> Flow:
     """
     calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
     for index, call in enumerate(flow.calls):
-        given = with_places(call.given, places)
+        inbound = with_places(call.inbound, places)
         pads = _pads(call)
         if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
-            calls.append(_pad_layer(call, pads, given))
-            given = Inbound((Result(len(calls) - 1),), {})
+            calls.append(_pad_layer(call, pads, inbound))
+            inbound = Inbound((Result(len(calls) - 1),), {})
             call = replace(call, arguments={**call.arguments, "padding": "valid"})
         elif pads is not None or (call.kind not in _WINDOWS and call.arguments.get("padding") == "same"):
             call = replace(call, kind=f"{call.kind} by Theano's same")
         places[index] = len(calls)
-        calls.append(replace(call, given=given))
+        calls.append(replace(call, inbound=inbound))
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends)
 
@@ -51,11 +51,11 @@ def _pads(call: LayerCall) -> _Pads | None:
     dilation = _pair(arguments.get("dilation_rate") or 1)
     stride = _pair(arguments.get("strides") or (1 if call.kind == "Conv2D" else window))
     extents = [(cells - 1) * step + 1 for cells, step in zip(window, dilation, strict=True)]
-    before = [_pad_before(call.kind, extent) for extent in extents]
-    before_by_tensorflow = [(extent - 1) // 2 for extent in extents]
-    if stride == (1, 1) and before == before_by_tensorflow:
+    pads_before = [_pad_before(call.kind, extent) for extent in extents]
+    by_tensorflow = [(extent - 1) // 2 for extent in extents]
+    if stride == (1, 1) and pads_before == by_tensorflow:
         return None
-    rows, columns = ((first, extent - 1 - first) for first, extent in zip(before, extents, strict=True))
+    rows, columns = ((first, extent - 1 - first) for first, extent in zip(pads_before, extents, strict=True))
     return rows, columns
 
 
@@ -71,7 +71,7 @@ def _pair(argument: Any) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _pad_layer(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
+def _pad_layer(call: LayerCall, pads: _Pads, inbound: Inbound) -> LayerCall:
     """Return a layer that pads: zeros before a convolution, and nothing that could be the largest before a
     pool.
     """
@@ -82,5 +82,5 @@ def _pad_layer(call: LayerCall, pads: _Pads, given: Inbound) -> LayerCall:
         arguments = {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf}
     path = (*call.path[:-1], f"{call.path[-1]}_pad_of_theano")
     return replace(
-        call, path=path, kind=kind, arguments=arguments, given=Inbound((results_in(given)[0],), {})
+        call, path=path, kind=kind, arguments=arguments, inbound=Inbound((results_in(inbound)[0],), {})
     )

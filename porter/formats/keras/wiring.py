@@ -42,7 +42,7 @@ def find_misreading(flow: Flow, definition: str | bytes) -> str | None:
     """
     levels = dict(_levels(read_json(definition), ()))
     for call in flow.calls:
-        sources = [source for source in _calls_of(flow, results_in(call.given)) if source.kind != _INPUT]
+        sources = [source for source in _calls_of(flow, results_in(call.inbound)) if source.kind != _INPUT]
         for depth in range(len(call.path) if call.kind != _INPUT else 0):
             if (difference := _find_misread_call(call, sources, depth, levels)) is not None:
                 return difference
@@ -85,7 +85,7 @@ _Value = tuple[LayerPath, int, int]
 
 
 def _values_read(flow: Flow, call: LayerCall, calls: Collection[tuple[LayerPath, int]]) -> list[_Value]:
-    return [_original_value(flow, each, calls) for each in results_in(call.given)]
+    return [_original_value(flow, each, calls) for each in results_in(call.inbound)]
 
 
 def _original_value(flow: Flow, value: Result, calls: Collection[tuple[LayerPath, int]]) -> _Value:
@@ -94,7 +94,7 @@ def _original_value(flow: Flow, value: Result, calls: Collection[tuple[LayerPath
         call = flow.calls[value.call]
         if (call.path, call.call_index) in calls:
             return call.path, call.call_index, value.output
-        value = results_in(call.given)[0]
+        value = results_in(call.inbound)[0]
     return (), 0, value.output
 
 
@@ -135,7 +135,7 @@ def _find_misread_call(
 
 
 def _call_argument_names(call: LayerCall) -> _ArgumentNames:
-    return len(call.given.arguments), tuple(sorted(call.given.keywords))
+    return len(call.inbound.arguments), tuple(sorted(call.inbound.keywords))
 
 
 def _in_same_call(

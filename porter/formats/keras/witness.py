@@ -72,8 +72,8 @@ def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
         described = theirs.object_at(address)
         # What porter's reader does not know, it has not read: the library has, or nobody.
         with suppress(UnknownPart, FileError), refusing_damage(theirs.path):
-            own = ours.node(name, address)
-            if own.object != described or not _has_values(ours, own, described.values):
+            node = ours.node(name, address)
+            if node.object != described or not _has_values(ours, node, described.values):
                 yield name or "/"
         waiting += [(f"{name}/{link}", at) for link, at in described.links.items() if at is not None]
 

@@ -29,7 +29,7 @@ def unpack(data: bytes) -> bytes:
         position = position + 1
         kind, length = tag & 3, tag >> 2
         if kind == _LITERAL:
-            # A length of 60 and more is that of one to four bytes, which have the length instead.
+            # From 60 on, it says in how many bytes behind the tag the length stands: in one to four.
             width = max(0, length - 59)
             length = int.from_bytes(data[position : position + width], "little") if width else length
             position += width

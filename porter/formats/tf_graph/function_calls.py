@@ -24,12 +24,12 @@ class Inlined:
 
     Attributes:
         nodes: by name. A node of a function has the call among its controls.
-        moved: the values that replace the calls' outputs.
+        replacements: the values that replace the calls' outputs.
         calls: what a call ran after and ran: names of nodes and of other calls, by its own name.
     """
 
     nodes: dict[str, GraphNode]
-    moved: Mapping[NodeOutput, NodeOutput]
+    replacements: Mapping[NodeOutput, NodeOutput]
     calls: Mapping[str, tuple[str, ...]]
 
 
@@ -46,29 +46,29 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
 
     The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a
     scope. Otherwise they stay, as in a function that a signature or a whole model calls. No node has the name
-    of a call: `moved` and `calls` are by it.
+    of a call: `replacements` and `calls` are by it.
 
     Raises:
         FileError: functions call each other without end, or do not name their outputs.
     """
     library = {function.signature.name: function for function in functions}
     nodes = dict(nodes)
-    moved: dict[NodeOutput, NodeOutput] = {}
-    ran: dict[str, tuple[str, ...]] = {}
+    replacements: dict[NodeOutput, NodeOutput] = {}
+    run_by_call: dict[str, tuple[str, ...]] = {}
     node_names = Names(nodes)
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
-            moved = resolve_replacements(moved)
-            if moved:
-                nodes = {name: _with_replacements(node, moved) for name, node in nodes.items()}
-            return Inlined(nodes, moved, ran)
+            replacements = resolve_replacements(replacements)
+            if replacements:
+                nodes = {name: _with_replacements(node, replacements) for name, node in nodes.items()}
+            return Inlined(nodes, replacements, run_by_call)
         for call in calls:
             body = _unfold_call(call, library, node_names, refuse)
             del nodes[call.name]
             nodes |= body.nodes
-            ran[call.name] = (*call.controls, *body.nodes)
-            moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
+            run_by_call[call.name] = (*call.controls, *body.nodes)
+            replacements |= {(call.name, index): source for index, source in enumerate(body.outputs)}
             if len(nodes) > MOST_NODES:
                 raise refuse(f"its functions unfold to more than {MOST_NODES} nodes")
     raise refuse(f"its functions call each other more than {_MOST_DEPTH} deep")
@@ -82,23 +82,23 @@ def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
     return name if name in library else None
 
 
-def _with_replacements(node: GraphNode, moved: Mapping[NodeOutput, NodeOutput]) -> GraphNode:
-    """Return a node that reads the values that replace those in `moved`."""
-    return replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
+def _with_replacements(node: GraphNode, replacements: Mapping[NodeOutput, NodeOutput]) -> GraphNode:
+    """Return a node that reads the values that replace those in `replacements`."""
+    return replace(node, inputs=tuple(replacements.get(source, source) for source in node.inputs))
 
 
-def resolve_replacements(moved: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
-    """Return, for each value in `moved`, the one that replaces it in the end: what replaces a call's output
-    may itself be replaced, as another call's output. In a damaged file a value may replace itself: it stays,
-    and the graph is refused, because no node gives it.
+def resolve_replacements(replacements: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
+    """Return, for each value in `replacements`, the one that replaces it in the end: what replaces a call's
+    output may itself be replaced, as another call's output. In a damaged file a value may replace itself: it
+    stays, and the graph is refused, because no node gives it.
     """
     final: dict[NodeOutput, NodeOutput] = {}
-    for value in moved:
+    for value in replacements:
         path = []
-        while value in moved and value not in final:
+        while value in replacements and value not in final:
             final[value] = value  # until its end is known: a circle stops here
             path.append(value)
-            value = moved[value]
+            value = replacements[value]
         final |= dict.fromkeys(path, final.get(value, value))
     return final
 

@@ -95,7 +95,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
 
     file_graph = read_for_sizes(fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size), read)
     decided, walk, constants = readings[-1]
-    used = [
+    used_names = [
         tensor.name
         for node in file_graph.nodes
         for tensor in node.tensors.values()
@@ -104,7 +104,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     big = [
         node.name for node in decided.nodes.values() if node.name in graph.variables or constants.is_big(node)
     ]
-    tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
+    tensors = {name: constants.array(name) for name in dict.fromkeys(used_names + big)}
     definition = _make_definition(
         _without_unchanged_constants(decided), tensors, walk.exact, file_graph.resizable
     )
@@ -135,7 +135,7 @@ def _read_decided(
         if not branches:
             break
         inlined = inline_functions({**nodes, **branches}, graph.functions, constants.refuse)
-        ends = [inlined.moved.get(end, end) for end in graph.ends]
+        ends = [inlined.replacements.get(end, end) for end in graph.ends]
         graph = replace(graph, nodes=inlined.nodes, ends=ends)
     return graph, walk, file_graph
 
@@ -184,7 +184,7 @@ def _read_nodes(
     first = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
     walk = begin(flow, first, graph.variables, value_name, further)
     read_nodes(walk, READERS.get)
-    names = {value_name(end): shortened.moved.get(end, end) for end in graph.ends}
+    names = {value_name(end): shortened.replacements.get(end, end) for end in graph.ends}
     ends = walk.output_values(names.values())
     file_graph = walk.finish(ends, _graph_outputs(walk.builder, ends), names)
     halves = _half_types(node for node in shortened.nodes.values() if node.name in live)
@@ -201,8 +201,8 @@ def _graph_outputs(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[N
     """Return the ends without those that are another end's logits, and without the input."""
     by_end = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
     activations = [node for name in by_end if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
-    inside = {source for node in activations for source in node.inputs}
-    return [source for name, source in by_end.items() if name not in inside]
+    logits = {source for node in activations for source in node.inputs}
+    return [source for name, source in by_end.items() if name not in logits]
 
 
 def _variables_as_constants(graph: PlainGraph) -> dict[str, GraphNode]:
@@ -216,27 +216,27 @@ class _ShortenedGraph:
     """A graph without nodes that give their input unchanged.
 
     Attributes:
-        moved: by the value of such a node, the value that it gives unchanged.
+        replacements: by the value of such a node, the value that it gives unchanged.
     """
 
     nodes: dict[str, GraphNode]
-    moved: Mapping[NodeOutput, NodeOutput]
+    replacements: Mapping[NodeOutput, NodeOutput]
 
 
 def _shorten(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _ShortenedGraph:
     """Return `nodes`, which are in order, without those that give their input unchanged; nodes in `exempt`
     stay.
     """
-    moved: dict[NodeOutput, NodeOutput] = {}
+    replacements: dict[NodeOutput, NodeOutput] = {}
     shortened: dict[str, GraphNode] = {}
     for node in nodes.values():
-        inputs = tuple(moved.get(source, source) for source in node.inputs)
+        inputs = tuple(replacements.get(source, source) for source in node.inputs)
         is_passing = node.op in _PASSING_OPS and (len(inputs) == 1 or node.op == "IdentityN")
         if is_passing and node.name not in exempt:
-            moved |= {(node.name, index): source for index, source in enumerate(inputs)}
+            replacements |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
             shortened[node.name] = replace(node, inputs=inputs)
-    return _ShortenedGraph(shortened, moved)
+    return _ShortenedGraph(shortened, replacements)
 
 
 def _begin_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:

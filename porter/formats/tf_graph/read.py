@@ -58,10 +58,12 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     """
     path = stored.path
     refuse = _refuse_with(stored.path)
-    called = _order_all(parse_nodes(graph.node, refuse), refuse)
-    inlined = inline_functions(called, graph.library.function, refuse)
+    outer_nodes = _order_all(parse_nodes(graph.node, refuse), refuse)
+    inlined = inline_functions(outer_nodes, graph.library.function, refuse)
     nodes = inlined.nodes
-    image, notes = _choose_image(nodes, _needed_inputs(outputs, nodes, inlined.moved, image_inputs(called)))
+    image, notes = _choose_image(
+        nodes, _needed_inputs(outputs, nodes, inlined.replacements, image_inputs(outer_nodes))
+    )
     budget = most_bytes(path.stat().st_size)
     if image is None:
         return replace(
@@ -69,9 +71,9 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         )
     plain = _order_all(nodes, refuse)
     if outputs:
-        ends = _find_values(outputs, plain, inlined.moved, image)
+        ends = _find_values(outputs, plain, inlined.replacements, image)
     else:
-        ends = _find_ends(plain, called, inlined.moved, image)
+        ends = _find_ends(plain, outer_nodes, inlined.replacements, image)
     if not ends:
         raise refuse("no output of the graph depends on the image")
     end_nodes = [name for name, _ in ends]
@@ -111,14 +113,16 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     message = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
     meta = _serving_graph(parse(file, message, most_parts=_MOST_PARTS), path)
     signature = _choose_signature(meta)
-    called = parse_nodes(meta.graph_def.node, refuse)
-    served = [source for source, _ in signature.outputs] or list(called)
-    called = in_order_of_inputs(called, [*served, *sorted(nodes_run_for(called, served))], refuse)
+    outer_nodes = parse_nodes(meta.graph_def.node, refuse)
+    served = [source for source, _ in signature.outputs] or list(outer_nodes)
+    outer_nodes = in_order_of_inputs(
+        outer_nodes, [*served, *sorted(nodes_run_for(outer_nodes, served))], refuse
+    )
     library = meta.graph_def.library.function
-    inlined = inline_functions(called, library, refuse)
-    nodes, moved = inlined.nodes, inlined.moved
+    inlined = inline_functions(outer_nodes, library, refuse)
+    nodes, replacements = inlined.nodes, inlined.replacements
     image, notes = _choose_image(
-        nodes, _needed_inputs(outputs, nodes, moved, _signature_inputs(signature, nodes))
+        nodes, _needed_inputs(outputs, nodes, replacements, _signature_inputs(signature, nodes))
     )
     if image is None:
         weights = read_tf_checkpoint(checkpoint)
@@ -126,11 +130,13 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         return replace(weights, path=path, format="saved-model", notes=notes, files=files)
     plain = _order_all(nodes, refuse)
     if outputs:
-        ends = _find_values(outputs, plain, moved, image)
+        ends = _find_values(outputs, plain, replacements, image)
     elif signature.name:
-        ends = within_network(plain, image, [moved.get(source, source) for source in signature.outputs])
+        ends = within_network(
+            plain, image, [replacements.get(source, source) for source in signature.outputs]
+        )
     else:
-        ends = _find_ends(plain, called, moved, image)
+        ends = _find_ends(plain, outer_nodes, replacements, image)
     if not ends:
         raise refuse("no output of the SavedModel depends on the image")
     end_nodes = [name for name, _ in ends]
@@ -181,13 +187,13 @@ def _choose_image(
 def _needed_inputs(
     outputs: Sequence[str],
     nodes: Mapping[str, GraphNode],
-    moved: Mapping[NodeOutput, NodeOutput],
+    replacements: Mapping[NodeOutput, NodeOutput],
     candidates: Sequence[str],
 ) -> Sequence[str]:
     """Return the inputs that the named outputs are computed from; all of them where none are named, or none
     of these.
     """
-    ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
+    ends = [replacements.get(end, end)[0] for end in map(parse_reference, outputs)]
     needed = upstream(
         (name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs]
     )
@@ -196,25 +202,30 @@ def _needed_inputs(
 
 def _find_ends(
     nodes: Mapping[str, GraphNode],
-    called: Mapping[str, GraphNode],
-    moved: Mapping[NodeOutput, NodeOutput],
+    outer_nodes: Mapping[str, GraphNode],
+    replacements: Mapping[NodeOutput, NodeOutput],
     image: str,
 ) -> list[NodeOutput]:
-    """Return the ends of a graph that does not state them: the values of the nodes that nothing reads. Each
-    call of a function is one node.
+    """Return the ends of a graph that does not state them: the values of the nodes that nothing reads.
+    `outer_nodes` are the graph's before its calls were inlined: each call of a function is one of them.
     """
     by_call: dict[str, list[NodeOutput]] = {}
-    for source, end in moved.items():
+    for source, end in replacements.items():
         by_call.setdefault(source[0], []).append(end)
-    ends = [by_call.get(name) or outputs_of(called[name]) for name in find_loose_ends(called, image)]
+    ends = [
+        by_call.get(name) or outputs_of(outer_nodes[name]) for name in find_loose_ends(outer_nodes, image)
+    ]
     return within_network(nodes, image, chain.from_iterable(ends))
 
 
 def _find_values(
-    names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[NodeOutput, NodeOutput], image: str
+    names: Sequence[str],
+    nodes: Mapping[str, GraphNode],
+    replacements: Mapping[NodeOutput, NodeOutput],
+    image: str,
 ) -> list[NodeOutput]:
     """Return the values of these names: `conv`, `split:1`."""
-    values = {**{(name, 0): (name, 0) for name in nodes}, **moved}
+    values = {**{(name, 0): (name, 0) for name in nodes}, **replacements}
     references = [parse_reference(name) for name in names]
     expect_values([name for name, _ in references], (name for name, _ in values))
     return within_network(nodes, image, (values.get(source, source) for source in references))

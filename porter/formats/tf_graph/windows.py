@@ -43,15 +43,15 @@ def _conv(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
     return x.conv(op, {"kernel": Stored(kernel.name, "HWIM" if is_depthwise else "HWIO")})
 
 
-def _transposed_conv(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+def _transposed_conv(node: GraphNode, target: Tensor, weights: Tensor, x: Tensor) -> Tensor:
     """Return the value of Conv2DBackpropInput, the gradient of a convolution: `x` is spread by a kernel
-    rows×columns×filters×channels, and cut to the `wanted` sizes, of all four axes or of rows and columns.
+    rows×columns×filters×channels, and cut to the `target` sizes, of all four axes or of rows and columns.
     """
     expect_layout(node)
     kernel = _expect_kernel(weights)
     stride = _pair(node, "strides")
     dilation = _pair(node, "dilations")
-    sizes = wanted.dims()
+    sizes = target.dims()
     rule = node.text("padding", "")
     x_sizes = x.walk.views.own_view(x.value).known_sizes
     if len(x_sizes) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):

@@ -68,8 +68,8 @@ def _read_layers_model(
     with refusing_damage(path, _FETCH_AGAIN, further=OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
-    beside = {"keras_version": version if version[:1].isdigit() else "2.0"}
-    return with_graph(checkpoint, read_graph(text, tensors, str(path), beside, outputs))
+    metadata = {"keras_version": version if version[:1].isdigit() else "2.0"}
+    return with_graph(checkpoint, read_graph(text, tensors, str(path), metadata, outputs))
 
 
 def _read_graph_model(

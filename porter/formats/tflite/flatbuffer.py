@@ -49,15 +49,17 @@ class Table:
         position = self._locate(field)
         return None if position is None else Table(self.data, self._follow(position))
 
-    def tables(self, field: int, most: int) -> list[Table]:
+    def tables(self, field: int, limit: int) -> list[Table]:
         """Return a vector of tables.
 
         Raises:
-            ValueError: there are more than `most`, or they are not in the buffer.
+            ValueError: there are more than `limit`, or they are not in the buffer.
         """
         start, count = self.vector(field, 4)
-        if count > most:
-            raise ValueError(f"it has {count} tables in one list, more than the {most} that a model may have")
+        if count > limit:
+            raise ValueError(
+                f"it has {count} tables in one list, more than the {limit} that a model may have"
+            )
         return [Table(self.data, self._follow(start + 4 * index)) for index in range(count)]
 
     def numbers(self, field: int, kind: str) -> Array:

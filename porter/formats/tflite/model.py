@@ -301,9 +301,10 @@ def read_model(data: bytes) -> TfliteModel:
     if graph is None:
         raise ValueError("it has no graph")
     tensors = graph.tables(_GRAPH_TENSORS, MOST_NODES)
-    taken = set[str]()
+    used_names = set[str]()
     names = [
-        take_name(tensor.text(_TENSOR_NAME) or "tensor", index, taken) for index, tensor in enumerate(tensors)
+        take_name(tensor.text(_TENSOR_NAME) or "tensor", index, used_names)
+        for index, tensor in enumerate(tensors)
     ]
     codes = [_operator_code(code) for code in file.tables(_MODEL_CODES, MOST_NODES)]
     buffers = file.tables(_MODEL_BUFFERS, MOST_NODES)
@@ -365,8 +366,8 @@ def _read_stored(
 def _name_further_inputs(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:
     """Return the names of inputs beside the image, by the indices of their tensors."""
     others = [index for index in inputs if index != image]
-    taken = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
-    return {index: take_name(_input_word(names[index]), index, taken) for index in others}
+    used_names = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
+    return {index: take_name(_input_word(names[index]), index, used_names) for index in others}
 
 
 def _find_image(inputs: Sequence[int], tensors: Sequence[Table]) -> int | None:
@@ -388,7 +389,7 @@ class _OperatorReader:
         names: of the tensors.
         stored: the tensors that have numbers.
         values: what operators give so far, by the indices of their tensors.
-        taken: names that no operator gets.
+        used_names: names that no operator gets.
         operators: those so far.
         inner: names that no value before an activation gets.
     """
@@ -397,12 +398,12 @@ class _OperatorReader:
     tensors: Sequence[Table]
     stored: dict[str, Array]
     values: dict[int, NodeOutput]
-    taken: set[str]
+    used_names: set[str]
     operators: list[Operator] = field(default_factory=list)
     inner: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inner = {*self.names, *self.taken}
+        self.inner = {*self.names, *self.used_names}
 
     def read_all(self, operators: Sequence[Table], codes: Sequence[str]) -> None:
         """Read operators, whose names are among the codes."""
@@ -421,7 +422,7 @@ class _OperatorReader:
         if quantised is not None:
             message = f"'{self.names[quantised]}', which {op} gives, is in whole numbers"
             raise Unread(f"{_IN_WHOLE_NUMBERS}: {message}", _USE_REAL_MODEL)
-        name = take_name(_layer_name(self.names, sources, outputs, op), len(self.operators), self.taken)
+        name = take_name(_layer_name(self.names, sources, outputs, op), len(self.operators), self.used_names)
         options = operator.table(_OPERATOR_OPTIONS)
         names = tuple(self.names[index] for index in outputs)
         if activation := _inner_activation(op, options):
@@ -481,11 +482,13 @@ def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]
     return readers
 
 
-def _read_array(name: str, tensor: Table, content: Array, most: int, readers: Collection[str] = ()) -> Array:
+def _read_array(
+    name: str, tensor: Table, content: Array, byte_limit: int, readers: Collection[str] = ()
+) -> Array:
     """Return a stored tensor; real numbers of a type of half the width, and quantised ones, become float32.
 
     Args:
-        most: the bytes that a sparse one may become.
+        byte_limit: the bytes that a sparse one may become.
         readers: the operators that read it.
     """
     dtype = _NUMPY_TYPES.get(_type(tensor))
@@ -494,7 +497,7 @@ def _read_array(name: str, tensor: Table, content: Array, most: int, readers: Co
             f"the tensor '{name}' has the type {_type(tensor)} of the schema, which porter does not read"
         )
         raise Unread(message, "convert the model again with weights of float32 or float16")
-    array = _stored_numbers(name, tensor, content, np.dtype(dtype).newbyteorder("<"), most)
+    array = _stored_numbers(name, tensor, content, np.dtype(dtype).newbyteorder("<"), byte_limit)
     quantisation = _quantisation(tensor)
     if quantisation is None:
         return array.astype(np.float32) if dtype == "f2" else array
@@ -516,8 +519,10 @@ def _read_array(name: str, tensor: Table, content: Array, most: int, readers: Co
     return (shifted * scale.astype(np.float64).reshape(along_axis)).astype(np.float32)
 
 
-def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[Any], most: int) -> Array:
-    """Return a tensor's numbers in the type that the file has them in; `most` is as in `_read_array`."""
+def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[Any], byte_limit: int) -> Array:
+    """Return a tensor's numbers in the type that the file has them in; `byte_limit` is as in
+    `_read_array`.
+    """
     shape = tuple(int(size) for size in tensor.numbers(_TENSOR_SHAPE, "i4"))
     sparsity = tensor.table(_TENSOR_SPARSITY)
     cells = math.prod(shape)
@@ -530,7 +535,7 @@ def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[An
     if sparsity is None:
         return content.view(dtype).reshape(shape)
     float32_bytes = cells * 4
-    if float32_bytes > most or content.size % dtype.itemsize:
+    if float32_bytes > byte_limit or content.size % dtype.itemsize:
         raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
     return fill_dense(content.view(dtype), shape, sparsity)
 

@@ -113,18 +113,18 @@ def _transposed_conv(
     """Return a TRANSPOSE_CONV: of the whole map, the cells that the pads of the convolution cover whose
     gradient it is are cut off.
     """
-    wanted = _as_ints(sizes)[1:3]
+    target = _as_ints(sizes)[1:3]
     stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
     sides = kernel.shape[1:3]
     is_same = operator.scalar(_PADDING, "b") == _SAME
     cells_before = [
         same_pads(size, side, step)[0] if is_same else 0
-        for size, side, step in zip(wanted, sides, stride, strict=True)
+        for size, side, step in zip(target, sides, stride, strict=True)
     ]
     whole = channels_last(windows.conv_transpose)(x, reorder_axes(kernel, "IHWO", "OIHW"), None, Grid(stride))
     pads = [
         (-before, size - (whole.shape[1 + axis] - before))
-        for axis, (before, size) in enumerate(zip(cells_before, wanted, strict=True))
+        for axis, (before, size) in enumerate(zip(cells_before, target, strict=True))
     ]
     cut = pad(whole, [(0, 0), *pads, (0, 0)])
     return cut if bias is None else cut + bias

@@ -294,31 +294,31 @@ class _Upsample(Call):
             stated_scales = [each for each in (self.scales_h, self.scales_w) if each is not None]
         # Rows and columns are the axes 2 and 3.
         scales = dict(enumerate(stated_scales, 2)) if len(stated_scales) == 2 else {}
-        wanted = {} if scales else dict(enumerate(self.output_size, 2))
-        if len(scales or wanted) != 2:
+        target = {} if scales else dict(enumerate(self.output_size, 2))
+        if len(scales or target) != 2:
             raise ValueError("neither scales nor sizes of rows and columns")
-        if name.endswith("_aa") and (self.align_corners or self._shrinks(scales, wanted)):
+        if name.endswith("_aa") and (self.align_corners or self._shrinks(scales, target)):
             raise Unsupported("with antialias")
         if op == _NEAREST:
             for axis in (2, 3):
-                _expect_equal_repetitions(scales.get(axis), wanted.get(axis), self.x.size(axis))
-        return self.x.resize(op, scales, wanted)
+                _expect_equal_repetitions(scales.get(axis), target.get(axis), self.x.size(axis))
+        return self.x.resize(op, scales, target)
 
-    def _shrinks(self, scales: Mapping[int, float], wanted: Mapping[int, Dim]) -> bool:
+    def _shrinks(self, scales: Mapping[int, float], target: Mapping[int, Dim]) -> bool:
         """Return whether there are fewer cells along an axis than before."""
         sizes = self.x.sizes
-        fewer = any(size < sizes[axis] for axis, size in wanted.items())
+        fewer = any(size < sizes[axis] for axis, size in target.items())
         return fewer or any(scale < 1 for scale in scales.values())
 
 
-def _expect_equal_repetitions(scale: float | None, wanted: Dim | None, size: Dim) -> None:
+def _expect_equal_repetitions(scale: float | None, target: Dim | None, size: Dim) -> None:
     """Raise Unsupported if torch's mode `nearest` repeats the cells of an axis, but not every one equally
     often.
 
     Args:
-        scale, wanted: of the axis, of which one is stated.
+        scale, target: of the axis, of which one is stated.
     """
-    factor = scale or (None if wanted is None else ratio(wanted, size))
+    factor = scale or (None if target is None else ratio(target, size))
     if size != 1 and factor is not None and _moves_cells(factor):
         raise Unsupported(
             f"by {factor:g}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"

@@ -249,7 +249,7 @@ def _without_size_inputs(nodes: Mapping[str, AtenNode], live: Collection[str]) -
 
 
 def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Outputs:
-    """Read a node; `foreign` is an argument of `_read_graph`."""
+    """Read a node, or raise Unsupported; `foreign` says why nodes cannot be ported, by name."""
     if node.name in foreign:
         raise Unsupported(f"since {foreign[node.name]}")
     nodes = walk.flow.nodes

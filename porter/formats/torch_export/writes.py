@@ -300,34 +300,34 @@ class _FunctionalWriter:
 
     def _put_into(self, node: AtenNode, step: AtenNode, source: NodeOutput) -> NodeOutput:
         """Return the value that a slice was taken from, with `source` in place of the slice."""
-        whole = self._current(step.inputs[0])
+        value = self._current(step.inputs[0])
         sizes = self._sizes_of(step.inputs[0])
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
         cells = _cells(step, sizes) or (0, _END)
         times = _period(step, sizes)
         if times == 1:
             part = source if step.op == "slice" else self._add_axis(node, source, sizes, axis)
-            return self._replace_cells(node, whole, axis, cells, part)
+            return self._replace_cells(node, value, axis, cells, part)
         # Of every `times` cells the slice has one, at the same place: as one cell of an axis of their own.
         split = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
-        whole = self._add_view(node, whole, split)
+        value = self._add_view(node, value, split)
         source = self._add_axis(node, source, split, axis + 1)
         cells = (cells[0], cells[0] + 1 if cells[0] + 1 < times else _END)
-        return self._add_view(node, self._replace_cells(node, whole, axis + 1, cells, source), sizes)
+        return self._add_view(node, self._replace_cells(node, value, axis + 1, cells, source), sizes)
 
     def _replace_cells(
         self,
         node: AtenNode,
-        whole: NodeOutput,
+        value: NodeOutput,
         axis: int,
         cells: tuple[int, int],
         source: NodeOutput,
     ) -> NodeOutput:
         """Return a value with `source` in the place of some cells of an axis."""
-        sizes = self._sizes_of(whole)
+        sizes = self._sizes_of(value)
         start, end = cells
-        before = [self._add_slice(node, whole, sizes, axis, (0, start))] if start > 0 else []
-        behind = [self._add_slice(node, whole, sizes, axis, (end, _END))] if end != _END else []
+        before = [self._add_slice(node, value, sizes, axis, (0, start))] if start > 0 else []
+        behind = [self._add_slice(node, value, sizes, axis, (end, _END))] if end != _END else []
         if not before and not behind:
             return source
         parts = [*before, source, *behind]
@@ -343,13 +343,13 @@ class _FunctionalWriter:
         return self._add_node(node, "view", (source,), {"self": source, "size": sizes_or_rest}, sizes)
 
     def _add_slice(
-        self, node: AtenNode, whole: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
+        self, node: AtenNode, value: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
     ) -> NodeOutput:
         """Return the cells of an axis of known size from a first one to the one before another."""
         start, end = cells
         left = len(range(int(sizes[axis]))[start:end])
-        arguments = {"self": whole, "dim": axis, "start": start, "end": end}
-        return self._add_node(node, "slice", (whole,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
+        arguments = {"self": value, "dim": axis, "start": start, "end": end}
+        return self._add_node(node, "slice", (value,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
 
     def _add_node(
         self,

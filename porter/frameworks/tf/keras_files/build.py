@@ -221,7 +221,7 @@ class _Builder:
         """Run one call and keep its value, which is None where the call, or a value that it reads, is not
         run.
         """
-        inputs = [self._value_of(result) for result in results_in(named.call.given)]
+        inputs = [self._value_of(result) for result in results_in(named.call.inbound)]
         value = self.further.get(named.name)
         if value is None and all(value is not None for value in inputs):
             refusal = self._refusal(named, inputs)
@@ -361,7 +361,7 @@ class _Builder:
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], compute_type(call.arguments.get("dtype")))
-        return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
+        return operate(operation, operands, {**call.arguments, **call.inbound.keywords}, self._version)
 
     def _pad_as_theano(self, named: NamedCall, value: Any) -> Any:
         """Run a layer with the `same` padding that Keras used on Theano (its keras/backend/theano_backend.py,
@@ -393,7 +393,7 @@ class _Builder:
                 layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
             value = layer(*inputs)
         else:
-            value = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
+            value = layer(inputs if isinstance(call.inbound.arguments[0], tuple) else inputs[0])
         if is_new:
             self._fill(layer, named, channels)
         return value

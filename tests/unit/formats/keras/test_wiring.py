@@ -73,8 +73,8 @@ def _reading(place: int, *sources: int) -> Callable[[Flow], Flow]:
 
     def changed(flow: Flow) -> Flow:
         calls = [*flow.calls]
-        given = replace(calls[place].given, arguments=(tuple(map(Result, sources)),))
-        calls[place] = replace(calls[place], given=given)
+        inbound = replace(calls[place].inbound, arguments=(tuple(map(Result, sources)),))
+        calls[place] = replace(calls[place], inbound=inbound)
         return replace(flow, calls=tuple(calls))
 
     return changed
@@ -82,7 +82,7 @@ def _reading(place: int, *sources: int) -> Callable[[Flow], Flow]:
 
 def _with_keyword(flow: Flow) -> Flow:
     calls = [*flow.calls]
-    calls[0] = replace(calls[0], given=replace(calls[0].given, keywords={"mask": None}))
+    calls[0] = replace(calls[0], inbound=replace(calls[0].inbound, keywords={"mask": None}))
     return replace(flow, calls=tuple(calls))
 
 
@@ -92,7 +92,7 @@ def _swapped(flow: Flow) -> Flow:
 
 def _shifted(flow: Flow) -> Flow:
     places = {place: place - 1 for place in range(len(flow.calls))} | {-1: -1}
-    calls = tuple(replace(call, given=with_places(call.given, places)) for call in flow.calls)
+    calls = tuple(replace(call, inbound=with_places(call.inbound, places)) for call in flow.calls)
     return replace(flow, calls=calls)
 
 
@@ -144,7 +144,7 @@ def _ends_before(flow: Flow) -> Flow:
 def _skips(flow: Flow) -> Flow:
     """The last layer reads what the one before it reads."""
     *calls, before, last = flow.calls
-    return replace(flow, calls=(*calls, before, replace(last, given=before.given)))
+    return replace(flow, calls=(*calls, before, replace(last, inbound=before.inbound)))
 
 
 @pytest.mark.parametrize("text", TURNED.values(), ids=TURNED)
