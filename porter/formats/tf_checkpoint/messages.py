@@ -116,10 +116,11 @@ def _read_axes(message: MessageFields, field: int) -> list[MessageFields]:
 def read_entry(data: memoryview) -> Entry:
     """Read a BundleEntryProto."""
     message = read_fields(data)
+    dtype_field, shape_field, slices_field = 1, 2, 7
     shard, start, size, checksum = map(message.number, (3, 4, 5, 6))
-    slices = tuple(map(read_extents, message.contents.get(7, [])))
-    dtype, shape = message.number(1), message.content(2)
-    return Entry(dtype, read_shape(shape), shard, start, size, checksum, slices)
+    slices = tuple(map(read_extents, message.contents.get(slices_field, [])))
+    shape = read_shape(message.content(shape_field))
+    return Entry(message.number(dtype_field), shape, shard, start, size, checksum, slices)
 
 
 def read_objects(data: memoryview) -> list[SavedObject]:

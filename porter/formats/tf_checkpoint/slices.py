@@ -19,6 +19,10 @@ from porter.formats.tf_checkpoint.model_tensors import Shape
 from porter.formats.tf_checkpoint.table import read_table
 from porter.formats.tf_checkpoint.tensors import DTYPES, CheckpointTensor, Slice, expect_places, view_numbers
 
+# Fields of SavedTensorSlices, of a SavedSlice, and of a SavedSliceMeta.
+_META, _DATA = 1, 2
+_SLICE_NAME, _SLICE_EXTENTS, _SLICE_DATA = 1, 2, 3
+_META_NAME, _META_SHAPE, _META_TYPE = 1, 2, 3
 _RAW = {1: 5, 2: 6}
 _PACKED = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 19: 13}
 """Fields of a TensorProto (tensor.proto) by the types whose numbers they hold: as they are, and as
@@ -49,14 +53,16 @@ def read_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | Non
         for key, value in read_table(data):
             message = read_fields(value)
             if not key:
-                _add_stated_tensors(message.content(1), tensors)
+                _add_stated_tensors(message.content(_META), tensors)
                 continue
-            part = read_fields(message.content(2))
-            tensor = tensors.get(part.text(1))
+            part = read_fields(message.content(_DATA))
+            name = part.text(_SLICE_NAME)
+            tensor = tensors.get(name)
             if tensor is None:
-                raise ValueError(f"it holds '{part.text(1)}', which it does not state")
-            places = expect_places(read_extents(part.content(2)), tensor.shape)
-            tensor.slices.append(Slice(places, partial(_read_numbers, part.content(3), tensor.type)))
+                raise ValueError(f"it holds '{name}', which it does not state")
+            places = expect_places(read_extents(part.content(_SLICE_EXTENTS)), tensor.shape)
+            read = partial(_read_numbers, part.content(_SLICE_DATA), tensor.type)
+            tensor.slices.append(Slice(places, read))
     return {name: _as_tensor(stated) for name, stated in tensors.items()}
 
 
@@ -75,10 +81,11 @@ def _add_stated_tensors(meta: memoryview, tensors: dict[str, _StatedTensor]) -> 
         if number != 1 or isinstance(value, int):
             continue
         tensor = read_fields(value)
-        stated = _StatedTensor(tensor.number(3), read_shape(tensor.content(2)))
-        before = tensors.setdefault(tensor.text(1), stated)
+        stated = _StatedTensor(tensor.number(_META_TYPE), read_shape(tensor.content(_META_SHAPE)))
+        name = tensor.text(_META_NAME)
+        before = tensors.setdefault(name, stated)
         if (before.type, before.shape) != (stated.type, stated.shape) or len(tensors) > MOST_NODES:
-            raise ValueError(f"it states '{tensor.text(1)}' twice, or more than {MOST_NODES} tensors")
+            raise ValueError(f"it states '{name}' twice, or more than {MOST_NODES} tensors")
 
 
 def _read_numbers(data: memoryview, type: int) -> Array:

@@ -70,10 +70,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
             stored, tensors={**_read_constants(nodes, budget, refuse), **stored.tensors}, notes=notes
         )
     plain = _order_all(nodes, refuse)
-    if outputs:
-        ends = _find_values(outputs, plain, inlined.replacements, image)
-    else:
-        ends = _find_ends(plain, outer_nodes, inlined.replacements, image)
+    ends = _choose_ends(outputs, (), plain, outer_nodes, inlined.replacements, image)
     if not ends:
         raise refuse("no output of the graph depends on the image")
     end_nodes = [name for name, _ in ends]
@@ -129,14 +126,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         notes, files = (*notes, *weights.notes), (file, *weights.files)
         return replace(weights, path=path, format="saved-model", notes=notes, files=files)
     plain = _order_all(nodes, refuse)
-    if outputs:
-        ends = _find_values(outputs, plain, replacements, image)
-    elif signature.name:
-        ends = within_network(
-            plain, image, [replacements.get(source, source) for source in signature.outputs]
-        )
-    else:
-        ends = _find_ends(plain, outer_nodes, replacements, image)
+    ends = _choose_ends(outputs, signature.outputs, plain, outer_nodes, replacements, image)
     if not ends:
         raise refuse("no output of the SavedModel depends on the image")
     end_nodes = [name for name, _ in ends]
@@ -198,6 +188,25 @@ def _needed_inputs(
         (name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs]
     )
     return [name for name in candidates if name in needed] or candidates
+
+
+def _choose_ends(
+    outputs: Sequence[str],
+    signature_outputs: Sequence[NodeOutput],
+    nodes: Mapping[str, GraphNode],
+    outer_nodes: Mapping[str, GraphNode],
+    replacements: Mapping[NodeOutput, NodeOutput],
+    image: str,
+) -> list[NodeOutput]:
+    """Return the values at which a graph ends: the named ones, otherwise those of a signature, otherwise
+    those that nothing reads.
+    """
+    if outputs:
+        return _find_values(outputs, nodes, replacements, image)
+    if signature_outputs:
+        ends = [replacements.get(source, source) for source in signature_outputs]
+        return within_network(nodes, image, ends)
+    return _find_ends(nodes, outer_nodes, replacements, image)
 
 
 def _find_ends(

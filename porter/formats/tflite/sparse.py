@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,32 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
         or not {*blocks} <= {*range(len(shape))}
     ):
         raise ValueError("its levels are not those of its axes")
+    coordinates, sides, count = _read_coordinates(order, levels, math.prod(shape))
+    for block_axis, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
+        coordinates[axis] = coordinates[axis] * sides.get(block_axis, 0) + coordinates[block_axis]
+    index = tuple(coordinates[axis] for axis in range(len(shape)))
+    are_within_shape = all(
+        np.all((cells >= 0) & (cells < size)) for cells, size in zip(index, shape, strict=True)
+    )
+    if count != values.size or not are_within_shape:
+        raise ValueError("its places are not those of its values")
+    tensor = np.zeros(shape, values.dtype)
+    tensor[index] = values
+    return tensor
+
+
+def _read_coordinates(
+    order: Sequence[int], levels: Sequence[Table], most: int
+) -> tuple[dict[int, Places], dict[int, int], int]:
+    """Return the coordinates of all places by axis, the sizes of the axes that are stored densely, and the
+    number of places.
+
+    Args:
+        most: how many places there may be.
+
+    Raises:
+        ValueError: there are more.
+    """
     # The coordinates of the places so far, by axis, and the numbers by which the next level counts them.
     coordinates = dict[int, Places]()
     parents = np.zeros(1, np.int64)
@@ -54,7 +81,7 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
             counts = np.full_like(parents, sides[axis])
             indices = None
         total = int(counts.sum())
-        if min(counts, default=0) < 0 or total > math.prod(shape):
+        if min(counts, default=0) < 0 or total > most:
             raise ValueError("it has more places than cells")
         number_in_parent = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         parent_of = np.repeat(np.arange(len(parents)), counts)
@@ -66,22 +93,12 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
         else:
             coordinates[axis] = indices[stored]
             parents = stored
-    for block_axis, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
-        coordinates[axis] = coordinates[axis] * sides.get(block_axis, 0) + coordinates[block_axis]
-    index = tuple(coordinates[axis] for axis in range(len(shape)))
-    are_within_shape = all(
-        np.all((cells >= 0) & (cells < size)) for cells, size in zip(index, shape, strict=True)
-    )
-    if len(parents) != values.size or not are_within_shape:
-        raise ValueError("its places are not those of its values")
-    tensor = np.zeros(shape, values.dtype)
-    tensor[index] = values
-    return tensor
+    return coordinates, sides, len(parents)
 
 
 def _level_numbers(level: Table, field: int) -> Places:
-    """Return the numbers of a level's index vector, whose type is `field` and whose table the one after
-    it.
+    """Return the numbers of a level's index vector: `field` has their type, and the field after it their
+    table.
     """
     kind = level.scalar(field, "B")
     table = level.table(field + 1)
