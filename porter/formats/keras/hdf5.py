@@ -132,8 +132,10 @@ def recognise_layout(file: Hdf5) -> str:
         return "keras-h5"
     # A subclassed model's layers are at the root, under the names of its attributes.
     items = (file.object_at(address) for address in root.object.links.values() if address is not None)
-    by_attribute = any("vars" in item.links for item in items)
-    return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
+    has_layers_at_root = any("vars" in item.links for item in items)
+    if has_layers_at_root or any(has_child(root, name) for name in CONTAINERS):
+        return "keras-weights-h5"
+    return "hdf5"
 
 
 def children(file: Hdf5, group: Hdf5Node) -> list[str]:

@@ -53,7 +53,7 @@ class UnknownPart(Exception):
 
 
 class Hdf5Bytes:
-    """The bytes of a file.
+    """Reads the bytes of a file.
 
     Raises:
         ValueError: a part of it is damaged, or would take more than any weights do.

@@ -87,6 +87,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     readings: list[tuple[PlainGraph, Walk, GraphConstants]] = []
 
     def read(size: Size) -> FileGraph:
+        """Read the graph at a size, and keep what decided its branches."""
         # A branch that is taken at one size only may have nodes of the names of another one's.
         constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
         decided, walk, graph_read = _read_decided(graph, constants, size)

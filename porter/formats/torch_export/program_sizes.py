@@ -68,7 +68,8 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = 
     argument = node.arguments[name]
     known = dict[int | str | None, Dim]()
     if source is not None and (sizes := walk.view(source).sizes) is not None:
-        expressions = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
+        node_name, output = source
+        expressions = (*walk.flow.nodes[node_name].sizes, ())[output]  # none of an output that is no tensor
         known = dict(zip(expressions, sizes, strict=True)) if len(expressions) == len(sizes) else {}
     resolver = _SizeResolver(walk, name, known)
     return [resolver.resolve(each) for each in (argument if isinstance(argument, list) else [argument])]

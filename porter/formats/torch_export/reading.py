@@ -68,6 +68,7 @@ def reader_of(function: Function) -> Reader:
     parameters = _parameters(function)
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
+        """Call the function with the node's arguments."""
         scope = Scope(walk, node)
         arguments = {
             _PARAMETER_NAMES.get(name, name): _convert_argument(scope, name, each)
@@ -137,6 +138,7 @@ def reader_of_row(row: AtenRow) -> Reader:
     """Return a reader of an op of each number."""
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
+        """Apply the row's op to the node's value."""
         source = first_value(node)
         if source is None:
             raise ValueError("it works on no value")

@@ -222,6 +222,7 @@ def _adaptive_pool_function(function: Reduced) -> Function:
     """Return the function of a pool to so many rows and columns."""
 
     def pool(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
+        """Return the pool of a map to so many rows and columns."""
         if not x.value.is_map:
             raise Unsupported("of something else than a map")
         counts = output_size[0], output_size[-1]

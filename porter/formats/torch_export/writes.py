@@ -181,6 +181,7 @@ class _FunctionalWriter:
     views: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Find the last reads and the types of all values."""
         nodes = self.program.nodes
         self.last_reads = {
             source: number for number, node in enumerate(nodes.values()) for source in node.inputs
