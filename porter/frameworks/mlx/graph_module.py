@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import reduce
@@ -159,7 +160,8 @@ def _uncompiled() -> Iterator[None]:
     try:
         yield
     finally:
-        mx.enable_compile()
+        if "MLX_DISABLE_COMPILE" not in os.environ:
+            mx.enable_compile()
 
 
 def _to_mlx(array: Array, dtype: Dtype) -> mx.array:
