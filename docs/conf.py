@@ -8,6 +8,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 copybutton_prompt_text = "$ "
 html_theme, html_title = "furo", f"porter {__version__}"
 html_static_path, html_css_files = ["static"], ["site.css"]
+html_js_files = [("sort.js", {"defer": "defer"})]
 html_show_copyright = html_show_sourcelink = html_copy_source = False
 highlight_language = "text"  # what a block without a language shows is what porter prints
 smartquotes_action = "qe"  # two hyphens begin a flag, and are no dash

@@ -466,7 +466,13 @@ STUDY = Command(
     StudyOptions,
     "study",
 )
-REPORT = Command("report", "Write all that is recorded of a port as one HTML page.", ReportOptions, "report")
+REPORT = Command(
+    "report",
+    "Write all that is recorded of a port as one HTML page.",
+    ReportOptions,
+    "report",
+    (opt.OPEN,),
+)
 BATCH = Command(
     "batch",
     "Make the ports of a list, and a table of them. Each port has a process of its own. Typed again, the "

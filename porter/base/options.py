@@ -296,6 +296,7 @@ PREDICTIONS = _option("predictions", "FILE.csv", "write what the port saw in eve
 AFRESH = _switch("afresh", "begin at the first photo, not where an interrupted run ended")
 RESULTS = _option("results", "FILE.csv", "write a line of figures for each port", Path)
 TENSORS = _switch("tensors", "list every tensor with its shape and type")
+OPEN = _switch("open_page", "show the page in the browser", "--open")
 ALL = _switch("all_sites", "also the sites that need no padding (--json has them)", "--all")
 BETWEEN = _option(
     "between",

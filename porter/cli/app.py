@@ -194,10 +194,14 @@ def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> N
 
 
 @command(app, commands.REPORT)
-def report(given: GivenArguments, as_json: bool) -> None:
+def report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
     from porter.reporting.write_page import report
 
     written = report(**given)
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(written.path.resolve().as_uri())
     show(written.record() if as_json else printing.report(written))
 
 
