@@ -91,3 +91,14 @@ def test_it_proves_a_port_with_the_extras(wheel: Path, tmp_path: Path) -> None:
     printed = run(porter, "convert", "net.keras", "--to", "torch", cwd=tmp_path)
     assert "float64: same function as the file's own graph" in printed
     run(porter, "verify", "net-torch", "--weights", "net.keras", cwd=tmp_path)
+
+
+def test_uvx_and_pipx_run_it_without_installing(wheel: Path, tmp_path: Path) -> None:
+    uvx = shutil.which("uvx", path=Path(sys.executable).parent)
+    assert uvx is not None, "scripts/environment installs it"
+    assert __version__ in run(uvx, "--from", wheel, "porter", "--version", cwd=tmp_path)
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pipx", cwd=tmp_path)
+    pipx = python.with_name("pipx")
+    assert __version__ in run(pipx, "run", "--spec", wheel, "porter", "--version", cwd=tmp_path)
