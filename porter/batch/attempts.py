@@ -43,63 +43,76 @@ class JobLimits:
     gigabytes: float | None = None
 
 
-def run_job(
-    job: Job,
-    folder: Path,
-    program: Sequence[str],
-    limits: JobLimits,
-    threads: int | None = None,
-    stopped: Event | None = None,
-) -> JobResult:
-    """Run a job to its end, and write its result into the folder of the batch, unless it was stopped.
+@dataclass(frozen=True)
+class JobRunner:
+    """What runs the jobs of a batch.
 
-    Args:
+    Attributes:
+        folder: of the batch.
+        cwd: where the paths of the list begin.
         program: what runs `porter` and ends with this process (porter.cli.supervised).
-        threads: for each of the libraries that compute, unless the environment says so.
-        stopped: kills the job when it is set.
-
-    Raises:
-        NotInstalled: memory is limited, and psutil is not there to measure it.
+        threads: for each of the libraries that compute, unless the environment says so; None leaves it to
+            them.
     """
-    stopped = stopped or Event()
-    for attempt in range(1, _MOST_ATTEMPTS + 1):
-        result = replace(_attempt(job, folder, program, limits, threads, stopped), attempts=attempt)
-        if result.code != "killed" or stopped.is_set():
-            break
-    if not stopped.is_set():
-        write_result(folder, job, result)
-    return result
 
+    folder: Path
+    cwd: Path
+    program: Sequence[str]
+    limits: JobLimits
+    threads: int | None = None
 
-def _attempt(
-    job: Job, folder: Path, program: Sequence[str], limits: JobLimits, threads: int | None, stopped: Event
-) -> JobResult:
-    logs = folder / LOGS
-    out = folder / PORTS / job.name
-    command = [*program, "convert", *job.words, "--out", str(out), "--overwrite", "--json"]
-    begun = time.monotonic()
-    with (
-        (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,
-        (logs / f"{job.name}.txt").open("w+", encoding="utf-8") as said,
-    ):
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=printed,
-            stderr=said,
-            env=_environment(threads),
-            start_new_session=True,
-        )
-        try:
-            broken, peak = _watch(process, limits, stopped)
-        finally:
-            _kill(process)
-        took = {"seconds": round(time.monotonic() - begun, 1), "peak": peak}
-        if broken is not None:
-            return JobResult.of(job, "failed", code="limit", message=broken, **took)
-        printed.seek(0)
-        said.seek(0)
-        return _result(job, process.returncode, printed.read(), said.read(), took)
+    def run(self, job: Job, stopped: Event | None = None) -> JobResult:
+        """Run a job to its end, and write its result into the folder of the batch, unless it was stopped.
+
+        Args:
+            stopped: kills the job when it is set.
+
+        Raises:
+            NotInstalled: memory is limited, and psutil is not there to measure it.
+        """
+        stopped = stopped or Event()
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            result = replace(self._attempt(job, stopped), attempts=attempt)
+            if result.code != "killed" or stopped.is_set():
+                break
+        if not stopped.is_set():
+            write_result(self.folder, job, result)
+        return result
+
+    def _attempt(self, job: Job, stopped: Event) -> JobResult:
+        logs = self.folder / LOGS
+        out = self.folder / PORTS / job.name
+        command = [*self.program, "convert", *job.words, "--out", str(out), "--overwrite", "--json"]
+        begun = time.monotonic()
+        with (
+            (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,
+            (logs / f"{job.name}.txt").open("w+", encoding="utf-8") as said,
+        ):
+            process = subprocess.Popen(
+                command,
+                cwd=self.cwd,
+                stdin=subprocess.PIPE,
+                stdout=printed,
+                stderr=said,
+                env=self._environment,
+                start_new_session=True,
+            )
+            try:
+                broken, peak = _watch(process, self.limits, stopped)
+            finally:
+                _kill(process)
+            took = {"seconds": round(time.monotonic() - begun, 1), "peak": peak}
+            if broken is not None:
+                return JobResult.of(job, "failed", code="limit", message=broken, **took)
+            printed.seek(0)
+            said.seek(0)
+            return _result(job, process.returncode, printed.read(), said.read(), took)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        """The environment of a job, in which libraries do not take all processors each."""
+        usual = {} if self.threads is None else dict.fromkeys(_THREADS, str(self.threads))
+        return {**usual, **os.environ}
 
 
 def _watch(
@@ -178,9 +191,3 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
         return JobResult.of(job, "failed", code="killed", message=message, **took)
     last = said[-_LAST_LETTERS:].strip()
     return JobResult.of(job, "failed", code="error", message=f"status {status}: {last}", **took)
-
-
-def _environment(threads: int | None) -> dict[str, str]:
-    """Return the environment of a job: libraries do not take all processors each."""
-    usual = {} if threads is None else dict.fromkeys(_THREADS, str(threads))
-    return {**usual, **os.environ}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,16 +15,17 @@ from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import MEMORY, ON, SHARD, TIMEOUT, WORKERS
 from porter.base.package import install
 from porter.base.progress import progress_bar
-from porter.batch.attempts import JobLimits, run_job
+from porter.batch.attempts import JobLimits, JobRunner
 from porter.batch.jobs import Job, read_jobs
 from porter.batch.results import LOGS, PORTS, RESULTS, JobResult, read_result, write_tables
 from porter.files.locks import locked
 from porter.reporting.batch_page import STATES
 
 LOCAL, RAY = "local", "ray"
+_MOST_LOST = 10
+"""So often Ray begins a job again whose worker or node is lost."""
 _THREADS = 2
 """Processors for each worker, if nobody says how many workers there are."""
-RunJob = Callable[[Job], JobResult]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
     have changed.
 
     Args:
-        program: see porter.batch.attempts.run_job.
+        program: see porter.batch.attempts.JobRunner.
 
     Raises:
         UsageError: a limit, the shard or a line of the list is wrong.
@@ -81,8 +81,8 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
     with locked(folder / f".shard-{shard}-of-{shards}.lock", wait=False):
         mine = jobs[shard - 1 :: shards]
         left = [job for job in mine if not read_result(folder, job).is_final]
-        run = partial(run_job, folder=folder.resolve(), program=tuple(program), limits=limits)
-        ended = _on_ray(left, run) if asked.on == RAY else _here(left, run, asked.workers)
+        runner = JobRunner(folder.resolve(), Path.cwd(), tuple(program), limits)
+        ended = _on_ray(left, runner) if asked.on == RAY else _here(left, runner, asked.workers)
         with progress_bar(total=len(mine), initial=len(mine) - len(left), unit="port") as bar:
             for result in ended:
                 bar.set_postfix_str(result.name)
@@ -113,12 +113,12 @@ def _limits(asked: BatchOptions) -> JobLimits:
     return JobLimits(asked.timeout, asked.memory)
 
 
-def _here(jobs: Sequence[Job], run: Callable[..., JobResult], workers: int | None) -> Iterator[JobResult]:
+def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterator[JobResult]:
     """Run jobs on this machine, several at a time. Yields each result when it is there."""
     cores = os.cpu_count() or 1
     count = workers or max(1, cores // _THREADS)
     stopped = Event()
-    run = partial(run, threads=max(1, cores // count), stopped=stopped)
+    runner = replace(runner, threads=max(1, cores // count))
     with ThreadPoolExecutor(count) as pool:
         waiting: set[Future[JobResult]] = set()
         try:
@@ -126,7 +126,7 @@ def _here(jobs: Sequence[Job], run: Callable[..., JobResult], workers: int | Non
                 if len(waiting) == count:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     yield from (each.result() for each in done)
-                waiting.add(pool.submit(run, job))
+                waiting.add(pool.submit(runner.run, job, stopped))
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)
@@ -135,7 +135,7 @@ def _here(jobs: Sequence[Job], run: Callable[..., JobResult], workers: int | Non
             pool.shutdown(cancel_futures=True)
 
 
-def _on_ray(jobs: Sequence[Job], run: Callable[..., JobResult]) -> Iterator[JobResult]:
+def _on_ray(jobs: Sequence[Job], runner: JobRunner) -> Iterator[JobResult]:
     """Run jobs on the nodes of a running Ray cluster, which see the same folders. Ray begins a job again if
     its worker or node is lost. Yields each result when it is there.
 
@@ -153,7 +153,11 @@ def _on_ray(jobs: Sequence[Job], run: Callable[..., JobResult]) -> Iterator[JobR
         except ConnectionError:
             next_step = "begin one: ray start --head"
             raise UsageError("there is no Ray cluster here", where=ON(RAY), next=next_step) from None
-    task = ray.remote(num_cpus=1, max_retries=-1)(run)
+
+    def run_on_node(job: Job) -> JobResult:
+        return runner.run(job)
+
+    task = ray.remote(num_cpus=1, max_retries=_MOST_LOST)(run_on_node)
     waiting = [task.remote(job) for job in jobs]
     while waiting:
         done, waiting = ray.wait(waiting)

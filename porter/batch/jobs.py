@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -41,6 +40,7 @@ class Job:
         source: the zoo or the framework after `--from`; None for a file.
         to: the destination.
         words: what is typed behind `porter convert`, without `--out`.
+        digest: what changes where these words do, or a file that they name.
     """
 
     name: str
@@ -48,13 +48,14 @@ class Job:
     source: str | None
     to: str
     words: tuple[str, ...]
+    digest: str
 
-    @cached_property
-    def digest(self) -> str:
-        """What changes where the line, or a file that it names, does."""
-        files = (Path(word) for word in self.words if not word.startswith("-"))
-        stated = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in _stats(file)]
-        return sha256(repr((self.words, stated)).encode()).hexdigest()
+
+def _digest(words: Sequence[str]) -> str:
+    """Return what changes where the words of a job, or a file that they name, do."""
+    files = (Path(word) for word in words if not word.startswith("-"))
+    stated = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in _stats(file)]
+    return sha256(repr((tuple(words), stated)).encode()).hexdigest()
 
 
 def _stats(file: Path) -> Iterator[Any]:
@@ -156,7 +157,9 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         )
     for subject, source, to in asked:
         typed = CONVERT.line(subject=subject, source=source, to=to)
-        yield Job(_name(subject, source, to, words), subject, source, to, (*shlex.split(typed)[2:], *words))
+        typed_words = (*shlex.split(typed)[2:], *words)
+        name = _name(subject, source, to, words)
+        yield Job(name, subject, source, to, typed_words, _digest(typed_words))
 
 
 def _options() -> dict[str, Option]:
