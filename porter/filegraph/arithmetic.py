@@ -69,9 +69,9 @@ def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     """Return the value that stands beside zeros of its size, which the file makes as it runs; None if the
     sources are others.
     """
-    values = [source for source in sources if source not in walk.blank]
+    values = [source for source in sources if source not in walk.zero_sizes]
     sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
-    same = sizes is not None and all(sizes == walk.blank.get(source, sizes) for source in sources)
+    same = sizes is not None and all(sizes == walk.zero_sizes.get(source, sizes) for source in sources)
     return walk.view(values[0]) if same else None
 
 
@@ -312,8 +312,8 @@ def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _S
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
         return _combine_with_number(walk.builder, node.name, value, step, numbers.item())
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):
-        filled = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
-        return walk.builder.add(node.name, _OF_VALUES[kind], filled, value)
+        constant_value = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
+        return walk.builder.add(node.name, _OF_VALUES[kind], constant_value, value)
     scale = np.ones(1)
     offset = np.zeros(1)
     match kind:
@@ -349,13 +349,13 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
     """Add a power by the op that computes it best: a product, a root, a reciprocal or a Power."""
     if exponent == 2:
         return builder.add(name, ops.Multiply(), value, value)
-    named: Mapping[float, Sequence[Op]] = {
+    links_by_exponent: Mapping[float, Sequence[Op]] = {
         1.0: (),
         0.5: (ops.Sqrt(),),
         -1.0: (ops.Reciprocal(),),
         -0.5: (ops.Sqrt(), ops.Reciprocal()),
     }
-    return builder.chain(name, value, named.get(exponent, (ops.Power(exponent),)))
+    return builder.chain(name, value, links_by_exponent.get(exponent, (ops.Power(exponent),)))
 
 
 def negative(walk: Walk, node: OperatorNode, source: Source) -> View:

@@ -215,8 +215,8 @@ class Builder:
             return value, window, convention
         if window != Window(window.kernel) or (convention.rule != "valid" and window != _POINT):
             return None
-        whole = self.pad(name, replace(value, apart=None), value.apart.pads)
-        return whole, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
+        padded = self.pad(name, replace(value, apart=None), value.apart.pads)
+        return padded, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
 
     def conv_transpose(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
         """Add a transposed convolution, with a bias if `tensors` has one."""
@@ -377,9 +377,9 @@ class Builder:
             scale, offset = (
                 np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)
             )
-            whole = Value(INPUT, (len(channels), *(values[0].shape or ())[1:]))
+            input_value = Value(INPUT, (len(channels), *(values[0].shape or ())[1:]))
             reversal = [] if channels == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
-            return self.affine(name, self.chain(name, whole, reversal), scale, offset)
+            return self.affine(name, self.chain(name, input_value, reversal), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
     def join(self, name: str, axis: int, *values: Value) -> Value:

@@ -196,10 +196,10 @@ def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
     """
     if isinstance(number, Open):
         return number.terms
-    whole = int(number)
-    if number != whole:
+    integer = int(number)
+    if number != integer:
         raise Undecided
-    return [((), whole)]
+    return [((), integer)]
 
 
 def _is_real(*numbers: Any) -> bool:
@@ -284,25 +284,25 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     Raises:
         Undecided: more than that is left.
     """
-    whole = _simplify({product: math.floor(factor) for product, factor in terms.items()}, False)
-    left = {
+    whole_part = _simplify({product: math.floor(factor) for product, factor in terms.items()}, False)
+    fractions = {
         product: factor - math.floor(factor)
         for product, factor in terms.items()
         if factor != math.floor(factor)
     }
-    constant = left.pop((), Fraction())
-    if not left:
-        return whole
-    ((product, factor), *more) = left.items()
+    constant = fractions.pop((), Fraction())
+    if not fractions:
+        return whole_part
+    ((product, factor), *more) = fractions.items()
     if more or len(product) != 1 or (product[0].rounded is not None and factor.numerator != 1):
         raise Undecided
     constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
-    if (before := product[0].rounded) is not None:
-        inner = {each: times * factor for each, times in before.terms}
-        return whole + _floor_sum({**inner, (): inner.get((), 0) + constant})
+    if (unrounded := product[0].rounded) is not None:
+        inner = {each: times * factor for each, times in unrounded.terms}
+        return whole_part + _floor_sum({**inner, (): inner.get((), 0) + constant})
     exact = _simplify({product: factor, (): constant}, False)
     name = f"{factor} {product[0].name} + {constant}"
-    return whole + unknown(name, math.floor(exact.bounds[0]), exact)
+    return whole_part + unknown(name, math.floor(exact.bounds[0]), exact)
 
 
 def exact_size(number: Dim) -> Dim:
@@ -443,10 +443,10 @@ def _divide_like_file(number: Any, by: Any) -> Any:
         Undecided: the input decides whether a real quotient is exact, or to which side a whole one is cut.
     """
     if isinstance(number, Open) or isinstance(by, Open):
-        quotient, left = _divide(number, by)
+        quotient, rest = _divide(number, by)
         # Rounding down is cutting where nothing is negative.
         may_round_down = not _is_real(number, by) and number >= 0 and by > 0
-        if left != 0 and not may_round_down:
+        if rest != 0 and not may_round_down:
             raise Undecided
         return quotient
     return number / by if _is_real(number, by) else int(number / by)

@@ -221,7 +221,7 @@ def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     if not test.walk.is_live(test.source):
         return _select_by_stored(test, first, second)
     first_is_zero, second_is_zero = (
-        test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)
+        test.walk.zero_sizes.get(each.source) == test.view.sizes for each in (first, second)
     )
     # Only the other value is left of the sum.
     if first_is_zero:

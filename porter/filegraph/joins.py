@@ -98,9 +98,9 @@ def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
     shuffled = [cell for first in range(group_size) for cell in range(first, count, group_size)]
     if [*cells] != shuffled:
         return None
-    apart = [*sizes[:axis], count // group_size, group_size, *sizes[axis + 1 :]]
+    split_sizes = [*sizes[:axis], count // group_size, group_size, *sizes[axis + 1 :]]
     order = [*range(axis), axis + 1, axis, *range(axis + 2, len(sizes) + 1)]
-    return none_if_unsupported(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
+    return none_if_unsupported(lambda: view.reshaped(split_sizes).transposed(order).reshaped(sizes))
 
 
 def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | Repeated:
@@ -339,13 +339,13 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
     if size == step:
-        whole = (
+        covered = (
             cut_nonempty(walk, node, source, {position: slice(0, count * size)})
             if cells > count * size
             else view
         )
-        sizes = whole.known_sizes
-        split = whole.reshaped([*sizes[:position], count, size, *sizes[position + 1 :]])
+        sizes = covered.known_sizes
+        split = covered.reshaped([*sizes[:position], count, size, *sizes[position + 1 :]])
         order = [other for other in range(len(sizes) + 1) if other != position + 1]
         return split.transposed([*order, position + 1])
     if size > MOST_PARTS:

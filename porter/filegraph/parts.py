@@ -27,7 +27,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     """Cut a part out of each axis that `parts` names, as Python's index does; a number takes its axis away.
     Of a part without cells only the sizes are known.
     """
-    zeros = None if isinstance(source, View) else walk.blank.get(source)
+    zeros = None if isinstance(source, View) else walk.zero_sizes.get(source)
     sizes = zeros or walk.view(source).sizes or ()
     known_parts, open_ends = _by_known_numbers(parts, sizes)
     if open_ends and zeros is not None:
@@ -39,8 +39,10 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if 0 in part_sizes:
         return Zeros(part_sizes, "that leaves nothing")
     if zeros is not None:
-        gone = {position_of(axis, len(sizes)) for axis, part in known_parts.items() if isinstance(part, int)}
-        return Zeros(tuple(size for axis, size in enumerate(part_sizes) if axis not in gone))
+        dropped = {
+            position_of(axis, len(sizes)) for axis, part in known_parts.items() if isinstance(part, int)
+        }
+        return Zeros(tuple(size for axis, size in enumerate(part_sizes) if axis not in dropped))
     return _take_part(walk, node, source, known_parts)
 
 
@@ -113,7 +115,7 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.align_axes(f"{name}:array", view)
-    gone = view.positions(position for position, part in parts.items() if isinstance(part, int))
+    dropped = view.positions(position for position, part in parts.items() if isinstance(part, int))
     cells = {
         position: slice(part, part + 1 or None) if isinstance(part, int) else part
         for position, part in parts.items()
@@ -125,7 +127,7 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
     tensor = aligned.as_tensor(value)
-    return tensor.without_axes(gone) if gone else tensor
+    return tensor.without_axes(dropped) if dropped else tensor
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
@@ -138,8 +140,8 @@ def _is_flip(part: slice | int, size: Dim) -> bool:
     """Return whether a part of an axis is all of it, from the last cell to the first."""
     if isinstance(part, int):
         return False
-    whole = (part.start, part.stop, part.step) == (None, None, -1)
-    return whole or (isinstance(size, int) and size > 1 and range(size)[part] == range(size)[::-1])
+    is_stated_flip = (part.start, part.stop, part.step) == (None, None, -1)
+    return is_stated_flip or (isinstance(size, int) and size > 1 and range(size)[part] == range(size)[::-1])
 
 
 def _known_slice(part: slice, size: Dim) -> slice:
@@ -163,9 +165,9 @@ def _slice_of_known_size(part: slice, size: int) -> slice:
     whatever the step was.
     """
     ends = (None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
-    whole = slice(*ends)
-    cells = range(size)[whole]
-    return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
+    known_slice = slice(*ends)
+    cells = range(size)[known_slice]
+    return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else known_slice
 
 
 def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:

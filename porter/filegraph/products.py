@@ -362,13 +362,13 @@ def bilinear(
     vector = None if bias is None else walk.weights(bias)
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
-    inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
+    outer_product = Equation(f"{places}x", f"{places}y", f"{places}xy")
     products = _multiply_outer(
-        walk, part_of(node, "products"), inner, [walk.try_lay_out(each) for each in sources]
+        walk, part_of(node, "products"), outer_product, [walk.try_lay_out(each) for each in sources]
     )
-    whole = Equation(inner.result, "oxy", f"{places}o")
+    sum_of_products = Equation(outer_product.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
-    return with_kernel(walk, node, products, whole, kernel_and_bias)
+    return with_kernel(walk, node, products, sum_of_products, kernel_and_bias)
 
 
 def multiply_along_axis(

@@ -59,8 +59,8 @@ def elementwise_reader(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
     """
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
-        made = make(node)
-        links = [made] if isinstance(made, Op) else made
+        op_or_ops = make(node)
+        links = [op_or_ops] if isinstance(op_or_ops, Op) else op_or_ops
         return Scope(walk, node).tensor(node.source).apply_elementwise(*links).outcome()
 
     return read

@@ -78,11 +78,11 @@ def _reduce_along(
     if len(positions) == view.rank - len(images) and (
         len(positions) > len(images) or not view.value.is_array
     ):
-        whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
-        one = _reduce_along(walk, node, whole, function, [len(images) + 1]).without_axes(
+        joined = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
+        features = _reduce_along(walk, node, joined, function, [len(images) + 1]).without_axes(
             [-1]
         )  # N×1, as features
-        return one.with_axes(positions[1:])
+        return features.with_axes(positions[1:])
     value = walk.builder.reduce(
         node.name, view.value, function, [view.axis_at(position) for position in positions]
     )

@@ -143,18 +143,18 @@ class Tensor:
     @property
     def source(self) -> Source:
         """The value, as an operand of another operation; computed numbers become a constant of the graph."""
-        made = self._value_or_numbers
-        if isinstance(made, np.ndarray):
-            return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", made)
-        return made
+        content = self._value_or_numbers
+        if isinstance(content, np.ndarray):
+            return self.walk.flow.add_constant(f"{self.scope.node.name}:{self.word}", content)
+        return content
 
     @property
     def array(self) -> Numbers | None:
         """The numbers of a constant; None for a value of the network."""
-        made = self._value_or_numbers
-        if isinstance(made, np.ndarray):
-            return made
-        return None if isinstance(made, View) else self.walk.flow.constant_content(made)
+        content = self._value_or_numbers
+        if isinstance(content, np.ndarray):
+            return content
+        return None if isinstance(content, View) else self.walk.flow.constant_content(content)
 
     def outcome(self) -> Read:
         """Return the value as what the operator gives. What is made only now has the operator's own name."""
@@ -220,14 +220,14 @@ class Tensor:
         Raises:
             Unsupported: the value's shape is unknown.
         """
-        made = self._value_or_numbers
-        return made.shape if isinstance(made, np.ndarray) else self.walk.known_sizes(made)
+        content = self._value_or_numbers
+        return content.shape if isinstance(content, np.ndarray) else self.walk.known_sizes(content)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        made = self._value_or_numbers
-        return made.ndim if isinstance(made, np.ndarray) else len(self.walk.sizes(made) or ())
+        content = self._value_or_numbers
+        return content.ndim if isinstance(content, np.ndarray) else len(self.walk.sizes(content) or ())
 
     def size(self, axis: int) -> Dim:
         """Return the size of an axis. Raises ValueError if the tensor has no such axis."""

@@ -272,19 +272,23 @@ class Views:
         copies = times.pop("C", 1)
         if not repeated or copies > _MOST_COPIES:
             return view
-        whole = view.value
+        repeated_value = view.value
         if copies > 1:
-            whole = self.builder.concat(f"{name}:channels", *[whole] * copies)
+            repeated_value = self.builder.concat(f"{name}:channels", *[repeated_value] * copies)
         if times:
-            whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
-        wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
+            repeated_value = self.builder.add(
+                name, Upsample(times.get("H", 1), times.get("W", 1)), repeated_value
+            )
+        cells_by_axis = dict(zip("HW", self._pieces(repeated_value)[2:], strict=True))
         channels = self._channels(view.value)
         copies_of_channels = Piece("C", copies, view.value.channels or 1)
         return View(
-            whole,
+            repeated_value,
             join_pieces(
                 [
-                    copies_of_channels if (position, index) in repeated else wide.get(piece.axis, piece)
+                    copies_of_channels
+                    if (position, index) in repeated
+                    else cells_by_axis.get(piece.axis, piece)
                     for index, piece in enumerate(axis)
                     if repeated.get((position, index), channels) == channels
                 ]
@@ -345,19 +349,19 @@ class Views:
         the file's own layout; None for repetitions, and where the batch is not the first axis. What stands
         beside the batch in that axis becomes an axis of its own.
         """
-        whole = self._pieces(view.value)[1:]
+        pieces = self._pieces(view.value)[1:]
         axes = self._axes_behind_batch(view)
-        if not whole or axes is None or (of_map and len(axes) != 3):
+        if not pieces or axes is None or (of_map and len(axes) != 3):
             return None
         if of_map and self.builder.order == "HWC":
             axes = [axes[2], axes[0], axes[1]]
-        if max(sum(map(len, axes)), len(axes), len(whole)) > MOST_AXES:
+        if max(sum(map(len, axes)), len(axes), len(pieces)) > MOST_AXES:
             return None
         # The number of channels is known at any size of the input.
         becoming = axes[0 if of_map else -1] if axes else ()
         sized = {piece.axis for piece in becoming if isinstance(piece.size, int)}
         sized -= {self._channels(view.value).axis}
-        return Rearrange(_pattern([piece.axis for piece in whole], axes, sized), of_map)
+        return Rearrange(_pattern([piece.axis for piece in pieces], axes, sized), of_map)
 
     def _axes_behind_batch(self, view: View) -> Sequence[tuple[Piece, ...]] | None:
         """Return the axes without the batch; what stands beside it comes first, as an axis of its own. None

@@ -95,7 +95,7 @@ class NodeWalk(Generic[N]):
         exact: names of constants that a port says more exactly than the file can, such as the root of a half
             in a GELU.
         repeated: values whose axes of one cell are repeated.
-        blank: values that are zeros of the sizes of others, by their own sizes.
+        zero_sizes: values that are zeros of the sizes of others, and their own sizes.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the
             value.
         images: what the graph takes.
@@ -110,7 +110,7 @@ class NodeWalk(Generic[N]):
     view_of: dict[NodeOutput, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     repeated: dict[Source, Repeated] = field(default_factory=dict)
-    blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
+    zero_sizes: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
     tap: Tap = first_output_name
     images: tuple[NodeOutput, ...] = ()
     apart: set[str] = field(default_factory=set)
@@ -148,8 +148,8 @@ class NodeWalk(Generic[N]):
         """Return the sizes of a tensor; None if they are unknown."""
         if isinstance(source, View):
             return source.sizes
-        if source in self.blank:
-            return self.blank[source]
+        if source in self.zero_sizes:
+            return self.zero_sizes[source]
         return self.view(source).sizes if self.flow.is_live(source) else self.flow.shape(source)
 
     def known_sizes(self, source: Source) -> tuple[Dim, ...]:
@@ -221,7 +221,7 @@ class NodeWalk(Generic[N]):
         """Return whether a source depends on the pixels, as `is_live` does; a constant that is repeated for
         each image counts as a constant.
         """
-        return source not in self.blank and self.is_live(self.drop_repeats(source))
+        return source not in self.zero_sizes and self.is_live(self.drop_repeats(source))
 
     def is_live(self, source: Source) -> bool:
         """Return what Dataflow.is_live says; a view is always live."""
@@ -266,8 +266,8 @@ class NodeWalk(Generic[N]):
         """Return the size of an axis, and the number, of a constant that is one number everywhere; None for
         other constants.
         """
-        if source in self.blank:
-            return self.blank[source][position_of(axis, len(self.blank[source]))], 0.0
+        if source in self.zero_sizes:
+            return self.zero_sizes[source][position_of(axis, len(self.zero_sizes[source]))], 0.0
         tensor = self.weights(self.drop_repeats(source))
         if tensor is None:
             return None
@@ -285,10 +285,12 @@ class NodeWalk(Generic[N]):
             Unsupported: porter has no op for that.
         """
         view = self.view(source)
-        turned = view if order is None else view.transposed(order)
+        transposed = view if order is None else view.transposed(order)
         if isinstance(source, View):
-            return self.as_array(view.value.node, turned)
-        return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
+            return self.as_array(view.value.node, transposed)
+        return self.as_array(
+            source[0], transposed, self._tap_of(view, source) if transposed == view else None
+        )
 
     def _tap_of(self, view: View, source: NodeOutput) -> str | None:
         """Return the tap for an op that gives a value as its tensor holds it; None if the node of the value
@@ -360,8 +362,8 @@ class NodeWalk(Generic[N]):
 
         def as_tensor(value: Value) -> View:
             """Return how the tensor holds what an op made of the array."""
-            turned = self.views.as_rank_of(array, value)
-            return turned if turned.axes is None else turned.untransposed(order)
+            batch_first = self.views.as_rank_of(array, value)
+            return batch_first if batch_first.axes is None else batch_first.untransposed(order)
 
         return Aligned(array.value, axes, as_tensor)
 
@@ -391,8 +393,8 @@ class NodeWalk(Generic[N]):
         pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
         order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
-        turned = [axis - 1 for axis in order[1:]] if self.views.lacks_batch else order
-        return self.views.own_view(cells).transposed(turned).reshaped(sizes)
+        order_of_axes = [axis - 1 for axis in order[1:]] if self.views.lacks_batch else order
+        return self.views.own_view(cells).transposed(order_of_axes).reshaped(sizes)
 
     def try_as_cells(self, name: str, view: View) -> View:
         """Return what `as_cells` gives if the view is such an array, otherwise the view as it is."""
@@ -495,8 +497,8 @@ class NodeWalk(Generic[N]):
         if outputs_by_name is None:
             outputs_by_name = {name: source for source in ends if (name := self.tap(source))}
         nodes = {name: ends[source].node for name, source in outputs_by_name.items() if source in ends}
-        given = {name: node for name, node in nodes.items() if node in graph.by_name}
-        return replace(graph, given=given, evaluated=self.flow.evaluated)
+        given_nodes = {name: node for name, node in nodes.items() if node in graph.by_name}
+        return replace(graph, given=given_nodes, evaluated=self.flow.evaluated)
 
     def _output_value(self, source: NodeOutput) -> Value:
         """Return the value of an output, laid out as ports give it. What no port can give becomes foreign."""
@@ -512,8 +514,8 @@ class NodeWalk(Generic[N]):
                 source[0], "an output whose first axis has more than the images", view.value
             )
         if view.rank == (not self.views.lacks_batch) and view.value.shape != ():
-            one = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
-            return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
+            feature = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
+            return self.builder.add(source[0], Rearrange("() ->"), feature, tap=self.tap(source))
         is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
         rank = view.rank - (not self.views.lacks_batch)
@@ -526,29 +528,29 @@ class NodeWalk(Generic[N]):
             return False
         return self.views.has_more_than_batch(view.axes[0])
 
-    def record_outputs(self, node: N, given: Sequence[Read | None]) -> None:
+    def record_outputs(self, node: N, outputs: Sequence[Read | None]) -> None:
         """Record what a node gives, output by output. Outputs that porter lacks are foreign where something
         reads them.
         """
-        for index, value in enumerate(given):
+        for index, value in enumerate(outputs):
             source = node.name, index
             match value:
                 case Repeated():
                     self.repeated[source] = value
                     self._record_output(node, index, value.view or self.foreign(node, value.lacks))
                 case Zeros():
-                    self.blank[source] = value.sizes
+                    self.zero_sizes[source] = value.sizes
                     self._record_output(node, index, self.foreign(node, value.lacks))
                 case View() | Value():
                     self._record_output(node, index, value)
                 case np.ndarray():
                     self.flow.computed[source] = value
 
-    def _record_output(self, node: N, index: int, given: View | Value) -> None:
+    def _record_output(self, node: N, index: int, output: View | Value) -> None:
         """Record one output of a node. Its builder's node gets the tap, or is marked `moved` if it holds the
         numbers in another order.
         """
-        view = given if isinstance(given, View) else self.views.own_view(given)
+        view = output if isinstance(output, View) else self.views.own_view(output)
         self.view_of[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
         tap = None if view.value.node in self.builder.truths else self._tap_name((node.name, index))

@@ -35,7 +35,7 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
     """Yield the sites of the same kind in both graphs whose windows, or whose pads, compute different
     functions for an input of `size` (rows, columns; None for all), in the order of `one`.
     """
-    known = shapes(one, size)
+    shape_of = shapes(one, size)
     nonnegative = nonnegative_paths(one)
     for node in one.nodes:
         counterpart = other.by_path.get(node.path)
@@ -43,7 +43,7 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
         other_site = None if counterpart is None else site_of(counterpart.op)
         if site is None or other_site is None or site.kind != other_site.kind or site == other_site:
             continue
-        _, rows, columns = known[node.source]
+        _, rows, columns = shape_of[node.source]
         is_same = site.window == other_site.window and same_function(
             site, other_site.convention, (rows, columns), node.source in nonnegative
         )

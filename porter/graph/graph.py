@@ -242,27 +242,27 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
 
 def _compute_shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     """Compute the shape of each value, and check each node as it is reached."""
-    known = input_shapes(graph, size)
-    if len(known) <= len(graph.further_inputs):
+    shape_of = input_shapes(graph, size)
+    if len(shape_of) <= len(graph.further_inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])
     for node in graph.nodes:
-        missing = [path for path in node.inputs if path not in known]
+        missing = [path for path in node.inputs if path not in shape_of]
         if missing:
             raise GraphError(f"input '{missing[0]}' is not an earlier node", where=node.path)
-        if node.path in known:
+        if node.path in shape_of:
             raise GraphError("two nodes have this path", where=node.path)
         try:
             expect_inputs(node.op, len(node.inputs))
-            known[node.path] = node.op.shape(*(known[path] for path in node.inputs))
+            shape_of[node.path] = node.op.shape(*(shape_of[path] for path in node.inputs))
         except GraphError as error:
             raise error.at(node.path) from None
     for path in graph.outputs:
         if path not in graph.by_path:
             raise GraphError("the output is not a node", where=path)
     for node in graph.nodes:
-        if node.shares is not None and not _is_shared(graph, node, known):
+        if node.shares is not None and not _is_shared(graph, node, shape_of):
             raise GraphError(f"'{node.shares}' is no layer that could be called here too", where=node.path)
-    return known
+    return shape_of
 
 
 def expect_inputs(op: Op, count: int) -> None:
@@ -276,20 +276,20 @@ def expect_inputs(op: Op, count: int) -> None:
         raise GraphError(f"takes {'two inputs or more' if op.several else 'one input'}, got {count}")
 
 
-def _is_shared(graph: Graph, node: Node, known: Mapping[str, Shape]) -> bool:
+def _is_shared(graph: Graph, node: Node, shape_of: Mapping[str, Shape]) -> bool:
     """Return whether a node that shares a layer's tensors can be another call of that layer."""
     holder = graph.by_path.get(node.shares or "")
-    return holder is not None and holder.shares is None and is_call(node, holder, known)
+    return holder is not None and holder.shares is None and is_call(node, holder, shape_of)
 
 
-def is_call(node: Node, holder: Node, known: Mapping[str, Shape]) -> bool:
+def is_call(node: Node, holder: Node, shape_of: Mapping[str, Shape]) -> bool:
     """Return whether a node can be another call of the layer that `holder` is: it has the same op, with
     tensors of the same shapes, of a value of the same kind.
 
     Args:
-        known: the shape of every path.
+        shape_of: the shape of every path.
     """
-    shape, holder_shape = known[node.source], known[holder.source]
+    shape, holder_shape = shape_of[node.source], shape_of[holder.source]
     tensors = node.op.tensors(channels_in(shape))
     same = (
         node.op == holder.op

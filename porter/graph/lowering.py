@@ -148,20 +148,20 @@ LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
 
 
 def parts_of(
-    graph: Graph, known: Mapping[str, Shape], lacks: Callable[[Op], bool]
+    graph: Graph, shape_of: Mapping[str, Shape], lacks: Callable[[Op], bool]
 ) -> dict[str, tuple[Node, ...]]:
     """Return the nodes that stand for each node whose op a destination lacks, by the node's path, which is
     that of its last part.
 
     Args:
-        known: the shape of every path; those of maps of adaptive pools, and of maps that are made as large as
-            others, have no open size.
+        shape_of: the shape of every path; those of maps of adaptive pools, and of maps that are made as large
+            as others, have no open size.
         lacks: whether the destination lacks an op. Parts that it lacks are made of others too.
 
     Raises:
         GraphError: an adaptive pool has too many windows.
     """
-    shapes = dict(known)
+    shapes = dict(shape_of)
 
     def lower(node: Node) -> tuple[Node, ...]:
         """Return the nodes that stand for one, parts of parts too."""

@@ -98,15 +98,15 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
-        known = shapes(graph, size)
+        shape_of = shapes(graph, size)
         nonnegative = nonnegative_paths(graph)
-        plan = Plan(graph, {}, None, parts=parts_of(graph, known, capabilities.lacks))
+        plan = Plan(graph, {}, None, parts=parts_of(graph, shape_of, capabilities.lacks))
         if plan.parts:
-            known = shapes(plan.lowered, size)
+            shape_of = shapes(plan.lowered, size)
             nonnegative |= nonnegative_paths(plan.lowered)
     except GraphError as error:
         raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
-    realisations = _realise_sites(plan, known, nonnegative, capabilities)
+    realisations = _realise_sites(plan, shape_of, nonnegative, capabilities)
     every_size = fixed is None and all(realisation.every_size for realisation in realisations.values())
     rows, columns = size
     return replace(
@@ -118,7 +118,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
 
 
 def _realise_sites(
-    plan: Plan, known: Mapping[str, Shape], nonnegative: Collection[str], capabilities: Capabilities
+    plan: Plan, shape_of: Mapping[str, Shape], nonnegative: Collection[str], capabilities: Capabilities
 ) -> dict[str, Realisation]:
     """Return the realisation of each lowered site, by path. Raises PaddingError as `make_plan`."""
     realisations: dict[str, Realisation] = {}
@@ -126,7 +126,7 @@ def _realise_sites(
         site = site_of(node.op)
         if site is None:
             continue
-        _, rows, columns = known[node.source]
+        _, rows, columns = shape_of[node.source]
         try:
             realisations[node.path] = realise(site, (rows, columns), capabilities, node.source in nonnegative)
         except PaddingError as error:
@@ -148,9 +148,9 @@ def _first_fixing_node(graph: Graph, capabilities: Capabilities) -> Node | None:
     depend on rounding at some sizes, or the destination rearranges values of one size only. None if there is
     none.
     """
-    known = shapes(graph, ANY)
+    shape_of = shapes(graph, ANY)
     for node in graph.nodes:
-        if _fixes_input_size(node.op, [known[path] for path in node.inputs], capabilities):
+        if _fixes_input_size(node.op, [shape_of[path] for path in node.inputs], capabilities):
             return node
     return None
 

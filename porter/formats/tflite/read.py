@@ -232,7 +232,9 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
         return None
     batch, *others = joined.inputs
     sizes = walk.sizes(batch) or ()
-    are_blank = all((walk.blank.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in others)
+    are_blank = all(
+        (walk.zero_sizes.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in others
+    )
     bounds = [walk.flow.dims(each) for each in node.inputs[1:]]
     takes_batch = bounds == [[0] * len(sizes), [*sizes]]
     return batch if are_blank and sizes and takes_batch else None

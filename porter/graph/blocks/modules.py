@@ -143,11 +143,11 @@ def _leaves(nodes: Sequence[_NodeParts]) -> Iterator[Leaf]:
     """Yield layers by their own names; those without one, and those that are only numbered, by what they
     compute.
     """
-    named = [placed.parts[0] != "" and not placed.parts[0].isdigit() for placed in nodes]
+    has_own_name = [placed.parts[0] != "" and not placed.parts[0].isdigit() for placed in nodes]
     computed = [layer_words.short_word(placed.node.op_name) for placed in nodes]
-    counts = Counter(word for word, own in zip(computed, named, strict=True) if not own)
+    counts = Counter(word for word, own in zip(computed, has_own_name, strict=True) if not own)
     numbers: Counter[str] = Counter()
-    for placed, own, word in zip(nodes, named, computed, strict=True):
+    for placed, own, word in zip(nodes, has_own_name, computed, strict=True):
         numbers[word] += not own
         name = f"{word}{numbers[word]}" if counts[word] > 1 else word
         if own:

@@ -71,10 +71,10 @@ class Arguments:
         """Return the arguments that some expression reads: `channels` first, then the recipe's, then those
         that porter added.
         """
-        known = {**self.given, **self.derived}
+        vectors = {**self.given, **self.derived}
         return {
-            name: known[name]
-            for name in sorted(known, key=lambda name: name != "channels")
+            name: vectors[name]
+            for name in sorted(vectors, key=lambda name: name != "channels")
             if name in self._used
         }
 
@@ -143,19 +143,19 @@ class Arguments:
         """Yield expressions that could give a slot's values: names, products of two, multiples and
         quotients.
         """
-        known = {**self.given, **self.derived}
+        vectors = {**self.given, **self.derived}
         names = self._argument_names(slot)
-        numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
+        numbers = [name for name in names if all(type(value) is int for value in vectors[name].values())]
         for name in names:
-            yield name, (name,), known[name]
-        pairs = () if self.only_written else combinations([name for name in known if name in numbers], 2)
+            yield name, (name,), vectors[name]
+        pairs = () if self.only_written else combinations([name for name in vectors if name in numbers], 2)
         products = [(f"{left} * {right}", (left, right)) for left, right in pairs]
         for text, pair in products:
             if text in self.products:
-                yield text, pair, _product_vector(known, pair)
+                yield text, pair, _product_vector(vectors, pair)
         if slot == "padding":
             for name in numbers:
-                halves = {use: value // 2 for use, value in _whole_numbers(known[name])}
+                halves = {use: value // 2 for use, value in _whole_numbers(vectors[name])}
                 yield f"{name} // 2", (name,), halves
                 # SAME at an even size and a stride of 2.
                 yield (
@@ -168,17 +168,17 @@ class Arguments:
                 yield (
                     f"{factor} * {name}",
                     (name,),
-                    {use: factor * value for use, value in _whole_numbers(known[name])},
+                    {use: factor * value for use, value in _whole_numbers(vectors[name])},
                 )
         for text, pair in products:
-            yield text, pair, _product_vector(known, pair)
+            yield text, pair, _product_vector(vectors, pair)
         # A nested block's width, such as that of a squeeze; a layer's own width is not a quotient.
         for name in numbers if slot not in _NAMES else []:
             for divisor in (2, 4, 8, 16):
                 yield (
                     f"{name} // {divisor}",
                     (name,),
-                    {use: value // divisor for use, value in _whole_numbers(known[name])},
+                    {use: value // divisor for use, value in _whole_numbers(vectors[name])},
                 )
 
     def _find_condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
@@ -202,13 +202,13 @@ class Arguments:
         """Yield the simplest conditions: flags, and comparisons of a number with one of its values or another
         number.
         """
-        known = {**self.given, **self.derived}
+        vectors = {**self.given, **self.derived}
         numbers = {
             name: dict(_whole_numbers(vector))
-            for name, vector in known.items()
+            for name, vector in vectors.items()
             if len(_whole_numbers(vector)) == len(vector)
         }
-        for name, vector in known.items():
+        for name, vector in vectors.items():
             if all(isinstance(value, bool) for value in vector.values()):
                 yield name, (name,), {use: bool(value) for use, value in vector.items()}
                 yield f"not {name}", (name,), {use: not value for use, value in vector.items()}
@@ -228,7 +228,7 @@ class Arguments:
                     }
                     yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
                     yield f"{left} == {text}", (left, right), equal
-        for name, vector in known.items():
+        for name, vector in vectors.items():
             for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
                 yield (
                     f"{name} == {self.literal(value)}",
@@ -255,9 +255,9 @@ class Arguments:
         return name
 
 
-def _product_vector(known: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
+def _product_vector(vectors: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
     """Return the product of two arguments in each use that has both as numbers."""
-    left, right = (dict(_whole_numbers(known[name])) for name in names)
+    left, right = (dict(_whole_numbers(vectors[name])) for name in names)
     return {use: value * right[use] for use, value in left.items()}
 
 
