@@ -120,7 +120,7 @@ def load_maker(file: Path, name: str) -> Callable[[], Any]:
 
 
 def model_of_code(file: Path, name: str) -> Any:
-    """The model that the callable `name` of a user's code makes, in inference mode.
+    """Make the model that the callable `name` of a user's code gives, in inference mode.
 
     Raises:
         UsageError: as `load_maker`, or it makes no model. NotInstalled: as `running_code`.
@@ -134,7 +134,7 @@ def model_of_code(file: Path, name: str) -> Any:
 
 
 def expect_model(model: Any, name: str, where: str | Path) -> Any:
-    """Expects that what a callable gave is a model, and puts it in inference mode.
+    """Expect that what a callable gave is a model, and put it in inference mode.
 
     Raises:
         UsageError: it is none.
