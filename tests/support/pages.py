@@ -54,7 +54,7 @@ def as_run(page: str, run: Runner) -> str:
         elif language == "sh":
             for line in filter(None, (line.partition("  #")[0].strip() for line in text.splitlines())):
                 if line.startswith("porter "):
-                    run(*_without_download(shlex.split(line)[1:]))
+                    run(*_unshown(shlex.split(line)[1:]))
         else:
             text = COMMAND.sub(lambda shown: f"$ {shown[1]}\n{run(*shlex.split(shown[1])[1:])}", text)
         return f"```{language}\n{text}```"
@@ -62,10 +62,14 @@ def as_run(page: str, run: Runner) -> str:
     return BLOCK.sub(block, page)
 
 
-def _without_download(arguments: list[str]) -> list[str]:
-    """A conversion of published weights is planned only, because they would be fetched."""
-    if arguments[0] != "convert" or "--from" not in arguments or "--weights" in arguments:
+def _unshown(arguments: list[str]) -> list[str]:
+    """What is run of a command whose output no page shows. A conversion of published weights is planned only,
+    because they would be fetched; that other ports are right is shown where the page shows it.
+    """
+    if arguments[0] != "convert":
         return arguments
+    if "--from" not in arguments or "--weights" in arguments:
+        return [*arguments, "--no-check"]
     places = [arguments.index(flag) for flag in ("--from", "--to")]
     return ["pads", arguments[1], *(word for place in places for word in arguments[place : place + 2])]
 
