@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +89,22 @@ def seeded(module: nnx.Module) -> Any:
     return module
 
 
+def _convert(model: object, folder: Path, **how: Any) -> Any:
+    return porter.convert(model, **{"to": "torch", "out": folder / "port", "overwrite": True, **how})
+
+
 @pytest.fixture
-def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    yield lambda model, **how: porter.convert(
-        model, **{"to": "torch", "out": tmp_path / "port", "overwrite": True, **how}
-    )
+def convert(in_double: None, tmp_path: Path) -> Callable[..., Any]:
+    return partial(_convert, folder=tmp_path)
 
 
-def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[..., Any]) -> None:
+def test_a_module_is_its_own_reference_and_stays_as_it_is(tmp_path: Path) -> None:
     module = seeded(Net(nnx.Rngs(0)))
     before = {
         path: np.asarray(value[...]).tobytes()
         for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
     }
-    made = convert(module, example=jnp.zeros((1, SIDE, SIDE, 3)), input_size="any")
+    made = _convert(module, tmp_path, example=jnp.zeros((1, SIDE, SIDE, 3)), input_size="any")
     assert before == {
         path: np.asarray(value[...]).tobytes()
         for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
