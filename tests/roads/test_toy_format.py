@@ -24,6 +24,8 @@ from tests.support.filegraph.values import values_as_run
 from tests.support.standin import smooth_images
 from tests.support.toy_files import SIZE, write_toy
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 LAYOUTS = ("NCHW", "NHWC")
 
 

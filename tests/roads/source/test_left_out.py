@@ -29,6 +29,8 @@ from tests.support.ops import op_at
 from tests.support.refusals import refused
 from tests.support.torch7_files import Module, write_torch7
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 def flowers(folder: Path) -> Path:
     image = keras.Input((16, 16, 3))

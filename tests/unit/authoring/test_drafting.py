@@ -28,6 +28,8 @@ from tests.support.refusals import refused
 from tests.support.weights_files import published_like
 from tests.unit.frameworks.torch.test_code import loaded_from
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 LAYERS = keras.layers
 
 

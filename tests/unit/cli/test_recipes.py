@@ -16,6 +16,8 @@ from tests.support.recipe.recipes import VALID, write
 from tests.support.refusals import refused
 from tests.support.standin_files import source_checkpoint
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:

@@ -37,6 +37,8 @@ from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
 from porter.zoos.transformers import import_transformers
 from tests.support.evaluation.padding_study.studies import RECIPE, write_recipes
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 VARIANT = "mobilenet_v3_small"
 PLAIN, SAME = "mobilenetv3_small_100", "tf_mobilenetv3_small_100"
 ALL = [

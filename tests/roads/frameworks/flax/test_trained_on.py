@@ -18,6 +18,8 @@ from safetensors.flax import save_file
 import porter
 from porter.base.errors import MappingError
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> porter.Port:

@@ -10,6 +10,8 @@ from porter.recipe import recipes_folder
 from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, changed, place, write
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 def test_the_valid_recipe_has_nothing_to_report(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to("nowhere")

@@ -11,6 +11,8 @@ import porter
 from porter.formats.keras import resizing, windows
 from porter.frameworks.tf.runtime import import_keras
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 
 @pytest.mark.usefixtures("one_recipe")
 def test_a_wrong_crop_that_leaves_nothing_to_resize_is_refused(

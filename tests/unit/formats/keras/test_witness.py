@@ -17,6 +17,8 @@ from porter.formats.keras.witness import disagreement
 from porter.formats.reading import read_checkpoint
 from tests.support.frameworks.tf.small_models import functional
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIZE = (1, 1)
 
 

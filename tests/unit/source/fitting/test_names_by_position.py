@@ -19,6 +19,8 @@ from porter.zoos.slim import tensornets
 from tests.support.arrays import Array
 from tests.support.tensornets_files import needs_tensornets, save_pair, tensornets_tensors, write_tensornets
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 VARIANT = "mobilenet_v1_0.25"
 
 
