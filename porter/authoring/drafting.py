@@ -30,15 +30,15 @@ from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
-from porter.source.advice import keeping, no_graph
+from porter.source.advice import error_without_graph, how_to_save_graph
 from porter.source.by_recipe import open_candidate
 from porter.source.fitting.alignment import without_cells
 from porter.source.fitting.candidate import Candidate
 from porter.source.library_model import build_by_library
 from porter.source.likeliest import open_likeliest
 from porter.source.open import open_source
-from porter.source.origin import as_stated
-from porter.source.own_graph import classes_of, translation
+from porter.source.origin import as_stated_zoo
+from porter.source.own_graph import classes_of, translate
 from porter.source.place import file_at, find
 from porter.source.ranking.rank import NEAR, rank
 from porter.source.reading import read
@@ -150,7 +150,7 @@ def new_recipe(
     if checkpoint.graph is None and (built := build_by_library(checkpoint, size=size)) is not None:
         checkpoint, size = built.checkpoint, size or built.saved.size
     if checkpoint.graph is None:
-        raise no_graph(checkpoint, open_likeliest(rank(checkpoint).likely))
+        raise error_without_graph(checkpoint, open_likeliest(rank(checkpoint).likely))
     if checkpoint.graph.further_inputs:
         message = (
             "a recipe's graph has one input, and this model takes more: "
@@ -183,9 +183,9 @@ def _draft_from_graph(
 ) -> Draft:
     """Draft a recipe from the graph `file` that a checkpoint carries."""
     try:
-        translated, native = translation(replace(checkpoint, graph=without_cells(file)), Wishes(size=size))
+        translated, native = translate(replace(checkpoint, graph=without_cells(file)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell
-        translated, native = translation(checkpoint, Wishes(size=size))
+        translated, native = translate(checkpoint, Wishes(size=size))
     classes = classes_of(translated.graph, native, translated.activation)
     facts = DraftFacts(variant, zoo, framework, native, classes, translated.activation)
     dialect = get_dialect(framework)
@@ -221,7 +221,8 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         raise UsageError(
             message,
             where=checkpoint.path,
-            next=keeping(checkpoint) or f"{INSPECT.advise(file=checkpoint.path, tensors=True)} lists them",
+            next=how_to_save_graph(checkpoint)
+            or f"{INSPECT.advise(file=checkpoint.path, tensors=True)} lists them",
         )
     lines = [
         (
@@ -244,7 +245,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         )
     for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
-            member = as_stated(match.candidate).member
+            member = as_stated_zoo(match.candidate).member
             line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
             lines.append(
                 f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}"

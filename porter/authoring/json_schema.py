@@ -25,12 +25,12 @@ from porter.recipe.schema import (
     Holds,
     Schema,
     ZooDocument,
-    either,
+    any_of,
     list_of,
-    ref,
+    reference_to,
     words_of,
 )
-from porter.recipe.steps import ATTRIBUTES, NORM, NORMED, REQUIRED, Attribute
+from porter.recipe.steps import ATTRIBUTES, NORM, REQUIRED, WITH_NORM, Attribute
 from porter.recipe.unrolling import MAX_REPEAT
 
 
@@ -52,16 +52,16 @@ def json_schema() -> Schema:
     one the key `extends`.
     """
     sections = {_definition_name(kind): _section_schema(kind) for kind in SECTIONS}
-    steps = {"step": _step_schema(), "operation": either(*({"required": [name]} for name in ATTRIBUTES))}
+    steps = {"step": _step_schema(), "operation": any_of(*({"required": [name]} for name in ATTRIBUTES))}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "if": {"required": ["zoo"]},
-        "then": ref(_definition_name(ZooDocument)),
+        "then": reference_to(_definition_name(ZooDocument)),
         "else": {
             "if": {"required": ["extends"]},
-            "then": ref(_definition_name(Extension)),
-            "else": {"allOf": [ref(_definition_name(Document)), _WITHOUT_BLOCKS]},
+            "then": reference_to(_definition_name(Extension)),
+            "else": {"allOf": [reference_to(_definition_name(Document)), _WITHOUT_BLOCKS]},
         },
         "$defs": {
             **sections,
@@ -103,7 +103,7 @@ def _without_titles(value: Schema) -> Schema:
     """Return what pydantic says of a value, without titles and without a null that nobody writes."""
     choices = [_without_titles(choice) for choice in value.get("anyOf", ()) if choice != {"type": "null"}]
     if choices:
-        return choices[0] if len(choices) == 1 else either(*choices)
+        return choices[0] if len(choices) == 1 else any_of(*choices)
     if "prefixItems" in value:
         first, *_ = value["prefixItems"]
         return {**list_of(first), "minItems": value["minItems"], "maxItems": value["maxItems"]}
@@ -117,40 +117,40 @@ def _first_paragraph(kind: type[Any]) -> str:
 
 _WITHOUT_BLOCKS: Schema = {
     "if": {"required": ["blocks"]},
-    "else": {"properties": {"graph": {"items": ref("operation")}}},
+    "else": {"properties": {"graph": {"items": reference_to("operation")}}},
 }
 """A recipe without blocks has only porter's operations."""
-_COMMON = {key: ref(key) for key in ("from", "when", "repeat")}
-_EXPRESSION = ref("expression")
+_COMMON = {key: reference_to(key) for key in ("from", "when", "repeat")}
+_EXPRESSION = reference_to("expression")
 _CELLS: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_PAD}
-_AMOUNT = either(
+_AMOUNT = any_of(
     words_of(rule for rule in get_args(Rule) if rule != "explicit"),
     _CELLS,
-    {**list_of(either(_CELLS, _EXPRESSION)), "minItems": 4, "maxItems": 4},
+    {**list_of(any_of(_CELLS, _EXPRESSION)), "minItems": 4, "maxItems": 4},
     _EXPRESSION,
 )
 _VALUES: Mapping[str, Schema] = {
     "path": {"type": "string", "pattern": "^[^/](.*[^/])?$"},
-    "from": {"description": KEYS["from"], **either({"type": "string"}, list_of({"type": "string"}))},
-    "when": {"description": KEYS["when"], **either({"type": "boolean"}, _EXPRESSION)},
+    "from": {"description": KEYS["from"], **any_of({"type": "string"}, list_of({"type": "string"}))},
+    "when": {"description": KEYS["when"], **any_of({"type": "boolean"}, _EXPRESSION)},
     "repeat": {
         "description": KEYS["repeat"],
-        **either({"type": "integer", "minimum": 0, "maximum": MAX_REPEAT}, _EXPRESSION),
+        **any_of({"type": "integer", "minimum": 0, "maximum": MAX_REPEAT}, _EXPRESSION),
     },
     "expression": {"type": "string", "pattern": "^="},
-    "value": either(
-        {"type": ["number", "string", "boolean", "null"]}, {"type": "array", "items": ref("value")}
+    "value": any_of(
+        {"type": ["number", "string", "boolean", "null"]}, {"type": "array", "items": reference_to("value")}
     ),
     "padding": {
         "description": "a convention: how windows that reach past the input are padded",
-        **either(
+        **any_of(
             _AMOUNT,
             _object_schema(
                 {
                     "pad": _AMOUNT,
-                    "fill": either({"type": "number"}, _EXPRESSION),
-                    "average": either(words_of(get_args(Average)), _EXPRESSION),
-                    "rounding": either(words_of(get_args(Rounding)), _EXPRESSION),
+                    "fill": any_of({"type": "number"}, _EXPRESSION),
+                    "average": any_of(words_of(get_args(Average)), _EXPRESSION),
+                    "rounding": any_of(words_of(get_args(Rounding)), _EXPRESSION),
                 }
             ),
         ),
@@ -159,8 +159,8 @@ _VALUES: Mapping[str, Schema] = {
         "description": "patterns of paths with the zoo's names; a key that ends with / opens a scope",
         "type": "object",
         "properties": {"prefix": {"description": KEYS["prefix"], "type": "string"}},
-        "patternProperties": {"/$": ref("names")},
-        "additionalProperties": either({"type": "string"}, ref("name")),
+        "patternProperties": {"/$": reference_to("names")},
+        "additionalProperties": any_of({"type": "string"}, reference_to("name")),
     },
 }
 
@@ -168,11 +168,11 @@ _VALUES: Mapping[str, Schema] = {
 def _or_expressions(value: Schema) -> Schema:
     """Return a value's schema, where an expression may stand for the value and for each item of a list."""
     choices = [_items_or_expressions(choice) for choice in value.get("anyOf", [value])]
-    return either(*choices, _EXPRESSION)
+    return any_of(*choices, _EXPRESSION)
 
 
 def _items_or_expressions(value: Schema) -> Schema:
-    return {**value, "items": either(value["items"], _EXPRESSION)} if "items" in value else value
+    return {**value, "items": any_of(value["items"], _EXPRESSION)} if "items" in value else value
 
 
 _KINDS = {
@@ -200,12 +200,12 @@ def _operation_schema(name: str) -> Schema:
     references = {key: {"$ref": f"#/$defs/step_{name}/properties/{key}"} for key in known}
     ends = {end: {"description": KEYS[end], **_object_schema(references)} for end in ("first", "last")}
     branches = (
-        {"branches": {"description": KEYS["branches"], **list_of(list_of(ref("step")))}}
+        {"branches": {"description": KEYS["branches"], **list_of(list_of(reference_to("step")))}}
         if name == "concat"
         else {}
     )
-    norm = {NORM: {"description": KEYS[NORM], **ref("path")}} if name in NORMED else {}
-    step = _object_schema({name: ref("path"), **attributes, **_COMMON, **ends, **branches, **norm})
+    norm = {NORM: {"description": KEYS[NORM], **reference_to("path")}} if name in WITH_NORM else {}
+    step = _object_schema({name: reference_to("path"), **attributes, **_COMMON, **ends, **branches, **norm})
     if not needed:
         return step
     return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}}
@@ -215,7 +215,7 @@ def _attribute_schema(attribute: Attribute) -> Schema:
     """Make the schema of an operation's attribute: the values of its kind, and the default if it has one."""
     description = f"{attribute.says}: {attribute.kind.words}" if attribute.says else attribute.kind.words
     default = {} if attribute.default is REQUIRED else {"default": attribute.default}
-    return {"description": description, **default, "allOf": [ref(attribute.kind.name)]}
+    return {"description": description, **default, "allOf": [reference_to(attribute.kind.name)]}
 
 
 def _step_schema() -> Schema:
@@ -226,5 +226,5 @@ def _step_schema() -> Schema:
     return {
         "type": "object",
         "properties": {**names, **_COMMON},
-        "allOf": [{"if": {"required": [name]}, "then": ref(f"step_{name}")} for name in ATTRIBUTES],
+        "allOf": [{"if": {"required": [name]}, "then": reference_to(f"step_{name}")} for name in ATTRIBUTES],
     }

@@ -17,7 +17,7 @@ from porter.recipe.expansion import expand_steps
 from porter.recipe.zoo_names import tensor_names
 from porter.source.by_recipe import open_candidate
 from porter.source.opened import Opened
-from porter.source.origin import as_stated
+from porter.source.origin import as_stated_zoo
 from porter.source.place import file_at
 from porter.source.ranking.rank import rank_variants
 from porter.source.reading import read
@@ -68,7 +68,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     if not matches:
         return WeightsTrial(error=_no_name_fits_error(recipe, checkpoint))
     try:
-        opened = open_candidate(as_stated(matches[0].candidate))
+        opened = open_candidate(as_stated_zoo(matches[0].candidate))
     except MappingError as error:
         return WeightsTrial(error=error)
     from porter.verification.check import Check

@@ -43,7 +43,7 @@ from porter.source.hub_download import repository_of
 from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import InMemory, expect_file, find, find_pair, find_weights
-from porter.source.stated_photos import PhotoFacts, read_stated
+from porter.source.stated_photos import PhotoFacts, read_statements
 from porter.source.training_pads import parse_padding, with_padding
 from porter.source.wishes import Wishes
 
@@ -93,7 +93,7 @@ def read_asked(asked: ConvertOptions) -> Wanted:
         dtype,
         "dynamic" if asked.quantize else None,
         size,
-        read_stated(asked.preprocess, asked.class_names),
+        read_statements(asked.preprocess, asked.class_names),
         _reference(asked.reference),
         recipes,
         wishes,

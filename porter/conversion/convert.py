@@ -42,11 +42,11 @@ from porter.port import (
     read_port,
     write_record,
 )
-from porter.recipe import recipes_named, replaced
+from porter.recipe import folder_to_name, replaced_recipe
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
 from porter.source.opened import Opened
-from porter.source.photo_protocol import doubted
+from porter.source.photo_protocol import protocol_doubt
 from porter.source.wishes import NONE, Wishes
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def convert(asked: ConvertOptions) -> Conversion:
     with new_folder(wanted.out, asked.overwrite) as building:
         opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()
         named = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
-        facts = wanted.photos.put_into(opened.facts, fspath(named), opened.graph.channels)
+        facts = wanted.photos.override(opened.facts, fspath(named), opened.graph.channels)
         assumed = facts.assumed + (opened.assumed_size if wanted.size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = wanted.size or opened.sizes.built
@@ -213,7 +213,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
         chosen=dict(opened.chosen),
-        recipes=recipes_named(member.recipe, recipes) if member else None,
+        recipes=folder_to_name(member.recipe, recipes) if member else None,
         layers=dict(written.layers),
         batches={
             path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles
@@ -297,7 +297,7 @@ def _record_warnings(
 ) -> tuple[str, ...]:
     """Return what the user should know of a port, besides its check."""
     warnings, member = [], opened.member
-    shipped = replaced(member.recipe) if member is not None and record.recipes is None else None
+    shipped = replaced_recipe(member.recipe) if member is not None and record.recipes is None else None
     if member is not None and shipped is not None:
         warnings.append(f"{member.recipe.path} stands in place of porter's own recipe {shipped.name}")
     licence = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
@@ -314,7 +314,7 @@ def _record_warnings(
         only = "{}x{}".format(*size)
         advice = _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
-    return (*warnings, *doubted(record, record.zoo, record.input.size))
+    return (*warnings, *protocol_doubt(record, record.zoo, record.input.size))
 
 
 def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> str:

@@ -21,7 +21,7 @@ _MAX_ROWS = 2_000_000
 _MAX_NAME = 4096
 """Characters of a label or a file name."""
 _MAX_INFO = 16 << 20
-_NEXT = "save it again, with datasets.Dataset.save_to_disk"
+_SAVE_AGAIN = "save it again, with datasets.Dataset.save_to_disk"
 
 
 class ArrowRow(NamedTuple):
@@ -33,12 +33,12 @@ class ArrowRow(NamedTuple):
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether `save_to_disk` wrote a folder."""
+    """Return whether `save_to_disk` wrote a folder."""
     return (folder / INFO).is_file() and (folder / "state.json").is_file()
 
 
 def class_names(folder: Path) -> tuple[str, ...] | None:
-    """The names of the classes that labels are numbers of; None where the folder states none.
+    """Return the names of the classes that labels are numbers of; None if the folder states none.
 
     Raises:
         FileError: what it states cannot be read.
@@ -49,12 +49,12 @@ def class_names(folder: Path) -> tuple[str, ...] | None:
             label = json.loads(stream.read(_MAX_INFO))["features"]["label"]
         names = label.get("names")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise FileError("it does not say what its column 'label' is", where=file, next=_NEXT) from None
+        raise FileError("it does not say what its column 'label' is", where=file, next=_SAVE_AGAIN) from None
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
 def read_rows(file: Path) -> list[ArrowRow]:
-    """Every photo of a file, in its order. Only the labels and the names are read.
+    """Return every photo of a file, in its order. Only the labels and the names are read.
 
     Raises:
         FileError: it is no such stream, is damaged, lacks these columns, or has more than _MAX_ROWS.
@@ -68,34 +68,36 @@ def read_rows(file: Path) -> list[ArrowRow]:
         ) from None
     try:
         with arrow.memory_map(str(file)) as mapped:
-            whole = mapped.read_buffer()
-            with arrow.ipc.open_stream(whole) as stream:
+            content = mapped.read_buffer()
+            with arrow.ipc.open_stream(content) as stream:
                 rows: list[ArrowRow] = []
                 for batch in stream:
                     if len(rows) + batch.num_rows > _MAX_ROWS:
                         raise ValueError(f"it has more than {_MAX_ROWS:,} rows")
-                    rows += _rows(batch, whole, file)
+                    rows += _rows_of_batch(batch, content, file)
                 return rows
     except (OSError, LookupError, ValueError, TypeError, arrow.ArrowException) as error:
-        raise FileError(f"cannot be read as Arrow: {first_line(error)}", where=file, next=_NEXT) from None
+        raise FileError(
+            f"cannot be read as Arrow: {first_line(error)}", where=file, next=_SAVE_AGAIN
+        ) from None
 
 
-def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:
-    """The rows of a batch whose buffers lie in the file."""
+def _rows_of_batch(batch: Any, file_content: Any, file: Path) -> Iterator[ArrowRow]:
+    """Yield the rows of a batch whose buffers lie in the file."""
     images, labels = batch.column("image"), batch.column("label")
     photos, paths = images.field("bytes"), images.field("path")
     for column in (images, labels, photos, paths):
         column.validate(full=True)
-    _, ends, content = photos.buffers()
-    first = content.address - whole.address if content is not None else 0
-    if content is not None and not 0 <= first <= first + content.size <= whole.size:
+    _, offset_buffer, photo_buffer = photos.buffers()
+    first = photo_buffer.address - file_content.address if photo_buffer is not None else 0
+    if photo_buffer is not None and not 0 <= first <= first + photo_buffer.size <= file_content.size:
         raise ValueError("its photos are compressed")
-    offsets = memoryview(ends).cast("q" if str(photos.type) == "large_binary" else "i")
-    edges = offsets[photos.offset : photos.offset + len(photos) + 1].tolist()
-    there = photos.is_valid().to_pylist()
-    named = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
-    for index, (path, label) in enumerate(named):
+    offsets = memoryview(offset_buffer).cast("q" if str(photos.type) == "large_binary" else "i")
+    photo_bounds = offsets[photos.offset : photos.offset + len(photos) + 1].tolist()
+    has_photo = photos.is_valid().to_pylist()
+    paths_and_labels = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
+    for index, (path, label) in enumerate(paths_and_labels):
         if max(len(text) for text in (path, label, "") if isinstance(text, str)) > _MAX_NAME:
             raise ValueError(f"a label or a file name has more than {_MAX_NAME:,} characters")
-        start, end = edges[index], edges[index + 1]
-        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if there[index] else None)
+        start, end = photo_bounds[index], photo_bounds[index + 1]
+        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if has_photo[index] else None)

@@ -13,8 +13,8 @@ from porter.base.options import CLASS_NAMES
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
-_LISTED = 5
-_SHARED = ("cardigan", "crane", "maillot")
+_MOST_LISTED = 5
+_AMBIGUOUS_NAMES = ("cardigan", "crane", "maillot")
 """First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two
 swimsuits.
 """
@@ -39,13 +39,15 @@ class Classes:
 
 
 def wnid_label(text: str) -> int | None:
-    """The ImageNet class of a text that begins with a wnid, such as `n01440764` or `n01440764_tench`."""
+    """Return the ImageNet class of a text that begins with a wnid, such as `n01440764` or `n01440764_tench`;
+    None for other texts.
+    """
     match = _WNID.match(text)
     return _by_wnid().get(match[1]) if match else None
 
 
 def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dict[str, int | None]:
-    """The class of each folder; None for one that is no class.
+    """Return the class of each folder; None for a folder that is no class.
 
     ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those
     of a port with labels of its own have these names. Others are the classes in the order of their names, as
@@ -61,41 +63,43 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
         if len(folders) != classes.count:
             raise UsageError(
                 f"expected {classes.count} class folders, one for each class of the port, got {len(folders)} "
-                f"({listed(sorted(folders))})",
+                f"({list_few(sorted(folders))})",
                 where=where,
                 next=f"give one folder per class, {classes.count} in all, an empty one "
                 "where a class has no photos",
             )
         return {name: index for index, name in enumerate(sorted(folders))}
     if folders and all(name.isascii() and name.isdigit() for name in folders):
-        return _numbered_folders(folders, classes.count, where)
+        return _labels_of_numbers(folders, classes.count, where)
     return {name: _imagenet_label(name) for name in folders}
 
 
 def why_no_class(folder: str) -> str:
-    """Why a folder is no class of ImageNet."""
-    if (shared := _plain(folder)) in _SHARED:
-        two = " or ".join(
-            entry.wnid for entry in imagenet_classes() if _plain(entry.name).split()[0] == shared
+    """Return why a folder is no class of ImageNet."""
+    if (shared := _normalise(folder)) in _AMBIGUOUS_NAMES:
+        wnids = " or ".join(
+            entry.wnid for entry in imagenet_classes() if _normalise(entry.name).split()[0] == shared
         )
-        return f"'{escaped(folder)}' is the name of two classes of ImageNet-1k: name the folder {two}"
+        return f"'{escaped(folder)}' is the name of two classes of ImageNet-1k: name the folder {wnids}"
     return f"'{escaped(folder)}' is no class of ImageNet-1k"
 
 
-def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
-    """Numbers of classes that the folders' names are, if they count from 0."""
+def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
+    """Return the classes whose numbers are the folders' names, if they count from 0; None for a folder with
+    another number.
+    """
     numbers = {name: int(name) for name in folders if len(name) <= len(str(classes))}
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
         # ILSVRC's own ids run from 1 too, in another order.
         raise UsageError(
-            f"the folders' names are numbers ({listed(sorted(folders))}) that do not show whether they "
+            f"the folders' names are numbers ({list_few(sorted(folders))}) that do not show whether they "
             "count from 0",
             where=where,
             next="name the folders by wnid",
         )
     if 1 < len(numbers) == len(folders) < classes and max(numbers.values()) == len(numbers) - 1:
         raise UsageError(
-            f"the folders {listed(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
+            f"the folders {list_few(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
             f"{len(folders)} others",
             where=where,
             next=f"name the folders by wnid; a model of other classes takes {CLASS_NAMES.placeholder}",
@@ -103,9 +107,9 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
     return {name: numbers[name] if numbers.get(name, classes) < classes else None for name in folders}
 
 
-def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[int | None, ...]:
-    """The class of each number of a data set that lists the names of its classes; None for one that is no
-    class of the port.
+def labels_of_names(names: Sequence[str], classes: Classes, where: str) -> tuple[int | None, ...]:
+    """Return the class of each name in a data set's list of classes; None for a name that is no class of the
+    port.
 
     Imagenette's 0 to 9 are not ImageNet's: its names say which classes they are. A list as long as ImageNet's
     own is in the order of wnids, however it spells the names.
@@ -130,16 +134,16 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
     known = [(index, label) for index, label in enumerate(labels) if label is not None]
     if 2 * sum(index == label for index, label in known) < len(known):
         raise FileError(
-            f"names of {classes.count} classes that do not stand in the order of wnids ({listed(names)})",
+            f"names of {classes.count} classes that do not stand in the order of wnids ({list_few(names)})",
             where=where,
             next="name class folders by wnid",
         )
     return tuple(range(classes.count))
 
 
-def listed_label(text: str, classes: Classes) -> int | None:
-    """The class that a list of photos states: by a wnid or a name, otherwise by its number, from 0, in the
-    order of the port's classes; None where it is no class of the port.
+def label_in_list(text: str, classes: Classes) -> int | None:
+    """Return the class that a list of photos states: by a wnid or a name, otherwise by its number, from 0, in
+    the order of the port's classes; None if it is no class of the port.
     """
     if classes.imagenet:
         label = _imagenet_label(text)
@@ -151,17 +155,20 @@ def listed_label(text: str, classes: Classes) -> int | None:
     return label
 
 
-def recognised(labels: Labels) -> Labels:
-    """ImageNet's classes where a file lists these, in the order of wnids; otherwise the labels as they
-    are.
+def with_imagenet_recognised(labels: Labels) -> Labels:
+    """Return ImageNet's own labels if a file lists its classes in the order of wnids; otherwise the labels as
+    they are.
     """
-    places = sum(_imagenet_label(name) == row for row, name in enumerate(labels.names))
-    return Labels(IMAGENET) if len(labels.names) == len(imagenet_classes()) < 2 * places else labels
+    in_place = sum(_imagenet_label(name) == row for row, name in enumerate(labels.names))
+    count = len(imagenet_classes())
+    # Spellings differ, so most of the names have to be in their places, and not all.
+    is_imagenet = len(labels.names) == count and 2 * in_place > count
+    return Labels(IMAGENET) if is_imagenet else labels
 
 
 def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, ...]:
-    """The class of each name among a port's own labels, which may stand in any order: the one of this name,
-    otherwise the only one whose name is as `_plain`.
+    """Return the class of each name among a port's own labels, which may stand in any order: the label of
+    this name, otherwise the only one that `_normalise` makes equal.
     """
     rows = {name: _row_of(name, labels) for name in names}
     if len(set(labels.names)) < len(labels.names):
@@ -170,42 +177,47 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
             where=where,
             next=f"give each line of {labels.name} its own name",
         )
-    if strange := [name for name, row in rows.items() if row is None]:
-        said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"
-        raise UsageError(said, where=where, next=f"name the classes as {labels.name} does")
+    if unknown := [name for name, row in rows.items() if row is None]:
+        message = f"{list_few(unknown)}: none of the classes in {labels.name} ({list_few(labels.names)})"
+        raise UsageError(message, where=where, next=f"name the classes as {labels.name} does")
     return tuple(row for name in names if (row := rows[name]) is not None)
 
 
 def _row_of(name: str, labels: Labels) -> int | None:
-    rows, loosely = _rows_of(labels)
-    return rows.get(name, loosely.get(_plain(name)))
+    """Return the row of a class by its name, also in another spelling; None if no label has it."""
+    rows, rows_by_normalised = _rows_of(labels)
+    return rows.get(name, rows_by_normalised.get(_normalise(name)))
 
 
 @lru_cache(maxsize=2)
 def _rows_of(labels: Labels) -> tuple[dict[str, int], dict[str, int]]:
-    """A port's own classes by their names, and by their plain names where only one has it."""
-    shared = Counter(map(_plain, labels.names))
-    loosely = {plain: row for row, name in enumerate(labels.names) if shared[plain := _plain(name)] == 1}
-    return {name: row for row, name in enumerate(labels.names)}, loosely
+    """Return the rows of a port's own classes by their names, and by their normalised names if only one class
+    has that.
+    """
+    shared = Counter(map(_normalise, labels.names))
+    rows_by_normalised = {
+        plain: row for row, name in enumerate(labels.names) if shared[plain := _normalise(name)] == 1
+    }
+    return {name: row for row, name in enumerate(labels.names)}, rows_by_normalised
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first few of them, and whether there are more."""
-    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+def list_few(names: Sequence[str]) -> str:
+    """Return the first few names as a text, with dots if there are more."""
+    return ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
 
 
 def _imagenet_label(text: str) -> int | None:
-    """Finds ImageNet's label of a class by its wnid, by its name, or by the first of its names (`tench, Tinca
-    tinca`).
+    """Return ImageNet's label of a class by its wnid, by its name, or by the first of its names (`tench,
+    Tinca tinca`); None if it is none.
     """
     label = wnid_label(text)
     if label is not None:
         return label
-    return _by_name().get(_plain(text), _by_name().get(_plain(text.partition(",")[0])))
+    return _by_name().get(_normalise(text), _by_name().get(_normalise(text.partition(",")[0])))
 
 
-def _plain(name: str) -> str:
-    """`Great_white-shark` as `great white shark`: folders are named either way."""
+def _normalise(name: str) -> str:
+    """Return a name such as `Great_white-shark` as `great white shark`: folders are named either way."""
     return " ".join(re.findall(r"[^\W_]+", name.casefold()))
 
 
@@ -216,5 +228,5 @@ def _by_wnid() -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, int]:
-    names = {_plain(entry.name): index for index, entry in enumerate(imagenet_classes())}
-    return {name: index for name, index in names.items() if name not in _SHARED}
+    names = {_normalise(entry.name): index for index, entry in enumerate(imagenet_classes())}
+    return {name: index for name, index in names.items() if name not in _AMBIGUOUS_NAMES}

@@ -31,12 +31,12 @@ class Resampling(NamedTuple):
     """What is known of a resampling.
 
     Attributes:
-        name: whose it is.
-        how: what distinguishes it.
-        floats: whether it gives fractions; otherwise it gives bytes.
-        divides_first: whether pixels are divided before they are resized, and not after it.
-        torchvision: whether Resize and CenterCrop of torchvision stand around it, which round to the nearest,
-            and to even ones from the middle between two; what stands around the others rounds down.
+        name: the library and its kernel.
+        how: what distinguishes it from others of the name.
+        floats: it gives fractions; otherwise it gives bytes.
+        divides_first: pixels are divided before they are resized, and not after it.
+        torchvision: sides and offsets are those of torchvision's Resize and CenterCrop, which round to the
+            nearest number, and a half to the even one. The code around the other resamplings rounds down.
     """
 
     name: str
@@ -46,17 +46,18 @@ class Resampling(NamedTuple):
     torchvision: bool = False
 
 
-def _pil(kernel: str, how: str = "antialiased, on bytes") -> Resampling:
+def _of_pillow(kernel: str, how: str = "antialiased, on bytes") -> Resampling:
+    """Return Pillow's resampling with a kernel."""
     return Resampling(f"Pillow's {kernel}", how, torchvision=True)
 
 
 RESAMPLINGS: Mapping[Interpolation, Resampling] = {
-    "pil_nearest": _pil("nearest", "on bytes"),
-    "pil_box": _pil("box"),
-    "pil_bilinear": _pil("bilinear"),
-    "pil_hamming": _pil("Hamming"),
-    "pil_bicubic": _pil("bicubic"),
-    "pil_lanczos": _pil("Lanczos"),
+    "pil_nearest": _of_pillow("nearest", "on bytes"),
+    "pil_box": _of_pillow("box"),
+    "pil_bilinear": _of_pillow("bilinear"),
+    "pil_hamming": _of_pillow("Hamming"),
+    "pil_bicubic": _of_pillow("bicubic"),
+    "pil_lanczos": _of_pillow("Lanczos"),
     "torch_bilinear": Resampling(
         "torch's bilinear", "antialiased, on floats that are rounded to bytes", torchvision=True
     ),

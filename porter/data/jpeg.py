@@ -18,7 +18,7 @@ Jpeg = Literal["fast"]
 
 
 def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
-    """simplejpeg's decode_jpeg.
+    """Return simplejpeg's decode_jpeg.
 
     Raises:
         NotInstalled: it is not installed.
@@ -35,12 +35,12 @@ def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
 
 
 def is_jpeg(image: ImageFile) -> bool:
-    """Whether an opened photo is a JPEG of colours or greys. Pillow decodes those of CMYK."""
+    """Return whether an opened photo is a JPEG of colours or greys. A JPEG of CMYK is decoded by Pillow."""
     return image.format in ("JPEG", "MPO") and image.mode in ("L", "RGB")
 
 
-def decoded_fast(image: ImageFile) -> Image:
-    """An opened JPEG as 8-bit RGB, to the last bit as tf.io.decode_image(channels=3) gives it.
+def decode_fast(image: ImageFile) -> Image:
+    """Return an opened JPEG as 8-bit RGB, equal to the last bit to what tf.io.decode_image(channels=3) gives.
 
     Raises:
         Exception: whatever Pillow raises for a broken photo.

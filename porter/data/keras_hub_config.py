@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 CONVERTER_FILE = "image_converter.json"
-_KERNELS = {
+_INTERPOLATIONS = {
     ("bilinear", False): "tf_bilinear",
     ("bicubic", False): "tf_bicubic",
     ("bilinear", True): "tf_antialiased",
 }
-"""porter's interpolation for each kernel of KerasHub's, antialiased or not."""
-ROUNDED = (
+"""porter's interpolation by KerasHub's kernel and whether it is antialiased."""
+ROUNDING_DIFFERS = (
     "photos are prepared as KerasHub prepares those in floats, to some last bits; of photos in bytes, it "
     "rounds what it resizes, "
     "so values differ by half a level"
@@ -25,7 +25,7 @@ ROUNDED = (
 
 
 def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol as porter.data.statements reads it.
+    """Return the protocol of an ImageConverter as porter.data.statements reads it.
 
     Raises:
         KeyError, TypeError, ValueError, ZeroDivisionError: it is incomplete, or none that porter can prepare.
@@ -33,24 +33,29 @@ def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
     settings = converter["config"]
     rows, columns = settings["image_size"]
     kernel = settings.get("interpolation", "bilinear"), settings.get("antialias", False)
-    if rows != columns or kernel not in _KERNELS or settings.get("pad_to_aspect_ratio"):
+    if rows != columns or kernel not in _INTERPOLATIONS or settings.get("pad_to_aspect_ratio"):
         padded = ", padded" if settings.get("pad_to_aspect_ratio") else ""
         raise ValueError(f"{rows}x{columns} by {kernel[0]}{', antialiased' if kernel[1] else ''}{padded}")
-    scale, offset = (_three(settings.get(name), usual) for name, usual in (("scale", 1.0), ("offset", 0.0)))
+    # KerasHub computes pixel * scale + offset; a protocol computes (pixel / divide - mean) / std.
+    scale = _value_per_channel(settings.get("scale"), 1.0)
+    offset = _value_per_channel(settings.get("offset"), 0.0)
     divide = 1 / scale[0] if len(set(scale)) == 1 else 255.0
     std = [1 / (value * divide) for value in scale]
     return {
         "resize": "square" if settings.get("crop_to_aspect_ratio", True) else "squash",
         "size": rows,
-        "interpolation": _KERNELS[kernel],
+        "interpolation": _INTERPOLATIONS[kernel],
         "divide": round(divide, 9),
         "mean": [round(-value * deviation, 9) for value, deviation in zip(offset, std, strict=True)],
         "std": [round(value, 9) for value in std],
     }
 
 
-def _three(given: Any, usual: float) -> list[float]:
-    """A number for each channel."""
-    if given is None:
-        return [usual] * 3
-    return [float(value) for value in (given if isinstance(given, list) else [given] * 3)]
+def _value_per_channel(setting: Any, default: float) -> list[float]:
+    """Return a setting as a number for each of the three channels: a list as it is, one number three times,
+    and the default if it is not set.
+    """
+    if setting is None:
+        return [default] * 3
+    values = setting if isinstance(setting, list) else [setting] * 3
+    return [float(value) for value in values]

@@ -20,9 +20,9 @@ from porter.base.errors import FileError, escaped
 from porter.files import expect_plain
 
 IMAGENET = "imagenet-1000"
-"""What a recipe's `labels` says where the logits are these classes."""
+"""The word of a recipe's `labels` for ImageNet's 1000 classes."""
 LABEL_MAPS = (IMAGENET,)
-"""All that it can say, besides the name of a file of labels."""
+"""All words of a recipe's `labels`; it may also name a file of labels."""
 MAX_BYTES, MAX_LABEL = 1 << 20, 200
 """The most bytes of a file of labels, and characters of one label."""
 
@@ -44,7 +44,7 @@ class Label(NamedTuple):
 
 @lru_cache(maxsize=1)
 def imagenet_classes() -> tuple[ImageNetClass, ...]:
-    """All 1000 classes in index order."""
+    """Return all 1000 classes in index order."""
     text = files("porter.data").joinpath("imagenet_classes.tsv").read_text(encoding="utf-8")
     rows = (line.split("\t") for line in text.splitlines())
     return tuple(ImageNetClass(wnid, name, int(number)) for wnid, name, number in rows)
@@ -68,7 +68,7 @@ class Labels:
 
 
 def read_labels(path: Path) -> Labels:
-    """The labels of a plain text in UTF-8, one on each line.
+    """Return the labels of a plain text in UTF-8, one on each line.
 
     Raises:
         FileError: there is no such file, or it is no such text or too large; with the line.
@@ -84,7 +84,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
-    """The labels that something named `name` lists.
+    """Return the labels that something named `name` lists.
 
     Raises:
         FileError: it lists none, or what is no name of a class; with its number from 1. Or it is called as
@@ -97,11 +97,9 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
             next="give the file another name",
         )
     for number, each in enumerate(names or ("",), 1):
-        if not (
-            isinstance(each, str)
-            and 0 < len(each) <= MAX_LABEL
-            and escaped(plain := each.replace("\t", " ")) == plain
-        ):
+        text = each.replace("\t", " ") if isinstance(each, str) else ""
+        controls_terminal = escaped(text) != text
+        if not text or len(text) > MAX_LABEL or controls_terminal:
             message = (
                 f"expected the name of a class, of 1 to {MAX_LABEL} characters, none of which "
                 "controls a terminal"
@@ -115,7 +113,8 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
 
 
 def class_label(index: int, labels: Labels | None, background: bool = False) -> Label | None:
-    """What row `index` of a port's logits stands for; None where the label map is unknown or has no such row.
+    """Return the class that row `index` of a port's logits stands for; None if the label map is unknown or
+    has no such row.
 
     With `background`, row 0 is slim's background class and every label stands one row later.
     """

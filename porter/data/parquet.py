@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
-from porter.data.parquet_footer import ColumnChunk, row_groups, unpacked_bytes
+from porter.data.parquet_footer import ColumnChunk, read_row_groups, unpacked_bytes
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -61,21 +61,21 @@ class ParquetTable(NamedTuple):
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the content of a file is Parquet's."""
+    """Return whether the content of a file is Parquet's."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
 
 def read_table(path: Path) -> ParquetTable:
-    """Every row without its photo.
+    """Return every row of a file without its photo.
 
     Raises:
         FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or
             _MAX_NAME.
         NotInstalled: pyarrow is not installed.
     """
-    with _opened(path) as file:
-        columns = _columns(file)
+    with _open_parquet(path) as file:
+        columns = _types_of_columns(file)
         if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
             raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=path)
@@ -86,11 +86,9 @@ def read_table(path: Path) -> ParquetTable:
                 next="split it into several files",
             )
         wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
-        if (
-            stored := unpacked_bytes(
-                path, (chunk for group in row_groups(path) for chunk in group if chunk.name in wanted)
-            )
-        ) > _MAX_TEXT:
+        chunks = (chunk for group in read_row_groups(path) for chunk in group if chunk.name in wanted)
+        stored = unpacked_bytes(path, chunks)
+        if stored > _MAX_TEXT:
             raise FileError(
                 f"the file has {stored:,} bytes of labels and file names, and porter reads at most "
                 f"{_MAX_TEXT:,}",
@@ -99,20 +97,19 @@ def read_table(path: Path) -> ParquetTable:
             )
         class_names = _class_names(file)
     rows: list[ParquetRow] = []
-    with _opened(path, shared=wanted) as file:
+    with _open_parquet(path, shared=wanted) as file:
         for group in range(file.num_row_groups):
             table = _read_group(file, group, wanted).flatten()
-            labels = _values(table[LABEL], path)
-            names = _values(table[PATH], path) if PATH in wanted else [None] * len(labels)
+            labels = _values_of(table[LABEL], path)
+            names = _values_of(table[PATH], path) if PATH in wanted else [None] * len(labels)
             for number, (label, name) in enumerate(zip(labels, names, strict=True)):
-                rows.append(
-                    ParquetRow(group, number, _text(name), label if isinstance(label, int) else _text(label))
-                )
+                row_label = label if isinstance(label, int) else _text_or_none(label)
+                rows.append(ParquetRow(group, number, _text_or_none(name), row_label))
     return ParquetTable(rows, class_names)
 
 
-def _values(column: Any, path: Path) -> list[Any]:
-    """A column's values. A text that many rows share is one object, as in the file."""
+def _values_of(column: Any, path: Path) -> list[Any]:
+    """Return a column's values. A text that many rows share is one object, as in the file."""
     values: list[Any] = []
     for chunk in column.chunks:
         if not hasattr(chunk, "dictionary"):
@@ -129,7 +126,8 @@ def _values(column: Any, path: Path) -> list[Any]:
 
 
 def read_cell(path: Path, row_group: int, row: int) -> bytes:
-    """A photo. Its row group stays in memory, because a worker takes the next photo from the same group.
+    """Return the bytes of a photo. Its row group stays in memory, because a worker takes the next photo from
+    the same group.
 
     Raises:
         FileError: there is no such row, it has no bytes, or as `read_table`.
@@ -149,30 +147,28 @@ def read_cell(path: Path, row_group: int, row: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _row_group(path: Path, changed: int, index: int) -> Any:
-    """The photos of a row group, an Arrow array. `changed` makes an overwritten file another entry of the
-    cache.
+    """Return the photos of a row group, an Arrow array. `changed` makes an overwritten file another entry of
+    the cache.
     """
-    with _opened(path) as file:
+    with _open_parquet(path) as file:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=path)
         most = min(_MAX_ROW_GROUP, max(_SMALL_ROW_GROUP, _EXPANSION * path.stat().st_size))
-        column = _bytes_column(_columns(file))
+        column = _bytes_column(_types_of_columns(file))
         if column is None:
             raise FileError(f"it has no column '{IMAGE}' of bytes", where=path)
-        if (
-            unpacked_bytes(path, (chunk for chunk in _footer(path, changed)[index] if chunk.name == column))
-            > most
-        ):
+        chunks = (chunk for chunk in _footer(path, changed)[index] if chunk.name == column)
+        if unpacked_bytes(path, chunks) > most:
             message = f"row group {index} has more than {most:,} bytes, and is read whole"
             raise FileError(message, where=path, next="write the file with row groups of some 100 photos")
     # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
-    with _opened(path, shared=[column]) as file:
+    with _open_parquet(path, shared=[column]) as file:
         return _read_group(file, index, [column])[IMAGE]
 
 
 def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
-    """A row group, an Arrow table. Arrow itself takes whatever places a file states for values that rows
-    share.
+    """Return a row group, an Arrow table. It is validated: Arrow itself accepts any positions that a file
+    states for values that rows share.
     """
     table = file.read_row_group(index, columns=columns, use_threads=False)
     table.validate(full=True)
@@ -181,12 +177,12 @@ def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
 
 @lru_cache(maxsize=4)
 def _footer(path: Path, changed: int) -> list[list[ColumnChunk]]:
-    """Reads once what `row_groups` needs for all row groups; `changed` is an argument of `_row_group` too."""
-    return row_groups(path)
+    """Return the columns of all row groups, read once; `changed` is an argument of `_row_group` too."""
+    return read_row_groups(path)
 
 
-def _columns(file: ParquetFile) -> dict[str, str]:
-    """The name of each column to its type in the terms of the format."""
+def _types_of_columns(file: ParquetFile) -> dict[str, str]:
+    """Return the type of each column, in the terms of the format, by its name."""
     columns = [file.schema.column(index) for index in range(len(file.schema))]
     return {
         column.path: column.physical_type if column.converted_type == "NONE" else column.converted_type
@@ -195,16 +191,17 @@ def _columns(file: ParquetFile) -> dict[str, str]:
 
 
 def _bytes_column(columns: Mapping[str, str]) -> str | None:
+    """Return the column with the photos' bytes; None if there is none."""
     return next((name for name in (f"{IMAGE}.bytes", IMAGE) if columns.get(name) == _BYTES), None)
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
 def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
-    """The names of the classes in the metadata that the datasets library writes into the schema: {"info":
-    {"features": {"label": {"names": [...]}}}}.
+    """Return the names of the classes in the metadata that the datasets library writes into the schema:
+    {"info": {"features": {"label": {"names": [...]}}}}.
     """
     raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
     try:
@@ -215,8 +212,8 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
-    """Opens the file. In the columns `shared`, a value that many rows have is kept once."""
+def _open_parquet(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
+    """Open the file. In the columns `shared`, a value that many rows have is kept once."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -12,18 +12,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_TRUTHS, _BYTE, _WHOLE, _DOUBLE, _BINARY, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
-"""Thrift's types."""
+_BOOLEANS, _INTEGERS, _LISTS = (1, 2), (4, 5, 6), (9, 10)
+_BYTE, _DOUBLE, _BINARY, _MAP, _STRUCT = 3, 7, 8, 11, 12
+"""Thrift's types. A boolean, an integer and a list have a type for each value, width or kind."""
 _ROW_GROUPS, _COLUMNS, _META_DATA, _PATH, _PACKED, _DATA, _DICTIONARY = 4, 1, 3, 3, 7, 9, 11
 """Fields of parquet.thrift: of the file, a row group, a column in it, and its metadata."""
 _PAGE_UNPACKED, _PAGE_PACKED = 2, 3
 _ENCODINGS = {5: 2, 7: 2, 8: 4}
 """The field of a page's header that has its encoding, by the field that has its kind."""
-_PREFIXED = 7
-"""The encoding DELTA_BYTE_ARRAY: a value states how much it repeats of the one before it, which has no
+_DELTA_BYTE_ARRAY = 7
+"""The number of an encoding in which a value states how much it repeats of the one before it, which has no
 bound.
 """
-_WIDEST = 63
+_WIDEST_VARINT = 63
 
 
 class ColumnChunk(NamedTuple):
@@ -36,8 +37,8 @@ class ColumnChunk(NamedTuple):
     size: int
 
 
-def row_groups(path: Path) -> list[list[ColumnChunk]]:
-    """The columns of each row group.
+def read_row_groups(path: Path) -> list[list[ColumnChunk]]:
+    """Return the columns of each row group.
 
     Raises:
         ValueError, IndexError, RecursionError: the footer is damaged.
@@ -46,11 +47,11 @@ def row_groups(path: Path) -> list[list[ColumnChunk]]:
         file.seek(-8, 2)
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, 2)
-        footer = _Compact(file.read(length))
+        footer = _CompactProtocol(file.read(length))
     groups: list[list[ColumnChunk]] = []
-    for _ in footer.within(_ROW_GROUPS):
+    for _ in footer.enter_structs(_ROW_GROUPS):
         groups.append([])
-        for _ in footer.within(_COLUMNS):
+        for _ in footer.enter_structs(_COLUMNS):
             for number, kind in footer.fields():
                 if number == _META_DATA and kind == _STRUCT:
                     groups[-1].append(footer.column())
@@ -60,23 +61,23 @@ def row_groups(path: Path) -> list[list[ColumnChunk]]:
 
 
 def unpacked_bytes(path: Path, chunks: Iterable[ColumnChunk]) -> int:
-    """The bytes that the pages of some columns state together.
+    """Return the number of bytes that the pages of some columns state together.
 
     Raises:
         ValueError, IndexError, RecursionError: a page is damaged, or of an encoding that says nothing of its
         size.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return sum(size for chunk in chunks for size in _pages(data, chunk))
+        return sum(size for chunk in chunks for size in _unpacked_sizes(data, chunk))
 
 
-def _pages(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
-    """The bytes that each page of a column unpacks to."""
-    header = _Compact(data, chunk.start)
+def _unpacked_sizes(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
+    """Yield the number of bytes that each page of a column unpacks to."""
+    header = _CompactProtocol(data, chunk.start)
     while header.at < chunk.start + chunk.size:
         sizes: dict[int, int] = {}
         for number, kind in header.fields():
-            if number in (_PAGE_UNPACKED, _PAGE_PACKED) and kind in _WHOLE:
+            if number in (_PAGE_UNPACKED, _PAGE_PACKED) and kind in _INTEGERS:
                 sizes[number] = header.integer()
             elif number in _ENCODINGS and kind == _STRUCT:
                 header.expect_bounded(_ENCODINGS[number])
@@ -88,24 +89,28 @@ def _pages(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
         yield sizes[_PAGE_UNPACKED]
 
 
-class _Compact:
+class _CompactProtocol:
     """Thrift's compact protocol, read once from a place on."""
 
     def __init__(self, data: bytes | mmap.mmap, at: int = 0) -> None:
         self.data, self.at = data, at
 
     def byte(self) -> int:
+        """Return the next byte."""
         self.at += 1
         return self.data[self.at - 1]
 
     def varint(self) -> int:
-        """A number of any length, seven bits a byte."""
+        """Return a number of any length, which has seven bits in each byte, the lowest first. The eighth bit
+        says that more follow.
+        """
         number = shift = 0
-        while (byte := self.byte()) > 127 and shift < _WIDEST:
+        while (byte := self.byte()) > 127 and shift < _WIDEST_VARINT:
             number, shift = number | (byte & 127) << shift, shift + 7
         return number | (byte & 127) << shift
 
     def integer(self) -> int:
+        """Return a signed number, whose sign is the lowest bit (zigzag)."""
         number = self.varint()
         return number >> 1 ^ -(number & 1)
 
@@ -115,22 +120,30 @@ class _Compact:
         return self.data[self.at - length : self.at].decode()
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field of a struct, whose value is read before the next one is asked
-        for.
+        """Yield the number and the type of each field of a struct. The value has to be read before the next
+        field is asked for.
         """
         number = 0
         while head := self.byte():
-            number = number + (head >> 4) if head >> 4 else self.integer()
+            # The upper half of the byte is the step from the last field's number, or 0 if the number follows.
+            step = head >> 4
+            number = number + step if step else self.integer()
             yield number, head & 15
 
     def elements(self) -> Iterator[int]:
-        """The type of each element of a list, as `fields`."""
+        """Yield the type of each element of a list, whose value has to be read before the next one is asked
+        for.
+        """
         head = self.byte()
-        for _ in range(head >> 4 if head >> 4 < 15 else self.varint()):
+        # The upper half of the byte is the number of elements, or 15 if the number follows.
+        count = head >> 4 if head >> 4 < 15 else self.varint()
+        for _ in range(count):
             yield head & 15
 
-    def within(self, wanted: int) -> Iterator[None]:
-        """Stops at each struct in the list that is a field of this struct."""
+    def enter_structs(self, wanted: int) -> Iterator[None]:
+        """Yield at each struct in the list that is the field `wanted` of this struct; other fields are
+        skipped.
+        """
         for number, kind in self.fields():
             if number != wanted or kind not in _LISTS:
                 self.skip(kind)
@@ -141,13 +154,13 @@ class _Compact:
                 yield
 
     def column(self) -> ColumnChunk:
-        """A column, which begins with its dictionary if it has one."""
+        """Return the column whose metadata comes next. It begins with its dictionary if it has one."""
         name = list[str]()
         numbers = dict[int, int]()
         for number, kind in self.fields():
             if number == _PATH and kind in _LISTS:
                 name = [self.text() for _ in self.elements()]
-            elif number in (_PACKED, _DATA, _DICTIONARY) and kind in _WHOLE:
+            elif number in (_PACKED, _DATA, _DICTIONARY) and kind in _INTEGERS:
                 numbers[number] = self.integer()
             else:
                 self.skip(kind)
@@ -155,24 +168,24 @@ class _Compact:
         return ColumnChunk(".".join(name), min(starts, default=0), max(numbers.get(_PACKED, 0), 0))
 
     def expect_bounded(self, encoding: int) -> None:
-        """Expects that a page says how many bytes it unpacks to."""
+        """Expect that a page says how many bytes it unpacks to."""
         for number, kind in self.fields():
-            if number == encoding and kind in _WHOLE:
-                if self.integer() == _PREFIXED:
+            if number == encoding and kind in _INTEGERS:
+                if self.integer() == _DELTA_BYTE_ARRAY:
                     raise ValueError("a page has the encoding DELTA_BYTE_ARRAY, which has no bound")
             else:
                 self.skip(kind)
 
     def skip(self, kind: int) -> None:
-        """Passes over a value of Thrift's compact protocol."""
-        if kind in _WHOLE:
+        """Skip a value of a type."""
+        if kind in _INTEGERS:
             self.varint()
         elif kind in (_BYTE, _DOUBLE, _BINARY):
             length = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self.varint()
             self.at += length
         elif kind in _LISTS:
             for each in self.elements():
-                self.skip(_BYTE if each in _TRUTHS else each)
+                self.skip(_BYTE if each in _BOOLEANS else each)
         elif kind == _MAP:
             size = self.varint()
             kinds = self.byte() if size else 0
@@ -182,5 +195,5 @@ class _Compact:
         elif kind == _STRUCT:
             for _, each in self.fields():
                 self.skip(each)
-        elif kind not in _TRUTHS:
+        elif kind not in _BOOLEANS:
             raise ValueError(f"there is no type {kind}")

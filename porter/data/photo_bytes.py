@@ -14,7 +14,7 @@ MAX_BYTES = 256 << 20
 
 
 def read_bytes(place: PhotoPlace) -> bytes:
-    """A photo's file, still encoded.
+    """Return a photo's file, still encoded.
 
     Raises:
         FileError: it cannot be read, is no regular file, ends early, has more than MAX_BYTES, or lies in a
@@ -23,22 +23,23 @@ def read_bytes(place: PhotoPlace) -> bytes:
     """
     if isinstance(place, Cell):
         content = read_cell(place.path, place.row_group, place.row)
-        _require_bounded(len(content), place)
+        _expect_bounded_size(len(content), place)
         return content
     if isinstance(place, Sealed):
-        payload = _read(Bytes(place.path, place.record, place.length))
-        expect_whole(payload, _read(Bytes(place.path, place.record + place.length, 4)), place.path)
+        payload = _read_run(Bytes(place.path, place.record, place.length))
+        expect_whole(payload, _read_run(Bytes(place.path, place.record + place.length, 4)), place.path)
         return payload[place.offset - place.record :][: place.size]
-    return _read(place)
+    return _read_run(place)
 
 
-def _read(place: Bytes) -> bytes:
+def _read_run(place: Bytes) -> bytes:
+    """Return a run of bytes in a regular file; refuse one that ends early."""
     try:
         status = place.path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
             raise FileError("no regular file", where=place.path)
         size = status.st_size - place.offset if place.size is None else place.size
-        _require_bounded(size, place)
+        _expect_bounded_size(size, place)
         with place.path.open("rb") as file:
             file.seek(place.offset)
             content = file.read(size)
@@ -52,7 +53,8 @@ def _read(place: Bytes) -> bytes:
     return content
 
 
-def _require_bounded(size: int, place: PhotoPlace) -> None:
+def _expect_bounded_size(size: int, place: PhotoPlace) -> None:
+    """Refuse a photo of more than MAX_BYTES."""
     if not 0 <= size <= MAX_BYTES:
         raise FileError(
             f"the photo has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=place.path

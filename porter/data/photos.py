@@ -12,8 +12,10 @@ from typing import NamedTuple
 VALIDATION_IMAGES = 50_000
 PHOTO_SUFFIXES = (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw")
-"""Photos all the same: in silence they would be missing from the figures."""
-_NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
+"""Suffixes of photos that porter does not read. They count as failed; without notice, the figures would be
+those of fewer photos.
+"""
+_VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Sealed:
 
     Attributes:
         offset, size: its bytes in the file.
-        record, length: those of the record, which the checksum behind it is of.
+        record, length: the bytes of the record in the file; its checksum comes after them.
     """
 
     path: Path
@@ -147,7 +149,7 @@ class FoundPhotos:
 
 
 def is_photo(name: str) -> bool:
-    """Whether a file is a photo by its name. A name that begins with a dot belongs to a system or a
+    """Return whether a file is a photo by its name. A name that begins with a dot belongs to a system or a
     program.
     """
     base = name.rpartition("/")[2]
@@ -155,7 +157,7 @@ def is_photo(name: str) -> bool:
 
 
 def why_unread(name: str) -> str:
-    """Why a photo of this name cannot be read; empty if it can."""
+    """Return why a photo of this name cannot be read; an empty text if it can."""
     suffix = name.lower().rpartition(".")[2]
     return (
         f"porter does not read .{suffix}: save it as JPEG or PNG" if f".{suffix}" in _UNREAD_SUFFIXES else ""
@@ -163,8 +165,8 @@ def why_unread(name: str) -> str:
 
 
 def validation_number(key: str) -> int | None:
-    """A photo's number in ImageNet's validation set, from 1, by its file name; None where the name has
+    """Return a photo's number in ImageNet's validation set, from 1, by its file name; None if the name has
     none.
     """
-    match = _NUMBERED.match(key.rpartition("/")[2])
+    match = _VALIDATION_NAME.match(key.rpartition("/")[2])
     return int(match[1]) if match and 1 <= int(match[1]) <= VALIDATION_IMAGES else None

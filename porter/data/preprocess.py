@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.base.options import CROPS, PREPROCESS
 from porter.data.interpolations import RESAMPLINGS, Interpolation, Resampling
-from porter.data.jpeg import Jpeg, decoded_fast, fast_decoder, is_jpeg
+from porter.data.jpeg import Jpeg, decode_fast, fast_decoder, is_jpeg
 
 if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
     import numpy as np
@@ -47,10 +47,10 @@ _MOST_PIXELS = 1 << 26
 """The most pixels of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats
 each takes 20 bytes.
 """
-_FEW_PIXELS = 1 << 24
-_PIXELS_OF_A_BYTE = 64
-"""Above _FEW_PIXELS: a JPEG has 20 at most unless it shows nothing, and a PNG of nothing unpacks to a
-thousand times its bytes.
+_ALWAYS_READ_PIXELS = 1 << 24
+_PIXELS_PER_BYTE = 64
+"""The most pixels for each byte of a photo with more than _ALWAYS_READ_PIXELS: a JPEG has 20 at most unless
+it shows nothing, and a PNG of nothing unpacks to a thousand times its bytes.
 """
 # Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -150,7 +150,7 @@ class Preprocess:
 
     @property
     def resampling(self) -> Resampling:
-        """What is known of its interpolation."""
+        """The facts about its interpolation."""
         return RESAMPLINGS[self.interpolation]
 
     @property
@@ -162,13 +162,13 @@ class Preprocess:
 
     @property
     def square(self) -> int:
-        """`fed_side`, of a protocol that has one."""
+        """`fed_side` of a protocol that has one."""
         assert self.fed_side is not None, "every photo has another size"
         return self.fed_side
 
     def at(self, side: int) -> Preprocess:
-        """This protocol in proportion for a model that is fed squares of `side`; itself where that is
-        `fed_side`, or there is none.
+        """Return this protocol in proportion for a model that is fed squares of `side`; itself if that is
+        `own_side`, or if there is no `own_side`.
 
         The zoos round the size before the crop: torchvision (bilinear) to the nearest, 342 for 299 as 256 for
         224, TensorNets (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
@@ -176,19 +176,19 @@ class Preprocess:
         Raises:
             ProtocolError: `side` makes a size above 4096.
         """
-        own = self.fed_side
-        if own is None or own == side:
+        own_side = self.fed_side
+        if own_side is None or own_side == side:
             return self
         if self.crop is None:
             return replace(self, size=side)
         nearest = self.interpolation in ("pil_bilinear", "torch_bilinear")
-        size = round(self.size * side / own) if nearest else self.size * side // own
+        size = round(self.size * side / own_side) if nearest else self.size * side // own_side
         return replace(self, size=size, crop=side)
 
     @property
     def geometry(self) -> Preprocess:
-        """The part that decides what `resized` gives: the same for every crop, channel order and scaling of
-        the result.
+        """The part that decides what `resize_image` gives. It is the same for every crop, channel order and
+        scaling of the result.
 
         Where pixels are divided before they are resized, `divide` is of this part.
         """
@@ -206,7 +206,7 @@ class Preprocess:
 
 
 def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Image:
-    """A photo, in a file or in memory, as 8-bit RGB.
+    """Return a photo, in a file or in memory, as 8-bit RGB.
 
     Grey and palette images are expanded, CMYK is converted, 16-bit values keep their high byte (as libpng's
     strip_16 does for TensorFlow and OpenCV), and alpha is dropped (as torchvision's loader and
@@ -234,14 +234,14 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as image:
             assert image.fp is not None
-            (width, height), encoded = image.size, _bytes_of(image.fp)
-            most = min(_MOST_PIXELS, max(_FEW_PIXELS, _PIXELS_OF_A_BYTE * encoded))
+            (width, height), encoded = image.size, _size_of_file(image.fp)
+            most = min(_MOST_PIXELS, max(_ALWAYS_READ_PIXELS, _PIXELS_PER_BYTE * encoded))
             if width * height > most:
                 raise FileError(
                     f"the image has {width}x{height} pixels, more than the {most} that porter reads from "
                     f"{encoded} bytes"
                 )
-            return decoded_fast(image) if jpeg == "fast" and is_jpeg(image) else _to_rgb(image)
+            return decode_fast(image) if jpeg == "fast" and is_jpeg(image) else _to_rgb(image)
     except FileError as error:
         raise error.at(where) from None
     except UnidentifiedImageError:
@@ -255,8 +255,8 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
 
 
 def as_image(photo: Image | NDArray[np.generic]) -> Image:
-    """A photo in memory as 8-bit RGB, as `open_image` gives it: an image of Pillow, or bytes H x W x RGB or H
-    x W.
+    """Return a photo in memory as 8-bit RGB, as `open_image` does: an image of Pillow, or bytes H x W x RGB
+    or H x W.
 
     Raises:
         UsageError: it is something else. FileError: its values have no defined brightness.
@@ -279,7 +279,8 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
     return _to_rgb(pillow.fromarray(pixels))
 
 
-def _bytes_of(file: IO[bytes]) -> int:
+def _size_of_file(file: IO[bytes]) -> int:
+    """Return the size of an open file, whose position stays."""
     at = file.tell()
     size = file.seek(0, 2)
     file.seek(at)
@@ -287,7 +288,7 @@ def _bytes_of(file: IO[bytes]) -> int:
 
 
 def _to_rgb(image: Image) -> Image:
-    """The photo in RGB with 8 bits, as the zoos' own loaders read it."""
+    """Return the photo in RGB with 8 bits, as the zoos' own loaders read it."""
     import numpy as np
     from PIL import Image as pillow
 
@@ -310,17 +311,17 @@ def _to_rgb(image: Image) -> Image:
 
 
 def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
-    """An image as the array 3 x H x W that a model takes.
+    """Return an image as the array 3 x H x W that a model takes.
 
     Raises:
         FileError: the image is so narrow that it would be enlarged beyond any use.
     """
-    return normalise(centre_crop(resized(image, protocol), protocol), protocol)
+    return normalise(centre_crop(resize_image(image, protocol), protocol), protocol)
 
 
-def resized(image: Image, protocol: Preprocess) -> Pixels:
-    """Rows x columns x RGB before the crop: bytes or floats, as the resampling gives them; already divided if
-    it divides first.
+def resize_image(image: Image, protocol: Preprocess) -> Pixels:
+    """Return an image resized, before the crop: rows x columns x RGB, bytes or floats as the resampling gives
+    them, and already divided if it divides first.
 
     Only the `geometry` of the protocol matters.
 
@@ -351,21 +352,22 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
 
 
 def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
-    """The crop that the protocol takes of resized pixels, as a view."""
+    """Return the crop that the protocol takes of resized pixels, as a view."""
     if protocol.crop is None:
         return pixels
-    top, left = _centre(pixels.shape[0], pixels.shape[1], protocol)
-    return _cut(pixels, top, left, protocol.crop)
+    top, left = _corner_of_crop(pixels.shape[0], pixels.shape[1], protocol)
+    return _crop_at(pixels, top, left, protocol.crop)
 
 
 def mirror_pair(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
-    """The crop that the protocol takes, and the same pixels mirrored."""
+    """Return the crop that the protocol takes, and the same pixels mirrored."""
     crop = centre_crop(pixels, protocol)
-    return [crop, _mirrored(crop)]
+    return [crop, _mirror(crop)]
 
 
 def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
-    """Centre, top left, top right, bottom left, bottom right, then the same mirrored, as views.
+    """Return the crops at the centre, top left, top right, bottom left and bottom right, then the same
+    mirrored, as views.
 
     torchvision's TenCrop mirrors the image and crops it, so its sixth crop is the mirrored image's centre;
     TensorNets mirrors the crops. If the centre lies between two columns, the two differ by one column.
@@ -377,18 +379,18 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
         raise UsageError("ten crops need a protocol that crops after resizing", next=f"use {CROPS(1)}")
     height, width = pixels.shape[:2]
     side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
-    starts = [_centre(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
-    mirrored = _mirrored(pixels)
+    starts = [_corner_of_crop(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
+    mirrored = _mirror(pixels)
     mirrored_first = protocol.resampling.torchvision
     return [
-        *(_cut(pixels, top, left, side) for top, left in starts),
-        *(_cut(mirrored, top, left if mirrored_first else right - left, side) for top, left in starts),
+        *(_crop_at(pixels, top, left, side) for top, left in starts),
+        *(_crop_at(mirrored, top, left if mirrored_first else right - left, side) for top, left in starts),
     ]
 
 
-def _mirrored(pixels: Pixels) -> Pixels:
-    """Left to right, as a copy; numpy copies backwards five times as fast channel by channel as pixel by
-    pixel.
+def _mirror(pixels: Pixels) -> Pixels:
+    """Return the pixels mirrored left to right, as a copy. numpy copies backwards five times as fast channel
+    by channel as pixel by pixel.
     """
     import numpy as np
 
@@ -399,10 +401,10 @@ def _mirrored(pixels: Pixels) -> Pixels:
 
 
 def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.float32]:
-    """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the
-    protocol's order out.
+    """Return (pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in
+    the protocol's order out.
 
-    They are divided here unless `resized` has divided them already.
+    They are divided here unless `resize_image` has divided them already.
     """
     import numpy as np
 
@@ -419,30 +421,30 @@ def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.f
     return result
 
 
-def _cut(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
+def _crop_at(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
     return pixels[top : top + side, left : left + side]
 
 
 def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is rounded down and taken
-    from both sides.
+    """Return left, top, right and bottom of the central part, as tf.image.central_crop rounds them: the
+    offset is rounded down and taken from both sides.
     """
     left, top = int((width - width * fraction) / 2), int((height - height * fraction) / 2)
     return left, top, width - left, height - top
 
 
 def _central_square(width: int, height: int, protocol: Preprocess) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of the square in the middle. Its side is rounded down, as flax's ImageNet
-    example does (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize rounds it
-    down.
+    """Return left, top, right and bottom of the square in the middle. Its side is rounded down, as flax's
+    ImageNet example does (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize
+    rounds it down.
     """
     side = int(min(width, height) * (protocol.central_fraction or 1))
-    top, left = _corner(height, width, side, protocol.crop_rounding or "down")
+    top, left = _corner_of_square(height, width, side, protocol.crop_rounding or "down")
     return left, top, left + side, top + side
 
 
 def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
-    """Rows and columns after resizing.
+    """Return rows and columns after resizing.
 
     torchvision gives the longer side int(size * long / short), TensorNets long * size // short, which are
     equal; slim's vgg_preprocessing and big_vision round long * (size / short) to even in float32.
@@ -469,14 +471,14 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     return (longer, size) if height > width else (size, longer)
 
 
-def _centre(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
-    """Top and left of the centre crop."""
-    return _corner(height, width, protocol.square, protocol.rounding)
+def _corner_of_crop(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
+    """Return top and left of the centre crop."""
+    return _corner_of_square(height, width, protocol.square, protocol.rounding)
 
 
-def _corner(height: int, width: int, side: int, rounding: CropRounding) -> tuple[int, int]:
-    """Top and left of a square in the centre."""
+def _corner_of_square(height: int, width: int, side: int, rounding: CropRounding) -> tuple[int, int]:
+    """Return top and left of a square in the centre."""
     if rounding == "even":
         return round((height - side) / 2), round((width - side) / 2)
-    up = rounding == "up"
+    up = rounding == "up"  # adds 1 before the halves are rounded down
     return (height - side + up) // 2, (width - side + up) // 2

@@ -12,7 +12,7 @@ Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 _COEFFICIENT_BITS = 11
-_TABLE = 1 << 10
+_TABLE_CELLS = 1 << 10
 
 _Taps = tuple[NDArray[np.intp], NDArray[np.intp], Floats]
 _Weights = tuple[NDArray[np.intp], Floats]
@@ -20,8 +20,8 @@ _TorchWeights = tuple[NDArray[np.intp], Floats, NDArray[np.intp]]
 
 
 def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """cv2.resize with INTER_CUBIC of H x W x C bytes: a = -0.75, half-pixel centres, no antialiasing, edges
-    repeated.
+    """Resize H x W x C bytes as cv2.resize does with INTER_CUBIC: a = -0.75, half-pixel centres, no
+    antialiasing, edges repeated.
 
     This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, no rounding between the passes,
     one at the end. OpenCV's vector code computes the second pass in float: one value in 100,000 differs, by
@@ -29,8 +29,8 @@ def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     level.
     """
     horizontal, vertical = _cubic_taps(pixels.shape[1], columns), _cubic_taps(pixels.shape[0], rows)
-    wide = _weigh(pixels.astype(np.int32), *horizontal, axis=1)
-    total = _weigh(wide, *vertical, axis=0)
+    wide = _weigh_integers(pixels.astype(np.int32), *horizontal, axis=1)
+    total = _weigh_integers(wide, *vertical, axis=0)
     bits = 2 * _COEFFICIENT_BITS
     total += 1 << (bits - 1)
     total >>= bits
@@ -38,7 +38,7 @@ def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def opencv_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """cv2.resize with INTER_LINEAR of H x W x C bytes: half-pixel centres, no antialiasing.
+    """Resize H x W x C bytes as cv2.resize does with INTER_LINEAR: half-pixel centres, no antialiasing.
 
     This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, and bits dropped before and
     after the second pass.
@@ -56,7 +56,7 @@ def opencv_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Per target cell, the two source cells and their integer weights: two arrays 2 x target."""
+    """Return the two source cells of each target cell and their integer weights: two arrays 2 x target."""
     centre = ((np.arange(target) + 0.5) * (size / target) - 0.5).astype(np.float32)
     first = np.floor(centre)
     share = centre - first
@@ -66,7 +66,7 @@ def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.i
 
 
 def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Per target cell, the four source cells and their integer weights: two arrays 4 x target."""
+    """Return the four source cells of each target cell and their integer weights: two arrays 4 x target."""
     centre = ((np.arange(target) + 0.5) * (size / target) - 0.5).astype(np.float32)
     first = np.floor(centre)
     x = centre - first
@@ -80,10 +80,10 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
     return np.clip(cells, 0, size - 1), np.rint(weights * np.float32(1 << _COEFFICIENT_BITS)).astype(np.int32)
 
 
-def _weigh(
+def _weigh_integers(
     values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int
 ) -> NDArray[np.int32]:
-    """Sums of cells along an axis by their weights, in whole numbers."""
+    """Return sums of cells along an axis by their weights, in whole numbers."""
     shape = [1, 1, 1]
     shape[axis] = -1
     total: NDArray[np.int32] = values.take(cells[0], axis)
@@ -98,40 +98,46 @@ def _weigh(
 
 
 def tf1_bilinear(values: Floats, rows: int, columns: int) -> Floats:
-    """tf.compat.v1.image.resize_bilinear(align_corners=False, half_pixel_centers=False) of H x W x C floats.
+    """Resize H x W x C floats as tf.compat.v1.image.resize_bilinear does with align_corners=False and
+    half_pixel_centers=False.
 
     Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to
     half a cell. There is no antialiasing. The order of operations is that of resize_bilinear_op.cc, in
     float32: across, then down.
     """
-    return _bilinear(values, _corner_taps(values.shape[0], rows), _corner_taps(values.shape[1], columns))
+    return _resample_bilinear(
+        values, _corner_taps(values.shape[0], rows), _corner_taps(values.shape[1], columns)
+    )
 
 
 def tf_bilinear(pixels: Pixels, rows: int, columns: int) -> Floats:
-    """tf.image.resize of H x W x C bytes, which keras.layers.Resizing and image_dataset_from_directory call:
-    half-pixel centres, no antialiasing. The order of operations is `tf1_bilinear`'s.
+    """Resize H x W x C bytes as tf.image.resize does, which keras.layers.Resizing and
+    image_dataset_from_directory call: half-pixel centres, no antialiasing. The order of operations is
+    `tf1_bilinear`'s.
     """
     values = pixels.astype(np.float32)
-    return _bilinear(values, _centre_taps(values.shape[0], rows), _centre_taps(values.shape[1], columns))
+    return _resample_bilinear(
+        values, _centre_taps(values.shape[0], rows), _centre_taps(values.shape[1], columns)
+    )
 
 
-def _bilinear(values: Floats, vertical: _Taps, horizontal: _Taps) -> Floats:
-    """Means of two cells along both axes, rows last; only rows that are used are computed."""
+def _resample_bilinear(values: Floats, vertical: _Taps, horizontal: _Taps) -> Floats:
+    """Return means of two cells along both axes, rows last. Only rows that are used are computed."""
     top, bottom, down = vertical
-    used, places = np.unique([top, bottom], return_inverse=True)
-    top, bottom = places.reshape(2, -1)
-    wide = _between(values if len(used) == len(values) else values[used], *horizontal, axis=1)
-    return _between(wide, top, bottom, down, axis=0)
+    used, positions = np.unique([top, bottom], return_inverse=True)
+    top, bottom = positions.reshape(2, -1)
+    wide = _interpolate_between(values if len(used) == len(values) else values[used], *horizontal, axis=1)
+    return _interpolate_between(wide, top, bottom, down, axis=0)
 
 
-def _between(
+def _interpolate_between(
     values: Floats,
     before: NDArray[np.intp],
     after: NDArray[np.intp],
     share: Floats,
     axis: int,
 ) -> Floats:
-    """before + (after - before) * share along an axis."""
+    """Return before + (after - before) * share along an axis."""
     first, result = values.take(before, axis), values.take(after, axis)
     result -= first
     result *= share.reshape([-1 if axis == number else 1 for number in range(3)])
@@ -140,7 +146,9 @@ def _between(
 
 
 def _corner_taps(size: int, target: int) -> _Taps:
-    """Per target cell, the source cell at or before it, the one after, and how far it lies between them."""
+    """Return for each target cell the source cell at or before it, the one after, and how far it lies between
+    them.
+    """
     position = np.arange(target, dtype=np.float32) * (np.float32(size) / np.float32(target))
     first = np.floor(position)
     before = first.astype(np.intp)
@@ -148,7 +156,7 @@ def _corner_taps(size: int, target: int) -> _Taps:
 
 
 def _centre_taps(size: int, target: int) -> _Taps:
-    """The taps of `_corner_taps`, where the centres of cells and not their corners lie on each other
+    """Return the taps of `_corner_taps` where not the corners of cells but their centres lie on each other
     (TensorFlow's HalfPixelScaler).
     """
     half = np.float32(0.5)
@@ -159,28 +167,28 @@ def _centre_taps(size: int, target: int) -> _Taps:
 
 
 def tf_bicubic(pixels: Pixels, rows: int, columns: int) -> Floats:
-    """tf.image.resize of H x W x C bytes with method="bicubic": Keys' cubic of a = -0.5, half-pixel centres,
-    no antialiasing; down, then across (resize_bicubic_op.cc).
+    """Resize H x W x C bytes as tf.image.resize does with method="bicubic": Keys' cubic of a = -0.5,
+    half-pixel centres, no antialiasing; down, then across (resize_bicubic_op.cc).
     """
-    down = _gathered(pixels.astype(np.float32), _tf_cubic_weights(pixels.shape[0], rows), axis=0)
-    return _gathered(down, _tf_cubic_weights(pixels.shape[1], columns), axis=1)
+    down = _weighted_sums(pixels.astype(np.float32), _tf_cubic_weights(pixels.shape[0], rows), axis=0)
+    return _weighted_sums(down, _tf_cubic_weights(pixels.shape[1], columns), axis=1)
 
 
 def _tf_cubic_weights(size: int, target: int) -> _Weights:
-    """Per target cell, four source cells and their weights, from a table of the kernel at 1,025 places. Cells
-    outside the image weigh nothing, and the others as much more.
+    """Return the four source cells of each target cell and their weights, from a table of the kernel at 1,025
+    positions. Cells outside the image weigh nothing, and the others weigh more instead.
     """
     half = np.float32(0.5)
     a = -0.5
-    places = np.float32(_TABLE)
+    table_cells = np.float32(_TABLE_CELLS)
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
     first = np.floor(position)
-    share = np.rint((position - first) * places).astype(np.intp)
-    x = np.arange(_TABLE + 1) / _TABLE
+    share = np.rint((position - first) * table_cells).astype(np.intp)
+    x = np.arange(_TABLE_CELLS + 1) / _TABLE_CELLS
     near = (((a + 2) * x - (a + 3)) * x * x + 1).astype(np.float32)
     x += 1
     far = (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(np.float32)
-    weights = np.stack([far[share], near[share], near[_TABLE - share], far[_TABLE - share]])
+    weights = np.stack([far[share], near[share], near[_TABLE_CELLS - share], far[_TABLE_CELLS - share]])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
     weights[(cells < 0) | (cells >= size)] = 0
     total = ((weights[0] + weights[1]) + weights[2]) + weights[3]
@@ -188,11 +196,11 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
 
 
 def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """tf.image.resize of H x W x C bytes with method="area", cut to bytes, as big_vision does it: the mean
-    of the cells under each target cell; across, then down (resize_area_op.cc).
+    """Resize H x W x C bytes as tf.image.resize does with method="area", and cut to bytes as big_vision does:
+    the mean of the cells under each target cell; across, then down (resize_area_op.cc).
     """
-    wide = _gathered(pixels.astype(np.float32), _tf_area_weights(pixels.shape[1], columns), axis=1)
-    total = _gathered(wide, _tf_area_weights(pixels.shape[0], rows), axis=0)
+    wide = _weighted_sums(pixels.astype(np.float32), _tf_area_weights(pixels.shape[1], columns), axis=1)
+    total = _weighted_sums(wide, _tf_area_weights(pixels.shape[0], rows), axis=0)
     ratios = (
         np.float32(was) / np.float32(now) for was, now in zip(pixels.shape, (rows, columns), strict=False)
     )
@@ -201,59 +209,64 @@ def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def _tf_area_weights(size: int, target: int) -> _Weights:
-    """Per target cell, the source cells under it, and how much of each."""
+    """Return the source cells under each target cell, and how much of each is under it."""
     ratio = np.float32(size) / np.float32(target)
     one = np.float32(1)
     start, end = (np.arange(number, target + number, dtype=np.float32) * ratio for number in (0, 1))
     first, last = np.floor(start).astype(np.intp), np.ceil(end).astype(np.intp)
     cells = first + np.arange((last - first).max())[:, None]
     left = cells.astype(np.float32)
-    begun, ended = left < start, left + one > end
-    cut = np.where(ended, np.where(begun, ratio, end - left), np.where(begun, left + one - start, one))
-    cut[cells >= last] = 0
-    return np.minimum(cells, size - 1), cut
+    cut_at_start, cut_at_end = left < start, left + one > end
+    shares = np.where(
+        cut_at_end, np.where(cut_at_start, ratio, end - left), np.where(cut_at_start, left + one - start, one)
+    )
+    shares[cells >= last] = 0
+    return np.minimum(cells, size - 1), shares
 
 
 def tf_antialiased(pixels: Pixels, rows: int, columns: int) -> Floats:
-    """tf.image.resize of H x W x C bytes with antialias=True, which is ScaleAndTranslate with a triangle:
-    down, then across.
+    """Resize H x W x C bytes as tf.image.resize does with antialias=True, which is ScaleAndTranslate with a
+    triangle: down, then across.
     """
-    down = _gathered(pixels.astype(np.float32), _tf_weights(pixels.shape[0], rows), axis=0)
-    return _gathered(down, _tf_weights(pixels.shape[1], columns), axis=1)
+    down = _weighted_sums(pixels.astype(np.float32), _tf_weights(pixels.shape[0], rows), axis=0)
+    return _weighted_sums(down, _tf_weights(pixels.shape[1], columns), axis=1)
 
 
 def torch_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then
-    down.
+    """Resize H x W x C bytes as torch.nn.functional.interpolate does with floats and antialias=True, and
+    round: across, then down.
 
     The sums are those of torch on processors with AVX2. On others one value in 30,000 is another by one
     level.
     """
-    return _torch(pixels, rows, columns, _triangle, 1)
+    return _resample_by_torch(pixels, rows, columns, _triangle, 1)
 
 
 def torch_bicubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
-    """Resamples as `torch_bilinear` does, with Keys' cubic of a = -0.5, clipped to bytes."""
-    return _torch(pixels, rows, columns, _keys, 2)
+    """Resize as `torch_bilinear` does, with Keys' cubic of a = -0.5, and clip to bytes."""
+    return _resample_by_torch(pixels, rows, columns, _keys_cubic, 2)
 
 
 _Kernel = Callable[[Floats], Floats]
 
 
-def _torch(pixels: Pixels, rows: int, columns: int, kernel: _Kernel, reach: int) -> Pixels:
-    wide = _gathered_by_torch(pixels, _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
-    values = _gathered_by_torch(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
+def _resample_by_torch(pixels: Pixels, rows: int, columns: int, kernel: _Kernel, reach: int) -> Pixels:
+    """Resize with a kernel that weighs cells up to `reach` cells away, across and then down, and round to
+    bytes.
+    """
+    wide = _weighted_sums_by_torch(pixels, _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
+    values = _weighted_sums_by_torch(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 
 
-def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> Floats:
-    """The sums of `_gathered`, rounded as in torch's loop over the cells after the first: its compiled code
-    multiplies four at once and adds these rounded products one by one; what is left of a cell's four is
-    fused, so only the sum is rounded.
+def _weighted_sums_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> Floats:
+    """Return the sums of `_weighted_sums`, rounded as in torch's loop over the cells after the first. Its
+    compiled code multiplies four cells at once and adds the rounded products one by one. The cells that
+    remain after the fours are fused, so only the sum is rounded.
     """
-    cells, shares, used = weights
+    cells, shares, counts = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
-    fused_from = 1 + (used - 1) // 4 * 4
+    fused_from = 1 + (counts - 1) // 4 * 4
     exact = values.astype(np.float64)
     total = np.zeros((), np.float32)
     for number, (cell, share) in enumerate(zip(cells, shares, strict=True)):
@@ -265,8 +278,8 @@ def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis
     return total
 
 
-def _gathered(values: Floats, weights: _Weights, axis: int) -> Floats:
-    """Weighted sums of cells along an axis, the first cell first."""
+def _weighted_sums(values: Floats, weights: _Weights, axis: int) -> Floats:
+    """Return weighted sums of cells along an axis, the first cell first."""
     cells, shares = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
     total: Floats = values.take(cells[0], axis)
@@ -280,8 +293,8 @@ def _gathered(values: Floats, weights: _Weights, axis: int) -> Floats:
 
 
 def _tf_weights(size: int, target: int) -> _Weights:
-    """Per target cell, source cells and their weights: two arrays taps x target (scale_and_translate_op.cc,
-    ComputeSpansCore).
+    """Return the source cells of each target cell and their weights: two arrays taps x target
+    (scale_and_translate_op.cc, ComputeSpansCore).
     """
     one, half = np.float32(1), np.float32(0.5)
     ratio = one / (np.float32(target) / np.float32(size))
@@ -292,13 +305,13 @@ def _tf_weights(size: int, target: int) -> _Weights:
     cells = first + np.arange((last - first).max() + 1)[:, None]
     weights = _triangle((cells.astype(np.float32) + half - sample) * (one / reach))
     weights[cells > last] = 0
-    return np.minimum(cells, size - 1), weights * (one / _added(weights))
+    return np.minimum(cells, size - 1), weights * (one / _sum_in_order(weights))
 
 
 def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _TorchWeights:
-    """The weights of `_tf_weights` as they are computed in UpSampleKernel.cpp's
-    `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are doubles. The third is the number of source
-    cells of each target cell; further ones have no weight.
+    """Return the cells and weights of `_tf_weights` as UpSampleKernel.cpp's `_compute_indices_weights_aa`
+    computes them, whose numbers 0.5 and 1.0 are doubles. The third array is the number of source cells of
+    each target cell; further cells have no weight.
     """
     ratio = np.float32(size) / np.float32(target)
     stretch = max(ratio, np.float32(1))
@@ -307,14 +320,16 @@ def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _Torc
     first = np.maximum(((centre - support).astype(np.float64) + 0.5).astype(np.intp), 0)
     end = np.minimum(((centre + support).astype(np.float64) + 0.5).astype(np.intp), size)
     cells = first + np.arange((end - first).max())[:, None]
-    apart = (cells.astype(np.float32) - centre).astype(np.float64) + 0.5
-    weights = kernel((apart * np.float32(1 / float(stretch))).astype(np.float32))
+    distance = (cells.astype(np.float32) - centre).astype(np.float64) + 0.5
+    weights = kernel((distance * np.float32(1 / float(stretch))).astype(np.float32))
     weights[cells >= end] = 0
-    return np.minimum(cells, size - 1), weights / _added(weights), end - first
+    return np.minimum(cells, size - 1), weights / _sum_in_order(weights), end - first
 
 
-def _added(weights: Floats) -> Floats:
-    """The sum of each target cell's weights, the first one first: numpy's own sum has another order."""
+def _sum_in_order(weights: Floats) -> Floats:
+    """Return the sum of each target cell's weights, the first one first: numpy's own sum has another
+    order.
+    """
     total: Floats = np.zeros_like(weights[0])
     for share in weights:
         total += share
@@ -322,20 +337,21 @@ def _added(weights: Floats) -> Floats:
 
 
 def _triangle(x: Floats) -> Floats:
+    """Return the weight of a cell by a triangle, at its distance in cells."""
     return np.maximum(np.float32(1) - np.abs(x), np.float32(0))
 
 
-def _keys(x: Floats) -> Floats:
-    """The weight of a cell by Keys' cubic, at its distance in cells."""
+def _keys_cubic(x: Floats) -> Floats:
+    """Return the weight of a cell by Keys' cubic, at its distance in cells."""
     a = np.float32(-0.5)
     x = np.abs(x)
-    near = _fused(_fused(a + 2, x, -(a + 3)) * x, x, np.float32(1))
-    far = _fused(_fused(_fused(a, x, -5 * a), x, 8 * a), x, -4 * a)
+    near = _multiply_add(_multiply_add(a + 2, x, -(a + 3)) * x, x, np.float32(1))
+    far = _multiply_add(_multiply_add(_multiply_add(a, x, -5 * a), x, 8 * a), x, -4 * a)
     return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))
 
 
-def _fused(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:
-    """first * second + third, rounded once."""
+def _multiply_add(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:
+    """Return first * second + third, rounded once."""
     return (np.asarray(first, np.float64) * second + third).astype(np.float32)
 
 

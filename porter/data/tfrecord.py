@@ -22,7 +22,14 @@ _MAX_RECORDS = 2_000_000
 _MAX_FEATURES = 256
 _MAX_TEXT = 4096
 """Bytes of a text, and of the name of a feature."""
+# Numbers of fields in tensorflow/core/example: of the lists in a Feature, of an entry of a map, and 1 for the
+# only field of Example, Features, BytesList and Int64List.
 _BYTES_LIST, _INT64_LIST = 1, 3
+_KEY, _VALUE = 1, 2
+_ONLY_FIELD = 1
+# Protobuf's wire types: how the content of a field is stored.
+_VARINT, _DELIMITED = 0, 2
+_FIXED_BYTES = {1: 8, 5: 4}
 
 FeatureValue = bytes | int
 
@@ -46,19 +53,19 @@ class Example(NamedTuple):
     photo: TfRecord | None
 
 
-class _Broken(Exception):
-    """What is wrong with a message."""
+class _BrokenMessage(Exception):
+    """A message is not encoded as protobuf. Its text says where."""
 
 
 def is_tfrecord(path: Path) -> bool:
-    """Whether the content of a file is a TFRecord's: the checksum of the first record's length."""
+    """Return whether the content of a file is a TFRecord's, by the checksum of the first record's length."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     return len(head) == _HEADER.size and masked_crc32c(head[:8]) == _HEADER.unpack(head)[1]
 
 
-def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
-    """The records of a file, in their order. Their lengths are checked, not their payloads.
+def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
+    """Yield the records of a file, in their order. Their lengths are checked, not their payloads.
 
     Raises:
         FileError: a length is not that of its checksum or goes beyond the file, the file is cut off, or it
@@ -71,22 +78,23 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
             return
         file.seek(start)
         head = file.read(_HEADER.size)
-        where, again = f"{path}: record {number}", "check that the file is complete"
+        where, advice = f"{path}: record {number}", "check that the file is complete"
         if len(head) < _HEADER.size:
-            raise FileError(f"the file is cut off after {size:,} bytes", where=where, next=again)
+            raise FileError(f"the file is cut off after {size:,} bytes", where=where, next=advice)
         length, checksum = _HEADER.unpack(head)
         if masked_crc32c(head[:8]) != checksum:
             raise FileError(
                 f"byte {start:,} is not the beginning of a record: its checksum is wrong",
                 where=where,
-                next=again,
+                next=advice,
             )
-        left = size - start - _HEADER.size - _CHECKSUM.size
-        if length > left:
+        remaining = size - start - _HEADER.size - _CHECKSUM.size
+        if length > remaining:
             raise FileError(
-                f"expected a record of {length:,} bytes, got the {max(left, 0):,} that are left of the file",
+                f"expected a record of {length:,} bytes, got the {max(remaining, 0):,} that are left of "
+                "the file",
                 where=where,
-                next=again,
+                next=advice,
             )
         start += _HEADER.size
         yield TfRecord(start, start + length)
@@ -97,7 +105,7 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
 
 
 def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
-    """Compares a payload with the checksum that is stored after it.
+    """Compare a payload with the checksum that is stored after it.
 
     Raises:
         FileError: they differ.
@@ -109,113 +117,120 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
 def read_example(
     file: BinaryIO, record: TfRecord, photos: Collection[str], wanted: Collection[str]
 ) -> Example | str:
-    """The features of a record; why there are none if it is no Example.
+    """Return the features of a record that are asked for; if it is no tf.train.Example, return why in words.
 
     Args:
-        photos: the names that a photo may have.
-        wanted: those of texts and numbers.
+        photos: the names that the photo's feature may have.
+        wanted: the names of features of texts and numbers.
     """
     values: dict[str, FeatureValue] = {}
     photo = None
     try:
-        for count, entry in enumerate(_entries(file, record)):
+        for count, entry in enumerate(_feature_entries(file, record)):
             if count == _MAX_FEATURES:
                 return f"more than {_MAX_FEATURES} features"
-            name, feature = _named(file, entry)
+            name, feature = _read_entry(file, entry)
             if feature is None:
                 continue
             if name in photos:
                 photo = _first_bytes(file, feature) or photo
-            elif name in wanted and (value := _first(file, feature)) is not None:
+            elif name in wanted and (value := _first_value(file, feature)) is not None:
                 values[name] = value
-    except _Broken as error:
+    except _BrokenMessage as error:
         return f"it is no tf.train.Example: {error}"
     return Example(values, photo)
 
 
-def _entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
-    """Example.features.feature: the entries of the map."""
+def _feature_entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
+    """Yield the entries of the map Example.features.feature."""
     for number, features in _fields(file, record):
-        if number == 1 and isinstance(features, TfRecord):
+        if number == _ONLY_FIELD and isinstance(features, TfRecord):
             yield from (
                 entry
-                for place, entry in _fields(file, features)
-                if place == 1 and isinstance(entry, TfRecord)
+                for inner_number, entry in _fields(file, features)
+                if inner_number == _ONLY_FIELD and isinstance(entry, TfRecord)
             )
 
 
-def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
-    """The name and the feature of an entry of tf.train.Features."""
+def _read_entry(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
+    """Return the name and the feature of an entry of tf.train.Features; None for an entry without a
+    feature.
+    """
     name, feature = "", None
     for number, value in _fields(file, entry):
-        if number == 1 and isinstance(value, TfRecord):
-            name = _text(file, value).decode("utf-8", "replace")
-        elif number == 2 and isinstance(value, TfRecord):
+        if number == _KEY and isinstance(value, TfRecord):
+            name = _read_text(file, value).decode("utf-8", "replace")
+        elif number == _VALUE and isinstance(value, TfRecord):
             feature = value
     return name, feature
 
 
 def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
-    """Where the first bytes of a feature are."""
+    """Return where the first bytes of a feature are in the file; None if it has none."""
     for kind, values in _fields(file, feature):
         if kind == _BYTES_LIST and isinstance(values, TfRecord):
             return next(
                 (
                     value
                     for number, value in _fields(file, values)
-                    if number == 1 and isinstance(value, TfRecord)
+                    if number == _ONLY_FIELD and isinstance(value, TfRecord)
                 ),
                 None,
             )
     return None
 
 
-def _first(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
-    """The first text or number of a feature."""
+def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
+    """Return the first text or number of a feature; None if it has none."""
     for kind, values in _fields(file, feature):
         if not isinstance(values, TfRecord):
             continue
-        found = next((value for number, value in _fields(file, values) if number == 1), None)
+        found = next((value for number, value in _fields(file, values) if number == _ONLY_FIELD), None)
         if kind == _BYTES_LIST and isinstance(found, TfRecord):
-            return _text(file, found)
+            return _read_text(file, found)
         if kind == _INT64_LIST and found is not None:
             number = found if isinstance(found, int) else _varint(file, found.start, found.end)[0]
-            return number - (1 << 64) if number >> 63 else number
+            return number - (1 << 64) if number >> 63 else number  # int64 is stored in two's complement
     return None
 
 
-def _text(file: BinaryIO, record: TfRecord) -> bytes:
-    """The bytes of a short text."""
+def _read_text(file: BinaryIO, record: TfRecord) -> bytes:
+    """Return the bytes of a short text."""
     if record.end - record.start > _MAX_TEXT:
-        raise _Broken(f"a text of {record.end - record.start:,} bytes")
+        raise _BrokenMessage(f"a text of {record.end - record.start:,} bytes")
     file.seek(record.start)
     return file.read(record.end - record.start)
 
 
 def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRecord]]:
-    """A message's fields: a number, or where the bytes of a text or of an inner message are."""
+    """Yield the fields of a message: the number of each, and its value, which is a number, or the place of
+    the bytes of a text or an inner message. Fields of a fixed size are skipped.
+    """
     at, end = message
     while at < end:
         tag, at = _varint(file, at, end)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == _VARINT:
             value, at = _varint(file, at, end)
             yield number, value
             continue
-        length, at = _varint(file, at, end) if wire == 2 else ({1: 8, 5: 4}.get(wire, -1), at)
+        if wire_type == _DELIMITED:
+            length, at = _varint(file, at, end)
+        else:
+            length = _FIXED_BYTES.get(wire_type, -1)
         if not 0 <= length <= end - at:
-            raise _Broken(f"byte {at:,} begins a field that does not end within it")
-        if wire == 2:
+            raise _BrokenMessage(f"byte {at:,} begins a field that does not end within it")
+        if wire_type == _DELIMITED:
             yield number, TfRecord(at, at + length)
         at += length
 
 
 def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where it ends."""
+    """Return a number of up to 64 bits, and where it ends."""
     file.seek(at)
     value = 0
     for index, byte in enumerate(file.read(min(10, end - at))):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & (1 << 64) - 1, at + index + 1
-    raise _Broken(f"byte {at:,} begins no number")
+    raise _BrokenMessage(f"byte {at:,} begins no number")

@@ -14,11 +14,11 @@ from porter.data.preprocess import Preprocess
 
 CONFIG_FILE = "config.json"
 _KERNELS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
-_USUAL_SHARE = 0.875
+_DEFAULT_SHARE = 0.875
 
 
 def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol as porter.data.statements reads it.
+    """Return timm's settings as a protocol that porter.data.statements reads.
 
     Raises:
         KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
@@ -30,7 +30,7 @@ def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{mode} {channels}x{rows}x{columns} by {kernel}")
     return {
         "resize": "squash" if mode == "squash" else "shorter_side",
-        "size": floor(rows / (settings.get("crop_pct") or _USUAL_SHARE)),
+        "size": floor(rows / (settings.get("crop_pct") or _DEFAULT_SHARE)),
         "crop": rows,
         "interpolation": f"pil_{kernel}",
         "divide": 255,
@@ -40,8 +40,8 @@ def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_timm(protocol: Preprocess) -> dict[str, Any]:
-    """timm's config of a protocol, as `from_timm` reads it; where timm prepares photos otherwise
-    (`unlike_timm`), the nearest.
+    """Return timm's config of a protocol, as `from_timm` reads it; the nearest one if timm prepares photos
+    otherwise (`differences_of_timm`).
     """
     side = protocol.crop or protocol.size
     mean, std = (
@@ -52,15 +52,15 @@ def to_timm(protocol: Preprocess) -> dict[str, Any]:
     return {
         "input_size": [3, side, side],
         "interpolation": kernel if kernel in _KERNELS else "bilinear",
-        "crop_pct": _share(side, protocol.size),
+        "crop_pct": _share_of_size(side, protocol.size),
         "crop_mode": "squash" if protocol.resize == "squash" else "center",
         "mean": mean,
         "std": std,
     }
 
 
-def unlike_timm(protocol: Preprocess) -> tuple[str, ...]:
-    """What timm's transforms do otherwise than a protocol."""
+def differences_of_timm(protocol: Preprocess) -> tuple[str, ...]:
+    """Return what timm's transforms do otherwise than a protocol, in words."""
     by_pillow = protocol.interpolation.startswith(("pil_", "none"))
     differs = {
         "they resize": protocol.resize == "none",
@@ -69,10 +69,10 @@ def unlike_timm(protocol: Preprocess) -> tuple[str, ...]:
         "they keep the whole photo before resizing": protocol.central_fraction is not None,
         "they feed RGB": protocol.channels != "rgb",
     }
-    return tuple(said for said, so in differs.items() if so)
+    return tuple(words for words, holds in differs.items() if holds)
 
 
-def _share(crop: int, size: int) -> float:
-    """The share of which timm makes `size` again."""
+def _share_of_size(crop: int, size: int) -> float:
+    """Return the share of which timm makes `size` again, with as few digits as possible."""
     shares = (round(crop / size, digits) for digits in range(3, 17))
     return next((share for share in shares if floor(crop / share) == size), crop / (size + 0.5))

@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 PROCESSOR_FILE = "preprocessor_config.json"
 _KERNELS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""The kernels at the places that Pillow numbers."""
-_SQUASHED_FROM = 384
-_USUAL_SHARE = 224 / 256
+"""The kernels in the order in which Pillow numbers them."""
+_SQUASHED_FROM_SIZE = 384
+_DEFAULT_SHARE = 224 / 256
 _LEVITS_SHARE = 256 / 224
-_OTHERWISE = {
+_SETTINGS_OF_CLASS = {
     "do_pad": "",
     "keep_aspect_ratio": "",
     "do_flip_channel_order": "MobileViT",
     "rescale_offset": "EfficientNet",
 }
-"""Settings that porter follows of one class only, or of none."""
+"""Settings that change photos, each with the only class of which porter follows it; empty for none."""
 
 
 class _Processor(NamedTuple):
@@ -69,57 +69,63 @@ DINOv2 Bit's.
 
 
 def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol as porter.data.statements reads it.
+    """Return the settings of a processor as a protocol that porter.data.statements reads.
 
     Raises:
         KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
         porter can prepare.
     """
-    name = _name(settings)
+    name = _class_name(settings)
     settings = {key: value for key, value in settings.items() if value is not None}
-    kind = _kind(name)
+    kind = _class_of_processor(name)
     if kind not in _PROCESSORS:
         raise ValueError(
             f"porter does not know what '{name}' does; it knows those of {', '.join(_PROCESSORS)}"
         )
-    if strange := [key for key, known in _OTHERWISE.items() if settings.get(key) and kind != known]:
-        raise ValueError(f"'{strange[0]}'")
+    if not_followed := [
+        key for key, known in _SETTINGS_OF_CLASS.items() if settings.get(key) and kind != known
+    ]:
+        raise ValueError(f"'{not_followed[0]}'")
     if not settings.get("do_resize", True):
         raise ValueError("it resizes nothing")
-    usual = _PROCESSORS[kind]
-    steps = _centre_of_share(settings) if kind == "ConvNext" else _resized_and_cropped(settings, kind, usual)
+    defaults = _PROCESSORS[kind]
+    steps = _crop_share(settings) if kind == "ConvNext" else _resize_and_crop(settings, kind, defaults)
     return {
         **steps,
-        "interpolation": f"pil_{_KERNELS[_stated(settings, 'resample', usual.resample)]}",
+        "interpolation": f"pil_{_KERNELS[_setting(settings, 'resample', defaults.resample)]}",
         "crop_rounding": "down",
         "channels": "bgr" if settings.get("do_flip_channel_order", kind == "MobileViT") else "rgb",
-        **_scaled(settings, kind, usual),
+        **_parse_scaling(settings, kind, defaults),
     }
 
 
-def unlike_transformers(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a processor does otherwise than the protocol of `from_transformers`, which is that of
+def differences_of_transformers(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a processor does otherwise than the protocol of `from_transformers`, which is that of
     transformers' PIL processors.
     """
-    name = _name(settings)
+    name = _class_name(settings)
     resized = (
         f"photos are resized by Pillow, and {name} resizes them by torch: some values differ by a "
         "level or two"
     )
-    twice = (
+    divides_twice = (
         f"{name} divides twice by the deviations, and porter once by their squares: some values "
         "differ in the last bit"
     )
-    differs = {resized: name.endswith("Fast"), twice: _divides_twice(settings, _kind(name))}
-    return tuple(said for said, so in differs.items() if so)
+    differs = {
+        resized: name.endswith("Fast"),
+        divides_twice: _divides_twice(settings, _class_of_processor(name)),
+    }
+    return tuple(words for words, holds in differs.items() if holds)
 
 
-def _name(settings: Mapping[str, Any]) -> str:
+def _class_name(settings: Mapping[str, Any]) -> str:
+    """Return the name of the processor's class, as a file of any version has it."""
     return str(settings.get("image_processor_type") or settings["feature_extractor_type"])
 
 
-def _kind(name: str) -> str:
-    """The class of a processor, without what its versions add."""
+def _class_of_processor(name: str) -> str:
+    """Return the class of a processor, without what its versions add to the name."""
     return (
         name.removesuffix("Fast")
         .removesuffix("Pil")
@@ -128,14 +134,16 @@ def _kind(name: str) -> str:
     )
 
 
-def _stated(settings: Mapping[str, Any], key: str, usual: Any) -> Any:
-    """A setting, or its class's default. Raises KeyError where versions of the class have several."""
-    return settings[key] if usual is None else settings.get(key, usual)
+def _setting(settings: Mapping[str, Any], key: str, default: Any) -> Any:
+    """Return a setting, or its class's default. Raise KeyError if the setting is missing and versions of the
+    class have several defaults.
+    """
+    return settings[key] if default is None else settings.get(key, default)
 
 
-def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
-    """A resize and, where the settings ask for it, a crop of the centre."""
-    resize, size = _side(settings["size"], usual.square)
+def _resize_and_crop(settings: Mapping[str, Any], kind: str, defaults: _Processor) -> dict[str, Any]:
+    """Return a resize, and a crop of the centre if the settings ask for it."""
+    resize, size = _parse_size(settings["size"], defaults.square)
     if kind == "Levit" and resize == "shorter_side":
         size = int(_LEVITS_SHARE * size)
     if (multiple := settings.get("ensure_multiple_of", 1)) != 1:  # DPT's, by floats of each photo
@@ -143,25 +151,27 @@ def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Process
             raise ValueError(f"a size of {size}, half way between multiples of {multiple}")
         size = round(size / multiple) * multiple
     crop = None
-    if _stated(settings, "do_center_crop", usual.crops):
-        shape, crop = _side(settings["crop_size"], True)
+    if _setting(settings, "do_center_crop", defaults.crops):
+        shape, crop = _parse_size(settings["crop_size"], True)
         if shape != "squash":
             raise ValueError(f"a crop of {settings['crop_size']}")
     return {"resize": resize, "size": size, "crop": crop}
 
 
-def _centre_of_share(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A crop of a share of the resized photo (ConvNeXT's), which large sizes go without."""
-    resize, size = _side(settings["size"], False)
+def _crop_share(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a crop of a share of the resized photo (ConvNeXT's). Large sizes are squashed instead."""
+    resize, size = _parse_size(settings["size"], False)
     if resize != "shorter_side" or settings.get("do_center_crop"):
         raise ValueError(f"a size of {settings['size']}")
-    if size >= _SQUASHED_FROM:
+    if size >= _SQUASHED_FROM_SIZE:
         return {"resize": "squash", "size": size}
-    return {"resize": resize, "size": int(size / settings.get("crop_pct", _USUAL_SHARE)), "crop": size}
+    return {"resize": resize, "size": int(size / settings.get("crop_pct", _DEFAULT_SHARE)), "crop": size}
 
 
-def _side(size: Any, square: bool) -> tuple[str, int]:
-    """How photos get a size, which is one number or a table of them."""
+def _parse_size(size: Any, square: bool) -> tuple[str, int]:
+    """Return how photos get a size, `squash` or `shorter_side`, and the size. It is stated as one number or
+    as a table.
+    """
     if isinstance(size, int):
         return "squash" if square else "shorter_side", size
     if set(size) == {"shortest_edge"}:
@@ -171,18 +181,21 @@ def _side(size: Any, square: bool) -> tuple[str, int]:
     return "squash", size["height"]
 
 
-def _scaled(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
-    """What pixels are divided by, and the mean and the standard deviation."""
+def _parse_scaling(settings: Mapping[str, Any], kind: str, defaults: _Processor) -> dict[str, Any]:
+    """Return the divisor of pixels, and the mean and the standard deviation."""
     factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1
     mean, std = [0.0] * 3, [1.0] * 3
-    if usual.normalises and settings.get("do_normalize", True):
+    if defaults.normalises and settings.get("do_normalize", True):
         mean, std = list(settings["image_mean"]), list(settings["image_std"])
     if settings.get("rescale_offset"):
         mean = [value + 1 for value in mean]
     if _divides_twice(settings, kind):
-        std = [value * again for value, again in zip(std, settings["image_std"], strict=True)]
+        std = [value * deviation for value, deviation in zip(std, settings["image_std"], strict=True)]
     return {"divide": round(1 / factor, 9), "mean": mean, "std": std}
 
 
 def _divides_twice(settings: Mapping[str, Any], kind: str) -> bool:
+    """Return whether a processor divides by the deviations once more, as EfficientNet's does for a network
+    with its head.
+    """
     return kind == "EfficientNet" and bool(settings.get("include_top", True))

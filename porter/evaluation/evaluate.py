@@ -31,7 +31,7 @@ from porter.data.classes import Classes
 from porter.data.layouts import open_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import CropRounding, Preprocess
-from porter.data.statements import fed, in_words
+from porter.data.statements import input_in_words, protocol_in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
@@ -53,10 +53,10 @@ from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
 from porter.port import Record, StoredPort, read_port, update_record
 from porter.recipe import Member
-from porter.source.from_port import member_of
-from porter.source.in_memory import ModelWeights, weights_of
-from porter.source.photo_protocol import doubted
-from porter.source.reopening import source_of
+from porter.source.from_port import find_member_of
+from porter.source.in_memory import ModelWeights, parse_weights
+from porter.source.photo_protocol import protocol_doubt
+from porter.source.reopening import reopen_source
 
 AROUND = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""
@@ -139,7 +139,7 @@ def _measure(
     predictions = asked.predictions
     with join_run(process) as gather:
         entrants = [
-            _open_entrant(folder, asked.source, weights_of(asked.weights), recipes, options)
+            _open_entrant(folder, asked.source, parse_weights(asked.weights), recipes, options)
             for folder in folders
         ]
         sets = {
@@ -278,9 +278,9 @@ def _open_entrant(
 ) -> Entrant:
     """Read a port that takes part, with its protocol and, if `source` asks for it, its source."""
     port = read_port(Path(folder))
-    port = replace(port, record=options.stated.put_into(port.record, str(folder)))
+    port = replace(port, record=options.stated.override(port.record, str(folder)))
     return Entrant(
-        port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None
+        port, protocol_of(port, options.crops), reopen_source(port, weights, recipes) if source else None
     )
 
 
@@ -384,7 +384,7 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
     recipe.
     """
     try:
-        return member_of(record, recipes)
+        return find_member_of(record, recipes)
     except UsageError:
         return None
 
@@ -405,7 +405,7 @@ def _make_evaluation(
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside = None
     warnings = (
-        *doubted(record, record.zoo, record.input.size),
+        *protocol_doubt(record, record.zoo, record.input.size),
         *notes_on_proportion(record, protocol),
         *measured.warnings,
     )
@@ -430,9 +430,9 @@ def _make_evaluation(
         failed=_failures(photos, scored),
         excluded=photos.excluded,
         classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
-        protocol=in_words(protocol, options.crops),
+        protocol=protocol_in_words(protocol, options.crops),
         preprocess=asdict(protocol),
-        fed=fed(protocol, protocol.square, protocol.square),
+        fed=input_in_words(protocol, protocol.square, protocol.square),
         crops=options.crops,
         precision=measured.way.run.precision,
         device=options.device,

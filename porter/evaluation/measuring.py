@@ -30,7 +30,7 @@ from porter.files import path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, StoredPort
 from porter.source.opened import Opened
-from porter.source.stated_photos import NOTHING, PhotoFacts, read_stated
+from porter.source.stated_photos import NOTHING, PhotoFacts, read_statements
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Options:
             path_of(asked.cache),
             asked.split,
             path_of(asked.labels),
-            read_stated(asked.preprocess, asked.class_names),
+            read_statements(asked.preprocess, asked.class_names),
             path_of(asked.class_names),
             isinstance(asked, MeasuringOptions) and asked.fast,
         )

@@ -16,11 +16,11 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
 from porter.base.options import AnyPath
 from porter.data.preprocess import Preprocess, as_image, open_image, prepare
-from porter.data.statements import fed
+from porter.data.statements import input_in_words
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fit_protocol, notes_on_proportion
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import StoredPort, read_port
-from porter.source.stated_photos import read_stated
+from porter.source.stated_photos import read_statements
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,7 +84,7 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
             )
     port = read_port(folder)
     port = replace(
-        port, record=read_stated(asked.preprocess, asked.class_names).put_into(port.record, str(folder))
+        port, record=read_statements(asked.preprocess, asked.class_names).override(port.record, str(folder))
     )
     protocol = fit_protocol(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
@@ -154,4 +154,4 @@ def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, ba
         share = None if is_undefined else float(shares[index])
         guesses.append(ClassScore(index, wnid, name, logit=float(logits[index]), probability=share))
     proportion = ", in proportion to the protocol" if notes_on_proportion(port.record, protocol) else ""
-    return Prediction(image, fed(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)
+    return Prediction(image, input_in_words(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)

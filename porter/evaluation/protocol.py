@@ -7,7 +7,7 @@ from porter.base.errors import UsageError
 from porter.base.options import CROPS, INPUT_SIZE, PREPROCESS
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import example, in_words
+from porter.data.statements import example_protocol, protocol_in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import known_format
 from porter.graph import axes_text, further_text
@@ -46,7 +46,9 @@ def expect_prepared(port: StoredPort) -> Preprocess:
         file_format = known_format(record.source.format)
         trained_in_tf = file_format is not None and file_format.framework == "tf"
         scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
-        raise _no_protocol(where, example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
+        raise _no_protocol(
+            where, example_protocol(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling)
+        )
     return record.preprocess
 
 
@@ -85,7 +87,7 @@ def _expect_classes(facts: Facts, where: str) -> Preprocess:
             next="porter.load gives the model, which gives features",
         )
     if facts.preprocess is None:
-        raise _no_protocol(where, example(224, "pil_bilinear", ",divide=255"))
+        raise _no_protocol(where, example_protocol(224, "pil_bilinear", ",divide=255"))
     return facts.preprocess
 
 
@@ -153,7 +155,7 @@ def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
     return (
         (
             f"the protocol feeds {stated}, and this port takes only {only}: it is taken in proportion, "
-            f"{in_words(fed)}"
+            f"{protocol_in_words(fed)}"
         ),
     )
 

@@ -18,7 +18,7 @@ import PIL
 from porter.base.errors import FileError
 from porter.base.package import __version__, version_of
 from porter.data.photos import Failure, Photo
-from porter.data.pipeline.store import identity
+from porter.data.pipeline.store import identity_of_place
 from porter.evaluation.comparison import PhotoDistances
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured, Options
@@ -57,7 +57,7 @@ def file_of_pass(
         process.rank,
         process.world,
     )
-    listed = [(photo.name, photo.labels, identity(photo.place)) for photo in photos]
+    listed = [(photo.name, photo.labels, identity_of_place(photo.place)) for photo in photos]
     text = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
     return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
 

@@ -17,8 +17,7 @@ from textwrap import shorten
 
 _BYTES_A_SECOND = 100_000_000
 _EXPANSION = 4
-"""How many times as large as its file what is written of it may be; trained weights unpack to less than twice
-their bytes.
+"""The most bytes of memory and of output for each byte of the file; trained weights unpack to less than two.
 """
 
 
@@ -37,32 +36,32 @@ READING = Limits()
 def run_apart(
     program: str, arguments: Sequence[str | Path], size: int, library: str, limits: Limits | None = None
 ) -> None:
-    """Runs a file of Python that reads `size` bytes.
+    """Run a file of Python that reads `size` bytes, in a process of its own.
 
     Raises:
         ValueError: the library cannot read them, or takes more than it may.
     """
     limits = limits or READING
     seconds = limits.seconds + size // _BYTES_A_SECOND
-    most = (seconds + 1, limits.memory + _EXPANSION * size, limits.written + _EXPANSION * size)
+    bounds = (seconds + 1, limits.memory + _EXPANSION * size, limits.written + _EXPANSION * size)
     # The system's own bound is for a process whose parent has ended. It comes later, so that the message is
     # always this one's.
-    command = [sys.executable, __file__, *map(str, most), program, *map(str, arguments)]
+    command = [sys.executable, __file__, *map(str, bounds), program, *map(str, arguments)]
     # A library that numpy loads takes memory for each core.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, timeout=seconds, env=environment, text=True, errors="replace"
         )
     except subprocess.TimeoutExpired:
         raise ValueError(f"{library} does not read it in {seconds} seconds") from None
-    if ran.returncode:
-        said = (ran.stderr.strip().splitlines() or ["it ended"])[-1]
-        raise ValueError(f"{library} cannot read it: {shorten(said, 400, placeholder=' ...')}")
+    if process.returncode:
+        last_line = (process.stderr.strip().splitlines() or ["it ended"])[-1]
+        raise ValueError(f"{library} cannot read it: {shorten(last_line, 400, placeholder=' ...')}")
 
 
-def _bound(seconds: int, memory: int, written: int) -> None:
-    """Bounds what this process may take, where the system can."""
+def _limit_this_process(seconds: int, memory: int, written: int) -> None:
+    """Limit the time, the memory and the files of this process, if the system can."""
     with suppress(ImportError):
         import resource
 
@@ -79,6 +78,6 @@ def _bound(seconds: int, memory: int, written: int) -> None:
 if __name__ == "__main__":
     # Python puts this folder there, whose modules have names of libraries.
     sys.path = [place for place in sys.path if place != str(Path(__file__).parent)]
-    _bound(*map(int, sys.argv[1:4]))
+    _limit_this_process(*map(int, sys.argv[1:4]))
     sys.argv = sys.argv[4:]
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -18,22 +18,23 @@ class Cursor:
         self.data, self.position = data, 0
 
     def skip(self, count: int) -> int:
-        """Passes over bytes, and gives where they began."""
+        """Skip bytes, and return where they began."""
         if not 0 <= count <= len(self.data) - self.position:
             raise ValueError("it is cut short or damaged")
         self.position += count
         return self.position - count
 
     def cut(self, count: int) -> bytes:
+        """Return the next bytes."""
         start = self.skip(count)
         return self.data[start : self.position]
 
     def number(self, kind: str) -> int:
-        """A whole number, of a type as `struct` writes it."""
+        """Return a whole number, of a type as `struct` writes it."""
         number: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
         return number
 
     def array(self, kind: str, count: int) -> Array:
-        """Numbers of a numpy type, without a copy."""
+        """Return numbers of a numpy type, without a copy."""
         dtype = np.dtype(kind).newbyteorder("<")
         return np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))

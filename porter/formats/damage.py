@@ -9,7 +9,7 @@ from pathlib import Path
 
 from porter.base.errors import FileError, first_line
 
-_DAMAGED: tuple[type[Exception], ...] = (
+_ERRORS_OF_DAMAGE: tuple[type[Exception], ...] = (
     ValueError,
     TypeError,
     IndexError,
@@ -20,8 +20,8 @@ _DAMAGED: tuple[type[Exception], ...] = (
 )
 
 
-OF_JSON = (AttributeError,)
-"""Further errors of what is read from JSON, whose parts may be of any type."""
+ERRORS_OF_JSON = (AttributeError,)
+"""Further errors of reading damaged JSON, whose parts may be of any type."""
 
 
 @contextmanager
@@ -31,10 +31,10 @@ def refusing_damage(
     what: str = "the model",
     further: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Raises FileError for what reading a damaged file raises, and for the `further` errors. porter's own
-    pass.
+    """Raise FileError for the errors that reading a damaged file raises, and for the `further` ones. porter's
+    own errors pass.
     """
     try:
         yield
-    except _DAMAGED + further as error:
+    except _ERRORS_OF_DAMAGE + further as error:
         raise FileError(f"{what} is damaged: {first_line(error)}", where=path, next=next) from None

@@ -14,7 +14,7 @@ from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
-from porter.formats.protobuf import fields_of
+from porter.formats.protobuf import first_fields
 from porter.padding import Size
 
 HEAD_BYTES = 4096
@@ -41,8 +41,8 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Content:
-    """What formats are told apart by. Suffixes lie, so only TensorFlow's checkpoints, which are several
-    files, are told by name.
+    """The part of a file by which its format is recognised. Suffixes lie, so only TensorFlow's checkpoints,
+    which are several files, are told by name.
 
     Attributes:
         head: the first bytes of the file; empty for an empty file, and for a path that is not a file.
@@ -83,15 +83,15 @@ class Content:
             )
         except UnicodeDecodeError:
             return None
-        binary = any(ord(character) < 32 and character not in "\t\n\r\f" for character in text)
-        return None if binary or not text else text
+        has_control = any(ord(character) < 32 and character not in "\t\n\r\f" for character in text)
+        return None if has_control or not text else text
 
     @cached_property
     def fields(self) -> tuple[tuple[int, int | bytes], ...]:
-        """The first two fields of a protobuf message (`fields_of`). Protobuf has no magic: these tell
+        """The first two fields of a protobuf message (`first_fields`). Protobuf has no magic: these tell
         messages apart.
         """
-        return tuple(fields_of(self.head, 2))
+        return tuple(first_fields(self.head, 2))
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Format:
 
     Attributes:
         name: as `porter inspect` prints it and port.json records it.
-        what: a file of it in a sentence: `an ONNX model`.
-        matches: whether a path's content is of this format, if no earlier format in the table matches.
+        what: a file of the format, as a sentence names it: `an ONNX model`.
+        matches: tells whether a path's content is of this format, if no earlier format in the table matches.
         read: reads such a file; None if porter does not.
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
@@ -129,8 +129,8 @@ class Format:
 
 
 def reader(module: str, function: str) -> Reader:
-    """A function of a module that is imported when the first file is read. It takes `outputs` and `size` if
-    they have graphs.
+    """Return a reader that calls a function of a module, which is imported when the first file is read. The
+    function takes `outputs` and `size` if its files have graphs.
     """
 
     def read(
@@ -140,24 +140,24 @@ def reader(module: str, function: str) -> Reader:
         size: Size | None = None,
         weights: Path | NamedArrays | None = None,
     ) -> Checkpoint:
-        given = {
+        arguments = {
             name: value
             for name, value in (("outputs", outputs), ("size", size), ("weights", weights))
             if value
         }
-        checkpoint: Checkpoint = getattr(import_module(module), function)(path, **given)
+        checkpoint: Checkpoint = getattr(import_module(module), function)(path, **arguments)
         return checkpoint
 
     return read
 
 
 def starts_with(*magics: bytes) -> Callable[[Content], bool]:
-    """Whether a file begins with one of `magics`."""
+    """Return a test whether a file begins with one of `magics`."""
     return lambda content: content.head.startswith(magics)
 
 
 def look_at(path: Path) -> Content:
-    """The content of a file; of a path that is not a file, only the path.
+    """Return the content of a file; of a path that is not a file, only the path.
 
     Raises:
         FileError: the file cannot be opened.

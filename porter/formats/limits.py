@@ -19,14 +19,12 @@ _MOST_VALUES = 1 << 21
 """Lists, objects and values in a JSON: Python takes some 100 bytes for each, and 3 bytes of text may state
 one. The largest models' have a tenth of that.
 """
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""What JSON writes for half of a character of 16 bits and more: two together are one, and a single one is
-none.
-"""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""A surrogate: JSON writes a character above 16 bits as two of them, and a single one is no character."""
 
 
 def most_bytes(file_size: int) -> int:
-    """Bytes of tensors that a file of `file_size` bytes may unpack or alias to.
+    """Return the most bytes of tensors that a file of `file_size` bytes may unpack or alias to.
 
     Deflate expands zeros, and so a bomb, 1032 times; a pruned network stays far below 64 times, and trained
     weights below 2.
@@ -35,21 +33,23 @@ def most_bytes(file_size: int) -> int:
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """The content of a file. Raises ValueError where it has more than `most` bytes."""
+    """Return the content of a file. Raise ValueError if it has more than `most` bytes."""
     if path.stat().st_size > most:
         raise ValueError(f"{path.name} has more than {most >> 20} MiB")
     return path.read_bytes()
 
 
 class StatedFields(dict[str, Any]):
-    """What a file states by name. To lack a name is damage of the file; a KeyError is a fault of porter's."""
+    """The values that a file states by name. A missing name is damage of the file, so it is a ValueError: a
+    KeyError is a fault of porter's.
+    """
 
     def __missing__(self, name: object) -> Any:
         raise ValueError(f"it lacks {name!r:.40}")
 
 
 def read_json(text: str | bytes) -> Any:
-    """JSON of a stranger's, whose objects are `StatedFields`.
+    """Return the content of a stranger's JSON, whose objects are `StatedFields`.
 
     Raises:
         ValueError: it is no JSON in UTF-8, has half of a character, which no text that is written can hold,
@@ -60,6 +60,6 @@ def read_json(text: str | bytes) -> Any:
     if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
     content = json.loads(text, object_pairs_hook=StatedFields)
-    if _HALF.search(text):
+    if _SURROGATE.search(text):  # encoding raises UnicodeEncodeError, a ValueError, for a single one
         json.dumps(content, ensure_ascii=False).encode()
     return content

@@ -25,7 +25,7 @@ _MOST_KEY = 1 << 60
 Maker = Callable[..., object]
 
 
-class Made:
+class PickledObject:
     """An object that a pickle makes; by itself, one that nobody reads. A format's own objects take their
     state with `build`.
     """
@@ -34,17 +34,21 @@ class Made:
         pass
 
     def build(self, state: Any, /) -> None:
-        """Does nothing with the state that a pickle gives its object."""
+        """Ignore the state that a pickle gives its object."""
 
 
-class PickledGlobal(Made):
-    """A class or function by its name in a pickle. `make` is what a call of it does."""
+class PickledGlobal(PickledObject):
+    """A class or function by its name in a pickle.
+
+    Attributes:
+        make: is called in its place.
+    """
 
     def __init__(self, name: str, make: Maker) -> None:
         self.name, self.make = name, make
 
 
-class _Key(Made):
+class _UnhashedKey(PickledObject):
     """Replaces a key that is neither text nor a small number. No format looks for such keys, and hashing one
     may not end.
     """
@@ -61,13 +65,13 @@ class Vocabulary:
     """What a format's pickles may say.
 
     Attributes:
-        names: what its classes and functions are replaced by.
+        names: the functions that take the place of its classes and functions, by their names.
         next: what to do about a file that says more, for messages.
         text: whether Python 2's strings are text; otherwise they are bytes.
         most: bytes of the longest text and the longest bytes that the format reads. Longer ones are not
             copied.
-        stored: what an id stands for, of an object that the file keeps outside of the pickle; None if it
-            keeps none.
+        stored: returns the object with an id that the file keeps outside of the pickle; None if it keeps
+            none.
     """
 
     names: Mapping[str, Maker]
@@ -78,7 +82,7 @@ class Vocabulary:
 
 
 def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: int = 0) -> tuple[object, int]:
-    """The value of the pickle that begins at byte `at`, and the byte after it.
+    """Return the value of the pickle that begins at byte `at`, and the byte after it.
 
     Mappings of every class become dictionaries.
 
@@ -86,7 +90,7 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
         FileError: it is damaged, names something else than `vocabulary`, or has more opcodes than weights
             need.
     """
-    machine = _Machine(data, vocabulary, where, at)
+    machine = _PickleMachine(data, vocabulary, where, at)
     try:
         for _ in range(_MOST_OPCODES):
             code = data[machine.at]
@@ -107,23 +111,30 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
     raise machine.refusal("this pickle asks for more memory than tensors need")
 
 
-def mapping(items: dict[object, object] | Iterable[tuple[object, object]] = ()) -> dict[object, object]:
-    """A dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python pickles
-    a Counter.
+def read_mapping_items(
+    items: dict[object, object] | Iterable[tuple[object, object]] = (),
+) -> dict[object, object]:
+    """Return a dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python
+    pickles a Counter.
     """
     entries: dict[object, object] = {}
     for key, value in items.items() if isinstance(items, dict) else items:
-        entries[_hashable(key)] = value
+        entries[_safe_key(key)] = value
     return entries
 
 
-def _hashable(key: object) -> object:
+def _safe_key(key: object) -> object:
+    """Return a key that can be hashed without harm: text and small numbers as they are, otherwise a key that
+    no format looks for.
+    """
     plain = type(key) is str or (type(key) is int and -_MOST_KEY < key < _MOST_KEY)
-    return key if plain else _Key(key)
+    return key if plain else _UnhashedKey(key)
 
 
-class _Machine:
-    """A stack, those below its marks, the memo, and where in the bytes it is."""
+class _PickleMachine:
+    """The state of an unpickler: its stack, the stacks below its marks, the memo, and where in the bytes it
+    is.
+    """
 
     def __init__(self, data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: int) -> None:
         self.data, self.vocabulary, self.where, self.at = data, vocabulary, where, at
@@ -133,15 +144,17 @@ class _Machine:
         self.copied = 0
 
     def refusal(self, message: str) -> FileError:
+        """Return the error for a pickle that is refused."""
         return FileError(message, where=self.where, next=self.vocabulary.next)
 
     def number(self, form: struct.Struct) -> Any:
+        """Read a number."""
         (number,) = form.unpack_from(self.data, self.at)
         self.at += form.size
         return number
 
     def cut(self, length: int) -> bytes | None:
-        """The next bytes; None if they are more than the format reads."""
+        """Read the next bytes; return None if they are more than the format reads."""
         start = self.at
         self.at = self.at + length
         if self.at > len(self.data):
@@ -149,6 +162,7 @@ class _Machine:
         return self.data[start : self.at] if length <= self.vocabulary.most else None
 
     def line(self) -> str:
+        """Read a text up to the end of its line."""
         end = self.data.find(b"\n", self.at)
         if end < 0:
             raise EOFError("it ends inside a name")
@@ -156,14 +170,14 @@ class _Machine:
         self.at = end + 1
         return self.data[start:end].decode()
 
-    def marked(self) -> list[Any]:
-        """The values above the last mark."""
+    def pop_to_mark(self) -> list[Any]:
+        """Return the values above the last mark, which are taken off the stack."""
         values = self.stack
         self.stack = self.below.pop()
         return values
 
     def name(self, module: str, word: str) -> None:
-        """A class or a function by its name; one outside of the vocabulary is refused."""
+        """Push a class or a function by its name; refuse one outside of the vocabulary."""
         name = f"{'builtins' if module == '__builtin__' else module}.{word}"
         make = self.vocabulary.names.get(name)
         if make is None:
@@ -173,119 +187,123 @@ class _Machine:
         self.stack.append(PickledGlobal(name, make))
 
 
-def _mark(machine: _Machine) -> None:
+def _push_mark(machine: _PickleMachine) -> None:
     machine.below.append(machine.stack)
     machine.stack = []
 
 
-def _push(make: Callable[[], object], machine: _Machine) -> None:
+def _push(make: Callable[[], object], machine: _PickleMachine) -> None:
     machine.stack.append(make())
 
 
-def _number(form: struct.Struct, machine: _Machine) -> None:
+def _read_number(form: struct.Struct, machine: _PickleMachine) -> None:
     machine.stack.append(machine.number(form))
 
 
-def _long(machine: _Machine) -> None:
+def _read_long(machine: _PickleMachine) -> None:
+    """Push a whole number of up to 255 bytes; one that is longer than the format reads becomes 0."""
     machine.stack.append(int.from_bytes(machine.cut(machine.number(_BYTE)) or b"", "little", signed=True))
 
 
-def _text(length: struct.Struct, machine: _Machine) -> None:
+def _read_text(length: struct.Struct, machine: _PickleMachine) -> None:
+    """Push a text; one that is longer than the format reads becomes an object that nobody reads."""
     content = machine.cut(machine.number(length))
-    machine.stack.append(Made() if content is None else content.decode("utf-8", "surrogatepass"))
+    machine.stack.append(PickledObject() if content is None else content.decode("utf-8", "surrogatepass"))
 
 
-def _bytes(length: struct.Struct, machine: _Machine) -> None:
+def _read_bytes(length: struct.Struct, machine: _PickleMachine) -> None:
     content = machine.cut(machine.number(length))
-    machine.stack.append(Made() if content is None else content)
+    machine.stack.append(PickledObject() if content is None else content)
 
 
-def _string(length: struct.Struct, machine: _Machine) -> None:
-    """Reads a string of Python 2, which is text or the content of an array."""
+def _read_string(length: struct.Struct, machine: _PickleMachine) -> None:
+    """Push a string of Python 2, which is text or the content of an array."""
     content = machine.cut(machine.number(length))
     if content is None:
-        machine.stack.append(Made())
+        machine.stack.append(PickledObject())
     else:
         machine.stack.append(content.decode("utf-8", "replace") if machine.vocabulary.text else content)
 
 
-def _decimal(machine: _Machine) -> None:
-    """Python 2's whole numbers of more than 32 bits."""
+def _read_decimal(machine: _PickleMachine) -> None:
+    """Push a whole number that Python 2 writes in digits, because it has more than 32 bits."""
     machine.stack.append(int(machine.line()[:_MOST_DIGITS]))
 
 
-def _put(form: struct.Struct, machine: _Machine) -> None:
+def _put_memo(form: struct.Struct, machine: _PickleMachine) -> None:
     machine.memo[machine.number(form)] = machine.stack[-1]
 
 
-def _memoize(machine: _Machine) -> None:
+def _append_memo(machine: _PickleMachine) -> None:
     machine.memo[len(machine.memo)] = machine.stack[-1]
 
 
-def _get(form: struct.Struct, machine: _Machine) -> None:
+def _get_memo(form: struct.Struct, machine: _PickleMachine) -> None:
     machine.stack.append(machine.memo[machine.number(form)])
 
 
-def _tuple(count: int, machine: _Machine) -> None:
+def _make_tuple(count: int, machine: _PickleMachine) -> None:
     if len(machine.stack) < count:
         raise IndexError("its stack is empty")
     machine.stack[-count:] = [tuple(machine.stack[-count:])]
 
 
-def _marked_tuple(machine: _Machine) -> None:
-    values = tuple(machine.marked())
+def _make_tuple_to_mark(machine: _PickleMachine) -> None:
+    values = tuple(machine.pop_to_mark())
     machine.stack.append(values)
 
 
-def _append(machine: _Machine) -> None:
+def _append_value(machine: _PickleMachine) -> None:
     value = machine.stack.pop()
-    _extend(machine, [value])
+    _extend_list(machine, [value])
 
 
-def _appends(machine: _Machine) -> None:
-    values = machine.marked()
-    _extend(machine, values)
+def _append_values(machine: _PickleMachine) -> None:
+    values = machine.pop_to_mark()
+    _extend_list(machine, values)
 
 
-def _extend(machine: _Machine, values: list[object]) -> None:
-    into = machine.stack[-1]
-    if type(into) is list:
-        into += values
-    elif not isinstance(into, Made):  # a set, which nobody reads
-        raise TypeError(f"it appends to {type(into).__name__}")
+def _extend_list(machine: _PickleMachine, values: list[object]) -> None:
+    """Append values to the list on the stack; an object that nobody reads ignores them."""
+    target = machine.stack[-1]
+    if type(target) is list:
+        target += values
+    elif not isinstance(target, PickledObject):  # a set, which nobody reads
+        raise TypeError(f"it appends to {type(target).__name__}")
 
 
-def _set_item(machine: _Machine) -> None:
+def _set_item(machine: _PickleMachine) -> None:
     value, key = machine.stack.pop(), machine.stack.pop()
-    _fill(machine, [(key, value)])
+    _update_dict(machine, [(key, value)])
 
 
-def _set_items(machine: _Machine) -> None:
-    values = machine.marked()
-    _fill(machine, zip(values[::2], values[1::2], strict=True))
+def _set_items(machine: _PickleMachine) -> None:
+    values = machine.pop_to_mark()
+    _update_dict(machine, zip(values[::2], values[1::2], strict=True))
 
 
-def _fill(machine: _Machine, items: Iterable[tuple[object, object]]) -> None:
+def _update_dict(machine: _PickleMachine, items: Iterable[tuple[object, object]]) -> None:
+    """Set items of the dictionary on the stack."""
     into = machine.stack[-1]
     if type(into) is not dict:
         raise TypeError(f"it sets items of {type(into).__name__}")
-    into.update(mapping(items))
+    into.update(read_mapping_items(items))
 
 
-def _global(machine: _Machine) -> None:
+def _push_global(machine: _PickleMachine) -> None:
     module = machine.line()
     machine.name(module, machine.line())
 
 
-def _stack_global(machine: _Machine) -> None:
+def _push_stack_global(machine: _PickleMachine) -> None:
     word, module = machine.stack.pop(), machine.stack.pop()
     if not isinstance(module, str) or not isinstance(word, str):
         raise TypeError("a name is not text")
     machine.name(module, word)
 
 
-def _call(machine: _Machine) -> None:
-    """A call: only what the vocabulary has a `make` for is called."""
+def _call(machine: _PickleMachine) -> None:
+    """Push the result of a call. Only the vocabulary's own functions are called."""
     arguments, named = machine.stack.pop(), machine.stack.pop()
     if not isinstance(named, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError(f"it calls {type(named).__name__}")
@@ -295,16 +313,18 @@ def _call(machine: _Machine) -> None:
     machine.stack.append(named.make(*arguments))
 
 
-def _build(machine: _Machine) -> None:
+def _build_object(machine: _PickleMachine) -> None:
+    """Give the object on the stack its state."""
     state = machine.stack.pop()
     built = machine.stack[-1]
-    if isinstance(built, Made):
+    if isinstance(built, PickledObject):
         built.build(state)
     elif type(built) is not dict:  # the state of a state_dict is the versions of its modules
         raise TypeError(f"it builds {type(built).__name__}")
 
 
-def _stored(machine: _Machine) -> None:
+def _push_stored(machine: _PickleMachine) -> None:
+    """Push the object with an id that the file keeps outside of the pickle."""
     stored = machine.vocabulary.stored
     if stored is None:
         raise machine.refusal("this pickle refers to objects outside of it")
@@ -313,53 +333,53 @@ def _stored(machine: _Machine) -> None:
 
 _BYTE, _SHORT, _INT, _UNSIGNED, _LONG = (struct.Struct(form) for form in ("<B", "<H", "<i", "<I", "<Q"))
 _STOP = pickle.STOP[0]
-_STEPS: dict[int, Callable[[_Machine], None]] = {
+_STEPS: dict[int, Callable[[_PickleMachine], None]] = {
     code[0]: step
     for code, step in (
         (pickle.PROTO, lambda machine: machine.number(_BYTE)),
         (pickle.FRAME, lambda machine: machine.number(_LONG)),
-        (pickle.MARK, _mark),
+        (pickle.MARK, _push_mark),
         (pickle.NONE, partial(_push, lambda: None)),
         (pickle.NEWTRUE, partial(_push, lambda: True)),
         (pickle.NEWFALSE, partial(_push, lambda: False)),
         (pickle.EMPTY_TUPLE, partial(_push, tuple)),
         (pickle.EMPTY_LIST, partial(_push, list)),
         (pickle.EMPTY_DICT, partial(_push, dict)),
-        (pickle.EMPTY_SET, partial(_push, Made)),
-        (pickle.BININT, partial(_number, _INT)),
-        (pickle.BININT1, partial(_number, _BYTE)),
-        (pickle.BININT2, partial(_number, _SHORT)),
-        (pickle.BINFLOAT, partial(_number, struct.Struct(">d"))),
-        (pickle.LONG1, _long),
-        (pickle.INT, _decimal),
-        (pickle.BINUNICODE, partial(_text, _UNSIGNED)),
-        (pickle.SHORT_BINUNICODE, partial(_text, _BYTE)),
-        (pickle.BINUNICODE8, partial(_text, _LONG)),
-        (pickle.BINBYTES, partial(_bytes, _UNSIGNED)),
-        (pickle.SHORT_BINBYTES, partial(_bytes, _BYTE)),
-        (pickle.BINBYTES8, partial(_bytes, _LONG)),
-        (pickle.BINSTRING, partial(_string, _UNSIGNED)),
-        (pickle.SHORT_BINSTRING, partial(_string, _BYTE)),
-        (pickle.BINPUT, partial(_put, _BYTE)),
-        (pickle.LONG_BINPUT, partial(_put, _UNSIGNED)),
-        (pickle.MEMOIZE, _memoize),
-        (pickle.BINGET, partial(_get, _BYTE)),
-        (pickle.LONG_BINGET, partial(_get, _UNSIGNED)),
-        (pickle.TUPLE, _marked_tuple),
-        (pickle.TUPLE1, partial(_tuple, 1)),
-        (pickle.TUPLE2, partial(_tuple, 2)),
-        (pickle.TUPLE3, partial(_tuple, 3)),
-        (pickle.APPEND, _append),
-        (pickle.APPENDS, _appends),
-        (pickle.ADDITEMS, _appends),
+        (pickle.EMPTY_SET, partial(_push, PickledObject)),
+        (pickle.BININT, partial(_read_number, _INT)),
+        (pickle.BININT1, partial(_read_number, _BYTE)),
+        (pickle.BININT2, partial(_read_number, _SHORT)),
+        (pickle.BINFLOAT, partial(_read_number, struct.Struct(">d"))),
+        (pickle.LONG1, _read_long),
+        (pickle.INT, _read_decimal),
+        (pickle.BINUNICODE, partial(_read_text, _UNSIGNED)),
+        (pickle.SHORT_BINUNICODE, partial(_read_text, _BYTE)),
+        (pickle.BINUNICODE8, partial(_read_text, _LONG)),
+        (pickle.BINBYTES, partial(_read_bytes, _UNSIGNED)),
+        (pickle.SHORT_BINBYTES, partial(_read_bytes, _BYTE)),
+        (pickle.BINBYTES8, partial(_read_bytes, _LONG)),
+        (pickle.BINSTRING, partial(_read_string, _UNSIGNED)),
+        (pickle.SHORT_BINSTRING, partial(_read_string, _BYTE)),
+        (pickle.BINPUT, partial(_put_memo, _BYTE)),
+        (pickle.LONG_BINPUT, partial(_put_memo, _UNSIGNED)),
+        (pickle.MEMOIZE, _append_memo),
+        (pickle.BINGET, partial(_get_memo, _BYTE)),
+        (pickle.LONG_BINGET, partial(_get_memo, _UNSIGNED)),
+        (pickle.TUPLE, _make_tuple_to_mark),
+        (pickle.TUPLE1, partial(_make_tuple, 1)),
+        (pickle.TUPLE2, partial(_make_tuple, 2)),
+        (pickle.TUPLE3, partial(_make_tuple, 3)),
+        (pickle.APPEND, _append_value),
+        (pickle.APPENDS, _append_values),
+        (pickle.ADDITEMS, _append_values),
         (pickle.SETITEM, _set_item),
         (pickle.SETITEMS, _set_items),
-        (pickle.GLOBAL, _global),
-        (pickle.STACK_GLOBAL, _stack_global),
+        (pickle.GLOBAL, _push_global),
+        (pickle.STACK_GLOBAL, _push_stack_global),
         (pickle.REDUCE, _call),
         (pickle.NEWOBJ, _call),
-        (pickle.BUILD, _build),
-        (pickle.BINPERSID, _stored),
+        (pickle.BUILD, _build_object),
+        (pickle.BINPERSID, _push_stored),
     )
 }
-"""What torch and numpy write, in protocols 2 to 4, of Python 2 and 3."""
+"""The opcodes that torch and numpy write, in protocols 2 to 4, of Python 2 and 3."""

@@ -21,16 +21,18 @@ MOST_PARTS = 1 << 20
 nodes has 400,000.
 """
 _LARGE = 1 << 12
-_LONGEST = 10
+# Wire types, the lower three bits of a field's key.
+_VARINT, _DELIMITED = 0, 2
+_LONGEST_VARINT = 10
 """Bytes of a varint."""
-_FIXED = {1: 8, 5: 4}
+_FIXED_BYTES = {1: 8, 5: 4}
 """Bytes of a number whose length does not vary, by the kind of its field."""
 
 
-def parse(
+def parse_message(
     path: Path, message: Any, instead: str = "fetch or copy it again", most_parts: int = MOST_PARTS
 ) -> Any:
-    """`message` with the content of a file.
+    """Return `message` with the content of a file.
 
     Args:
         instead: what to do where the file is larger than a message may be.
@@ -66,19 +68,19 @@ def parse(
 
 
 def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
-    """Whether a serialised message has more messages and texts in it than `most`, said without parsing it.
+    """Return whether a serialised message has more messages and texts in it than `most`, without parsing it.
 
     Tensors are most of a file: they are passed over first, and a rest that is too short for so many parts is
     not looked at.
     """
     parts = 0
-    left = len(data)
+    bytes_left = len(data)
     large = [(0, len(data), descriptor)]
     small = list[tuple[int, int, Any]]()
-    while (large or small) and parts + left // 2 > most:
+    while (large or small) and parts + bytes_left // 2 > most:
         start, end, kind = large.pop() if large else small.pop()
-        left -= end - start
-        for number, first, last in _fields(data, start, end):
+        bytes_left -= end - start
+        for number, first, last in _delimited_fields(data, start, end):
             field = kind.fields_by_number.get(number)
             if field is None or field.cpp_type not in (field.CPPTYPE_MESSAGE, field.CPPTYPE_STRING):
                 continue
@@ -86,29 +88,32 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
             if parts > most:
                 return True
             if field.cpp_type == field.CPPTYPE_MESSAGE and last > first:
-                left += last - first
+                bytes_left += last - first
                 (large if last - first >= _LARGE else small).append((first, last, field.message_type))
     return False
 
 
-def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The numbers of a message's fields of a length of their own, and where their content begins and ends."""
-    none = 0, len(data)
+def _delimited_fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the numbers of a message's fields of bytes, and where the content of each begins and ends. Other
+    fields are skipped.
+    """
+    end_of_data = 0, len(data)
     while offset < end:
-        key, offset = _varint(data, offset) or none
-        if key & 7 == 2:
-            length, offset = _varint(data, offset) or none
+        key, offset = _varint(data, offset) or end_of_data
+        wire_type = key & 7
+        if wire_type == _DELIMITED:
+            length, offset = _varint(data, offset) or end_of_data
             yield key >> 3, offset, min(offset + length, end)
             offset += length
-        elif key & 7 == 0:
-            _, offset = _varint(data, offset) or none
+        elif wire_type == _VARINT:
+            _, offset = _varint(data, offset) or end_of_data
         else:
-            offset += _FIXED.get(key & 7, 0)
+            offset += _FIXED_BYTES.get(wire_type, 0)
 
 
-def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a message in their order, as numbers and what they hold. Integers are those of 64 bits
-    without a sign.
+def iterate_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Yield the fields of a message in their order: the number and the value of each. Integers are those of
+    64 bits without a sign.
 
     Raises:
         ValueError: it is cut short or damaged.
@@ -117,32 +122,32 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     while position < len(data):
         key, position = expect_varint(data, position)
         number, kind = key >> 3, key & 7
-        if kind == 0:
+        if kind == _VARINT:
             value, position = expect_varint(data, position)
             yield number, value
             continue
-        if kind == 2:
+        if kind == _DELIMITED:
             length, position = expect_varint(data, position)
-        elif kind in _FIXED:
-            length = _FIXED[kind]
+        elif kind in _FIXED_BYTES:
+            length = _FIXED_BYTES[kind]
         else:
             raise ValueError(f"a message has a field of kind {kind}")
         content = data[position : position + length]
         if len(content) != length:
             raise ValueError("a message ends inside a field")
         position += length
-        yield number, content if kind == 2 else int.from_bytes(content, "little")
+        yield number, content if kind == _DELIMITED else int.from_bytes(content, "little")
 
 
-def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
-    """The first fields of a message, as (number, value); a value longer than `data` is cut."""
+def first_fields(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the first fields of a message, as (number, value). A value longer than `data` is cut."""
     offset = 0
     for _ in range(count):
         key, offset = _varint(data, offset) or (0, 0)
-        if key >> 3 == 0 or key & 7 not in (0, 2) or offset >= len(data):
+        if key >> 3 == 0 or key & 7 not in (_VARINT, _DELIMITED) or offset >= len(data):
             return
         value, offset = _varint(data, offset) or (0, len(data))
-        if key & 7 == 0:
+        if key & 7 == _VARINT:
             yield key >> 3, value
         else:
             yield key >> 3, data[offset : offset + value]
@@ -150,13 +155,13 @@ def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
 
 
 def expect_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """A varint and the place after it.
+    """Return a varint and the position after it.
 
     Raises:
         ValueError: the data ends inside it, or it has more than 64 bits.
     """
     value_and_end = _varint(data, position)
-    if value_and_end is None and len(data) - position < _LONGEST:
+    if value_and_end is None and len(data) - position < _LONGEST_VARINT:
         raise ValueError("it ends inside a number")
     if value_and_end is None or value_and_end[0] >= 1 << 64:
         raise ValueError("a number has more than 64 bits")
@@ -164,18 +169,20 @@ def expect_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes | memoryview, position: int) -> tuple[int, int] | None:
-    """A varint and the place after it; None if the data ends inside it, or it is longer than any."""
+    """Return a varint and the position after it; None if the data ends inside it, or if it is longer than
+    any.
+    """
     if position < len(data) and data[position] < 128:  # nearly every one
         return data[position], position + 1
     value = 0
-    for width, byte in enumerate(data[position : position + _LONGEST]):
+    for width, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         value |= (byte & 127) << 7 * width
         if byte < 128:
             return value, position + width + 1
     return None
 
 
-class Attributed(Reading):
+class AttributeReading(Reading):
     """A node whose attributes are messages with fields of these letters: ONNX's AttributeProto and
     TensorFlow's AttrValue.
     """
@@ -189,7 +196,7 @@ class Attributed(Reading):
         return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
 
     def real(self, name: str, default: float) -> float:
-        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is the `default` that the
-        file leaves out.
+        """Return a float of 32 bits: 0.001 reads as 0.0010000000474974513, also if it is the `default` that
+        the file leaves out.
         """
         return float(self.attributes[name].f if name in self.attributes else np.float32(default))

@@ -25,13 +25,13 @@ from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import READABLE, known_format, recognise
 from porter.padding import Size
 
-_REAL = re.compile(
+_REAL_NAMES = re.compile(
     r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)"
 )
 """Names of tensors that have to be real numbers, in PyTorch and in Keras."""
-_LOOKED_AT = 1000
-"""So many files of a folder are told apart, for advice."""
-_TRIED = (256, 256)
+_MOST_FILES = 1000
+"""The most files of a folder that are recognised for advice."""
+_TRIED_SIZE = (256, 256)
 """Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to
 eight times.
 """
@@ -40,7 +40,7 @@ eight times.
 def read_checkpoint(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """The tensors of a weights file of any name, in any of the formats of
+    """Return the tensors of a weights file of any name, in any of the formats of
     porter.formats.recognition.READABLE.
 
     Reading imports TensorFlow for TensorFlow's graphs, and no other framework. Weights that torch's modules
@@ -60,7 +60,7 @@ def read_checkpoint(
             tensors it can use.
         NotInstalled: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
-    checkpoint = _as_stored(path, outputs, size, weights)
+    checkpoint = _read_as_stored(path, outputs, size, weights)
     if checkpoint.format not in ("torch", "safetensors"):
         return checkpoint
     from porter.formats.torch.computed_weights import (
@@ -70,25 +70,29 @@ def read_checkpoint(
     return with_computed_weights(checkpoint)
 
 
-def _files_in(path: Path) -> str | None:
-    """The files of weights in a folder, as advice; None for anything else, and where there is none."""
+def _files_in_folder(path: Path) -> str | None:
+    """Return advice that names the files of weights in a folder; None for anything else, and for a folder
+    without any.
+    """
     if not path.is_dir():
         return None
     files = (file for file in sorted(path.iterdir()) if file.is_file())
-    named = [file.name for file in islice(files, _LOOKED_AT) if recognise(file).read is not None]
+    named = [file.name for file in islice(files, _MOST_FILES) if recognise(file).read is not None]
     return f"name the weights file in it: {some(named)}" if named else None
 
 
-def _as_stored(
+def _read_as_stored(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """The checkpoint of a file, by the reader of its format."""
+    """Return the checkpoint of a file, by the reader of its format."""
     format = recognise(path)
     if format.read is None:
         raise FileError(
             f"expected weights, got {format.what}",
             where=path,
-            next=_files_in(path) or format.advice or f"{page('files.md')} says which files porter reads",
+            next=_files_in_folder(path)
+            or format.advice
+            or f"{page('files.md')} says which files porter reads",
         )
     if outputs and format.engine is None:
         raise UsageError(
@@ -96,8 +100,8 @@ def _as_stored(
             where=OUTPUTS,
             next="leave it out, or give a file with a graph",
         )
-    read = format.read if weights is None else _with_weights(format, path, weights)
-    checkpoint = _sized(read, path, outputs, size)
+    read = format.read if weights is None else _reader_with_weights(format, path, weights)
+    checkpoint = _read_at_size(read, path, outputs, size)
     _expect_tensors(checkpoint, path)
     if checkpoint.graph is not None:
         _expect_nodes(checkpoint.graph, checkpoint.tensors, path)
@@ -105,11 +109,11 @@ def _as_stored(
 
 
 def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
-    """Expects tensors of real numbers, or a graph, of no more bytes than the file can hold."""
+    """Expect tensors of real numbers, or a graph, of no more bytes than the file can hold."""
     if not checkpoint.tensors and checkpoint.graph is None:
-        said = "".join(f"; {note}" for note in checkpoint.notes)
+        notes = "".join(f"; {note}" for note in checkpoint.notes)
         raise FileError(
-            f"this {checkpoint.format} file holds no tensors{said}",
+            f"this {checkpoint.format} file holds no tensors{notes}",
             where=path,
             next="save the weights into it",
         )
@@ -120,13 +124,13 @@ def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
             f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=path
         )
     for name, array in checkpoint.tensors.items():
-        if _REAL.fullmatch(name) and not is_floating(array):
+        if _REAL_NAMES.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"
             raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=path, next=next)
 
 
 def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> None:
-    """Expects a graph of no more nodes than porter takes, whose tensors are those of the file."""
+    """Expect a graph of no more nodes than porter takes, whose tensors are those of the file."""
     if len(graph.nodes) > MOST_LAYERS:
         raise FileError(
             f"the file's graph has {len(graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes",
@@ -142,8 +146,8 @@ def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> Non
                 raise FileError(message, where=path, next="fetch or export it again")
 
 
-def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
-    """The reader of a format, which takes its tensors from another file."""
+def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
+    """Return the reader of a format, which takes its tensors from another file."""
     assert format.read is not None
     if format.weights is not None:
         if (given := recognise(weights)).name != format.weights:
@@ -161,7 +165,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
         raise UsageError(
             f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=path, next=next
         )
-    other = _as_stored(weights)
+    other = _read_as_stored(weights)
     renewed = partial(format.read, weights=other.tensors)
 
     def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
@@ -174,14 +178,14 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
     return read
 
 
-def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """A file at a size if porter can read its graph at a size only."""
+def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+    """Return a file as read, at a size if porter can read its graph only at one."""
     checkpoint = read(path, outputs)
     is_stated = size is not None and None not in size
     graph = checkpoint.graph
     if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
         return checkpoint
-    sized = read(path, outputs, size if is_stated else _TRIED)
+    sized = read(path, outputs, size if is_stated else _TRIED_SIZE)
     if sized.graph is None or (sized.graph.foreign and not is_stated):
         return checkpoint
     return sized if is_stated else replace(checkpoint, graph=replace(graph, sizable=True))
@@ -194,7 +198,7 @@ def read_weights(
     size: Size | None = None,
     weights: Path | None = None,
 ) -> Checkpoint:
-    """Reads as `read_checkpoint` does, with the digests of each file: sha256 and, if asked for, md5.
+    """Read as `read_checkpoint` does, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
 
@@ -206,10 +210,10 @@ def read_weights(
         files = checkpoint.files or (checkpoint.path,)
         return replace(checkpoint, digests={file: LazyDigests(file) for file in files})
     algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
-    with ThreadPoolExecutor(1) as beside:
-        whole = beside.submit(digests, path, algorithms) if path.is_file() else None
+    with ThreadPoolExecutor(1) as executor:
+        digests_of_file = executor.submit(digests, path, algorithms) if path.is_file() else None
         checkpoint = read_checkpoint(path, outputs, size, weights)
-        if whole is not None and not checkpoint.files:
-            return replace(checkpoint, digests={checkpoint.path: whole.result()})
+        if digests_of_file is not None and not checkpoint.files:
+            return replace(checkpoint, digests={checkpoint.path: digests_of_file.result()})
     by_file = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}
     return replace(checkpoint, digests=by_file)

@@ -88,7 +88,7 @@ def _every_format() -> Iterator[Format]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path names a file, a folder, or a checkpoint by its prefix.
+    """Return whether a path names a file, a folder, or a checkpoint by its prefix.
 
     Raises:
         FileError: the checkpoint is incomplete.
@@ -97,8 +97,8 @@ def is_there(path: Path) -> bool:
 
 
 def recognise(path: Path) -> Format:
-    """The format of a file. A SavedModel or a checkpoint may also be named by its folder, and a checkpoint by
-    its prefix.
+    """Return the format of a file. A SavedModel or a checkpoint may also be named by its folder, and a
+    checkpoint by its prefix.
 
     Raises:
         FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.

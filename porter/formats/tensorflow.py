@@ -18,7 +18,7 @@ from porter.formats.triton import load_triton
 
 
 def import_tensorflow() -> Any:
-    """The `tensorflow` module, imported without its start-up messages.
+    """Return the `tensorflow` module, imported without its start-up messages.
 
     Raises:
         NotInstalled: TensorFlow is not installed.
@@ -38,7 +38,7 @@ def import_tensorflow() -> Any:
 
 @contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Drops the output of C++ to file descriptor 2.
+    """Drop the output of C++ to file descriptor 2.
 
     TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL.
     Switching oneDNN off would silence it too, but doubles the time per image. Python exceptions pass through.
@@ -54,10 +54,10 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def has_cubic_shares(factors: Iterable[float]) -> bool:
-    """Whether a cubic resize by these factors takes shares that are in TensorFlow's table of 1024: powers of
-    two are (core/kernels/image/resize_bicubic_op.cc, kTableSize).
+    """Return whether a cubic resize by these factors takes shares that are in TensorFlow's table of 1024.
+    Powers of two do (core/kernels/image/resize_bicubic_op.cc, kTableSize).
     """
-    return all(factor in _POWERS for factor in factors)
+    return all(factor in _POWERS_OF_TWO for factor in factors)
 
 
-_POWERS = frozenset(2.0**power for power in range(10))
+_POWERS_OF_TWO = frozenset(2.0**power for power in range(10))

@@ -12,7 +12,7 @@ from importlib import import_module
 
 @cache
 def load_triton() -> None:
-    """Imports triton, if it is installed. Everything that imports TensorFlow calls this first, and so does
+    """Import triton, if it is installed. Everything that imports TensorFlow calls this first, and so does
     what runs torch.
 
     TensorFlow's wheels for Linux, from 2.20 on, load their libraries with RTLD_GLOBAL. A triton that is
@@ -28,16 +28,16 @@ def load_triton() -> None:
 
 @contextmanager
 def _own_symbols_first(wanted: bool) -> Iterator[None]:
-    """Inside it, libraries look up their symbols in themselves and in what they depend on before they look in
-    the process.
+    """Let libraries that are loaded meanwhile look up their symbols in themselves and in what they depend on
+    before they look in the process.
     """
-    deep = getattr(os, "RTLD_DEEPBIND", 0) if wanted else 0  # of glibc, like the wheels
-    if not deep:
+    deep_bind = getattr(os, "RTLD_DEEPBIND", 0) if wanted else 0  # of glibc, like the wheels
+    if not deep_bind:
         yield
         return
-    before = sys.getdlopenflags()
-    sys.setdlopenflags(before | deep)
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | deep_bind)
     try:
         yield
     finally:
-        sys.setdlopenflags(before)
+        sys.setdlopenflags(flags)

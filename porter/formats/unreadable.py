@@ -10,18 +10,18 @@ from collections.abc import Callable
 from porter.formats.format import ZIP_MAGIC, Content, Format, starts_with
 from porter.formats.keras import HDF5_MAGIC
 from porter.formats.orbax import holds_arrays
-from porter.formats.protobuf import fields_of
+from porter.formats.protobuf import first_fields
 from porter.formats.torch_export import SAVE
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05][\x8a\x95c}\](X]")
 _UNPACK = "unpack it, and name the weights file in it"
 
 
-_SHARD = re.compile(r".+-\d{5}-of-(\d{5})\.(safetensors|bin|pth?)", re.ASCII)
+_SHARD_NAME = re.compile(r".+-\d{5}-of-(\d{5})\.(safetensors|bin|pth?)", re.ASCII)
 
 
 def _is_shard(content: Content) -> bool:
-    shard = _SHARD.fullmatch(content.path.name)
+    shard = _SHARD_NAME.fullmatch(content.path.name)
     return shard is not None and int(shard[1]) > 1 and bool(content.head)
 
 
@@ -30,7 +30,9 @@ def _is_tar(content: Content) -> bool:
 
 
 def _is_torch_tar(content: Content) -> bool:
-    """torch 0.1 wrote four members: sys_info, pickle, tensors, storages (its torch/serialization.py)."""
+    """Return whether a file is torch 0.1's, which wrote four members: sys_info, pickle, tensors, storages
+    (its torch/serialization.py).
+    """
     return _is_tar(content) and content.head.startswith(b"sys_info\0")
 
 
@@ -39,30 +41,32 @@ def _is_wheel(content: Content) -> bool:
 
 
 def _is_meta_graph(content: Content) -> bool:
-    """A MetaGraphDef begins with its information, whose first field is the ops, then the graph."""
+    """Return whether a file is a MetaGraphDef, which begins with its information, whose first field is the
+    ops, then the graph.
+    """
     if not content.fields:
         return False
     (number, value), *following = content.fields
     if number != 1 or not isinstance(value, bytes):
         return False
-    return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in (
-        [],
-        [2],
-    )
+    ops_first = [field for field, _ in first_fields(value, 1)] == [2]
+    return ops_first and [field for field, _ in following] in ([], [2])
 
 
 def _is_cntk(content: Content) -> bool:
-    """A version, then the entries of a map, which has no order; each begins with its key, one of those that
-    CNTK 2.7 writes.
+    """Return whether a file is CNTK's: a version, then the entries of a map, which has no order. Each entry
+    begins with its key, one of those that CNTK 2.7 writes.
     """
     match content.fields:
         case ((1, int()), (2, bytes(entry))):
-            return next(fields_of(entry, 1), (0, b""))[1] in _OF_A_FUNCTION
+            return next(first_fields(entry, 1), (0, b""))[1] in _CNTK_KEYS
     return False
 
 
 def _is_coreml(content: Content) -> bool:
-    """A package, or a version of the form, then a description, whose first field is an input."""
+    """Return whether a file is CoreML's: a package, or a version of the form, then a description, whose first
+    field is an input.
+    """
     if content.path.is_dir():
         return (content.path / "Data" / "com.apple.CoreML").is_dir() and (
             content.path / "Manifest.json"
@@ -74,24 +78,24 @@ def _is_coreml(content: Content) -> bool:
 
 
 def _is_dlib(content: Content) -> bool:
-    """A version of 1, then a network's loss by its name, or the sizes of a column, which dlib keeps below
-    zero.
+    """Return whether a file is dlib's: a version of 1, then a network's loss by its name, or the sizes of a
+    column, which dlib keeps below zero.
     """
     network, shapes = rb"\x01\x01\x01.loss_", rb"\x01\x01(\x81.|\x82..)\x81\x01"
     return re.match(rb"%s|%s" % (network, shapes), content.head, re.DOTALL) is not None
 
 
-_OF_A_FUNCTION = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions")
+_CNTK_KEYS = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions")
 
 
 def _is_saved_model_text(content: Content) -> bool:
     if content.path.is_dir():
         return (content.path / "saved_model.pbtxt").is_file()
-    return _text(r"\s*saved_model_schema_version\s*:")(content)
+    return _is_text_with(r"\s*saved_model_schema_version\s*:")(content)
 
 
-def _text(pattern: str) -> Callable[[Content], bool]:
-    """Whether a file is text that begins with `pattern`."""
+def _is_text_with(pattern: str) -> Callable[[Content], bool]:
+    """Return a test whether a file is text that begins with `pattern`."""
     return lambda content: (
         content.text is not None and re.match(pattern, content.text, re.IGNORECASE) is not None
     )
@@ -105,7 +109,9 @@ SHARDS = (
         advice="name their index, the .index.json beside them; where there is none, fetch it and all of them",
     ),
 )
-"""Told by their names, and before all other formats: each is a whole file of safetensors or PyTorch."""
+"""Shards are recognised by their names, and before all other formats: each is a complete file of
+safetensors or PyTorch.
+"""
 FORMATS = (
     Format(
         "empty",
@@ -201,7 +207,7 @@ FORMATS = (
     Format(
         "torch7-text",
         "a Torch7 file as text",
-        _text(r"[34]\s+1\s+(3\s+V \d\s+\d+\s+(nn|cudnn|torch|tds)\.|\d+\s+[12]\s)"),
+        _is_text_with(r"[34]\s+1\s+(3\s+V \d\s+\d+\s+(nn|cudnn|torch|tds)\.|\d+\s+[12]\s)"),
         advice="save it in binary, as torch.save(FILE, model) does without 'ascii'",
     ),
     Format("tar", "a tar archive", _is_tar, advice=_UNPACK),
@@ -239,16 +245,16 @@ FORMATS = (
     Format(
         "html",
         "a web page, perhaps the error of a download",
-        _text(r"\s*<(!doctype html|html)"),
+        _is_text_with(r"\s*<(!doctype html|html)"),
         advice="fetch it again",
     ),
     Format(
         "graph-text",
         "a TensorFlow graph as text (.pbtxt)",
-        _text(r"(\s*#[^\n]*\n)*\s*(node|versions|library)\s*:?\s*\{"),
+        _is_text_with(r"(\s*#[^\n]*\n)*\s*(node|versions|library)\s*:?\s*\{"),
         advice="save it in binary, as .pb",
     ),
-    Format("text", "a text file", _text("")),
+    Format("text", "a text file", _is_text_with("")),
     Format("unknown", "a file of a format that porter does not know", lambda content: content.path.is_file()),
 )
-"""In this order: the general ones, such as a zip archive, follow the special ones."""
+"""The order matters: general formats, such as a zip archive, come after the special ones."""

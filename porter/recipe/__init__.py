@@ -8,9 +8,9 @@ from porter.recipe.find_recipes import (
     declared_recipes,
     find_member,
     find_recipe,
+    folder_to_name,
     known_variants,
-    recipes_named,
-    replaced,
+    replaced_recipe,
     sound_recipes,
 )
 from porter.recipe.load import load_recipe, recipes_folder

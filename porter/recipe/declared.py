@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from porter.base.errors import RecipeError
-from porter.recipe.source import LOADER, Mark, mark_of, no_yaml, read_text
+from porter.recipe.source import LOADER, Mark, mark_of, read_text, yaml_error
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Declared:
     def path(self) -> Path:
         return self.files[0]
 
-    def upon(self, base: Declared) -> Declared:
-        """This recipe, which extends `base`: the names of both."""
+    def extending(self, base: Declared) -> Declared:
+        """Return this recipe with the names of `base` too, which it extends."""
         return replace(
             self,
             files=(*self.files, *base.files),
@@ -53,8 +53,8 @@ class Declared:
             zoos=(*base.zoos, *self.zoos),
         )
 
-    def without(self, names: Set[str]) -> Declared:
-        """This recipe without names that another has."""
+    def without_names(self, names: Set[str]) -> Declared:
+        """Return this recipe without names that another has."""
         return replace(
             self,
             names={name: mark for name, mark in self.names.items() if name not in names},
@@ -63,11 +63,13 @@ class Declared:
 
 
 def declared(path: Path, with_zoos: bool = False) -> Declared:
-    """The names of the recipe at `path`. Without its zoos, the text after its variants is not read."""
+    """Return what the recipe at `path` declares. If its zoos are not asked for, the text after its variants
+    is not read.
+    """
     try:
-        found, fault = _found(path, read_text(path), with_zoos)
+        found, fault = _read_sections(path, read_text(path), with_zoos)
     except RecipeError as error:
-        found, fault = _found(path, "", with_zoos)[0], error
+        found, fault = _read_sections(path, "", with_zoos)[0], error
     names = {**found["architecture"], **found["variants"]}
     return Declared(
         files=(path,),
@@ -82,11 +84,15 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
 
 
 @lru_cache(maxsize=256)  # a command looks for several names, each in all recipes
-def _found(path: Path, text: str, with_zoos: bool) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
-    """The words of the sections that declare something, and what is wrong with the text."""
+def _read_sections(
+    path: Path, text: str, with_zoos: bool
+) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
+    """Return the words of the sections that declare something, each with its place, and the error if the text
+    is wrong.
+    """
     names: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
     try:
-        for section, word, mark in _words(path, text):
+        for section, word, mark in _words_of_sections(path, text):
             if section in names:
                 names[section][word] = mark
             elif (names["architecture"] or names["extends"]) and names["variants"] and not with_zoos:
@@ -98,13 +104,15 @@ def _found(path: Path, text: str, with_zoos: bool) -> tuple[dict[str, dict[str, 
     return names, RecipeError("the key 'architecture' is missing", where=Mark(path, 1, 1))
 
 
-def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
-    """A recipe's sections with the word or the keys that each has, and their places.
+def _words_of_sections(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
+    """Yield a recipe's sections with the word or the keys that each has, and their places.
 
     Raises:
         RecipeError: the text is not valid YAML from here on.
     """
-    section, awaiting_key = "", list[bool | None]()  # of each collection around the event; None in a list
+    section = ""
+    # For each collection around the event: whether a key comes next in a mapping; None for a list.
+    awaiting_key = list[bool | None]()
     try:
         for event in yaml.parse(text, Loader=LOADER):
             if isinstance(event, yaml.CollectionEndEvent):
@@ -122,4 +130,4 @@ def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
                 if isinstance(event, yaml.CollectionStartEvent):
                     awaiting_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
     except yaml.YAMLError as error:
-        raise no_yaml(path, error) from None
+        raise yaml_error(path, error) from None

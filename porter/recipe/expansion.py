@@ -13,7 +13,7 @@ from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
 from porter.recipe.paddings import PadRule
-from porter.recipe.path_patterns import match_path, unmatched
+from porter.recipe.path_patterns import match_path, unmatched_error
 from porter.recipe.recipe import Member, Recipe
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
@@ -28,7 +28,7 @@ class Expanded(NamedTuple):
 
 
 def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_trained: bool = False) -> Graph:
-    """The graph of a variant as its zoo has it.
+    """Return the graph of a variant as its zoo has it.
 
     Args:
         options: they override the zoo's and the recipe's, such as {"classes": 10}.
@@ -41,35 +41,35 @@ def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_tra
     """
     if options or as_trained:
         return expand_steps(member, options, as_trained=as_trained).graph
-    return _once(member, MAX_USES)
+    return _expand_once(member, MAX_USES)
 
 
-def _once(member: Member, most: int) -> Graph:
-    """The graph of a member, from its recipe if it was expanded before.
+def _expand_once(member: Member, most: int) -> Graph:
+    """Return the graph of a member; the one that its recipe keeps if it was expanded before.
 
     Raises:
         TooLarge: it has more than `most` nodes.
     """
-    decides = (member.zoo.options, member.zoo.padding)
+    key = (member.zoo.options, member.zoo.padding)
     known = member.recipe.graphs.setdefault(member.is_a, [])
-    graph = next((graph for others, graph in known if others == decides), None)
+    graph = next((graph for other_key, graph in known if other_key == key), None)
     if graph is None:
         graph = expand_steps(member, most=most).graph
-        known.append((decides, graph))
+        known.append((key, graph))
     if len(graph.nodes) > most:
         raise TooLarge
     return graph
 
 
 def expand_within(member: Member, nodes: int) -> Graph | None:
-    """Expands as `expand` does; None if the graph has more than `nodes` nodes: it is then not expanded to its
-    end.
+    """Return the graph as `expand` does; None if it has more than `nodes` nodes. It is then not expanded to
+    its end.
 
     Raises:
         RecipeError: as `expand`.
     """
     try:
-        return _once(member, nodes)
+        return _expand_once(member, nodes)
     except TooLarge:
         return None
 
@@ -81,14 +81,16 @@ def expand_steps(
     as_trained: bool = False,
     most: int = MAX_USES,
 ) -> Expanded:
-    """Expands as `expand` does, with the step that each node is from. `most` is for `expand_within`."""
+    """Return the graph as `expand` does, with the step that each node is from. `most` is for
+    `expand_within`.
+    """
     recipe, chosen = member.recipe, options or {}
     for name in chosen:
         if name not in recipe.options:
             raise UsageError(
                 f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options)
             )
-    expanded = _expanded(member, chosen, as_trained, most)
+    expanded = _expand_or_reuse(member, chosen, as_trained, most)
     _expect_sites(member, *expanded)
     if "classes" not in chosen:
         _expect_labels(member, expanded.graph)
@@ -96,9 +98,7 @@ def expand_steps(
 
 
 def trained_conventions(member: Member) -> dict[str, Convention]:
-    """The convention of training by path, at every site that the zoo's `padding_as_trained` names; empty
-    where it names none.
-    """
+    """Return the convention of training by path, for every site that the zoo's `padding_as_trained` names."""
     rules = member.zoo.padding_as_trained
     if not rules:
         return {}
@@ -111,12 +111,12 @@ def trained_conventions(member: Member) -> dict[str, Convention]:
 
 
 def options_of(member: Member) -> Mapping[str, Value]:
-    """All options of a variant's graph: the zoo's for the variant, then the recipe's."""
+    """Return all options of a variant's graph: the zoo's for the variant, then the recipe's."""
     return {**member.recipe.options, **member.zoo.of(member.variant).options}
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:
-    """Refuses a recipe's graph without a head, see porter.graph.head_of.
+    """Refuse a recipe's graph without a head, see porter.graph.head_of.
 
     Raises:
         RecipeError: it ends in another op.
@@ -132,28 +132,30 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
         )
 
 
-def graphs_of_others(member: Member) -> Iterator[Graph]:
-    """The graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for
+def graphs_of_other_variants(member: Member) -> Iterator[Graph]:
+    """Yield the graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for
     another.
     """
     recipe, variant, zoo = member
     for other in recipe.variants:
         if other != variant and zoo.has(other):
-            yield _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
+            yield _expand_or_reuse(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
 
 
-def _expanded(
+def _expand_or_reuse(
     member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
 ) -> Expanded:
-    """The graph of a member, from those that the recipe keeps where all that decides it is the same."""
+    """Return the graph of a member; one that the recipe keeps if it was expanded with the same variables and
+    rules of padding.
+    """
     recipe, variant, zoo = member
     zoo = zoo.of(variant)
     variables = member.variables(options)
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
-    decides = variables, [(rule.pattern, rule.value) for rule in rules]
+    key = variables, [(rule.pattern, rule.value) for rule in rules]
     # With a caller's options there may be any number.
     known = [] if options else recipe.unrolled.setdefault(variant, [])
-    same = next((Expanded(*one) for others, one in known if others == decides), None)
+    same = next((Expanded(*one) for other_key, one in known if other_key == key), None)
     if same is not None:
         if len(same.graph.nodes) > most:
             raise TooLarge
@@ -162,26 +164,28 @@ def _expanded(
     try:
         graph = expansion.graph()
     except UnknownVariable as error:
-        raise _absent(recipe, variant, error) from None
+        raise _missing_variable(recipe, variant, error) from None
     except RecipeError as error:
         error.message += f", in {variant} from {zoo.name}"
         raise
     expanded = Expanded(graph, expansion.locations)
-    known.append((decides, expanded))
+    known.append((key, expanded))
     return expanded
 
 
-def _absent(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError:
-    """The error at the variant, if only that lacks the variable."""
+def _missing_variable(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError:
+    """Return the error for a variable that is not in scope: at the variant, if only that lacks it."""
     if not any(error.name in parameters for parameters in recipe.variants.values()):
         return error
     where = recipe.source.where(("variants", variant), key=True)
-    own = hint(error.name, recipe.parameters(variant))
-    return RecipeError(f"'{variant}' has no '{error.name}', which {error.where} uses", where=where, next=own)
+    advice = hint(error.name, recipe.parameters(variant))
+    return RecipeError(
+        f"'{variant}' has no '{error.name}', which {error.where} uses", where=where, next=advice
+    )
 
 
 def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
-    """Where the values of the variables are written, as `Unrolling.origins`."""
+    """Return where the values of the variables are written, as `Unrolling.origins` has it."""
     recipe, variant, zoo = member
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
     places |= {name: ("constants", name) for name in recipe.constants}
@@ -192,25 +196,25 @@ def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, st
 
 
 def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -> None:
-    """Expects that each padding rule of a zoo matches a site of some variant."""
+    """Expect that each padding rule of a zoo matches a site of some variant."""
     recipe, zoo = member.recipe, member.zoo.of(member.variant)
-    lost = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
-    if lost:
-        for other in graphs_of_others(member):
-            lost = _unmatched(lost, other)
-            if not lost:
+    without_site = _rules_without_site((*zoo.padding_as_trained, *zoo.padding), graph)
+    if without_site:
+        for other in graphs_of_other_variants(member):
+            without_site = _rules_without_site(without_site, other)
+            if not without_site:
                 break
     faults = Faults()
     sites = {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
-    for rule in lost:
-        with faults.kept(), recipe.source.at(rule.location, key=True):
+    for rule in without_site:
+        with faults.collect(), recipe.source.at(rule.location, key=True):
             padless = next(
                 (node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None
             )
             if padless is not None and site_of(padless.op) is None:
                 message = f"'{rule.pattern}' is not a padding site: '{padless.path}' is a {padless.op_name}"
                 raise RecipeError(message, next="only convolutions and pools have a padding")
-            raise unmatched(
+            raise unmatched_error(
                 f"'{rule.pattern}' matches no padding site",
                 rule.pattern,
                 sites,
@@ -220,7 +224,7 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
 
 
 def _expect_labels(member: Member, graph: Graph) -> None:
-    """Refuses labels of another number of classes than the zoo's own head has, without a background class."""
+    """Refuse labels of another number of classes than the zoo's own head has, without a background class."""
     recipe, variant, zoo = member
     labels = zoo.of(variant).labels
     head = head_of(graph)
@@ -238,6 +242,7 @@ def _expect_labels(member: Member, graph: Graph) -> None:
         )
 
 
-def _unmatched(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
+def _rules_without_site(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
+    """Return the rules that match no site of a graph."""
     sites = [(node.path, site.kind) for node in graph.nodes if (site := site_of(node.op))]
     return [rule for rule in rules if not any(rule.matches(path, kind) for path, kind in sites)]

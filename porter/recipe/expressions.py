@@ -28,7 +28,7 @@ LARGEST = 1e9
 
 
 def round_to(value: float, multiple: int) -> int:
-    """The nearest multiple, at least one of it and never below 90 % of `value`.
+    """Return the nearest multiple, at least one of it and never below 90 % of `value`.
 
     slim's `make_divisible` (research/slim/nets/mobilenet/mobilenet.py), `_make_divisible` of Keras and
     torchvision, timm's `make_divisible` (timm/layers/helpers.py), whose `divisor` GhostNet sets to 4.
@@ -38,7 +38,7 @@ def round_to(value: float, multiple: int) -> int:
 
 
 def round8(value: float) -> int:
-    """`round_to` a multiple of 8."""
+    """Return the nearest multiple of 8, as `round_to` does."""
     return round_to(value, 8)
 
 
@@ -49,14 +49,14 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "round8": round8,
     "round_to": round_to,
 }
-_ONE: tuple[Callable[[int], bool], str] = (lambda count: count == 1, "one number")
-_SEVERAL: tuple[Callable[[int], bool], str] = (lambda count: count > 1, "two or more numbers")
-_TAKES = {
-    "min": _SEVERAL,
-    "max": _SEVERAL,
+_ONE_NUMBER: tuple[Callable[[int], bool], str] = (lambda count: count == 1, "one number")
+_SEVERAL_NUMBERS: tuple[Callable[[int], bool], str] = (lambda count: count > 1, "two or more numbers")
+_ARGUMENT_COUNTS = {
+    "min": _SEVERAL_NUMBERS,
+    "max": _SEVERAL_NUMBERS,
     "round_to": (lambda count: count == 2, "a number, and the multiple that it is rounded to"),
 }
-"""How many arguments a function takes, where it is not one."""
+"""How many arguments a function takes, and that in words; a function that is not listed takes one number."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -84,7 +84,7 @@ _SCOPES = {
     "input": "in the names of nodes whose input has a name",
     "own": "in the taps of nodes that have names",
 }
-"""Where the variables are known that no recipe declares."""
+"""In which parts of a recipe the variables are known that no recipe declares."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -107,8 +107,8 @@ def is_expression(value: object) -> bool:
 
 
 def evaluate(value: Value, variables: Variables) -> Value:
-    """`value` itself, or the result of its expression if it begins with `=`; lists are evaluated item by
-    item.
+    """Return `value` itself, or the result of its expression if it begins with `=`. Lists are evaluated item
+    by item.
 
     Raises:
         RecipeError: without `where`; the caller knows the line.
@@ -116,19 +116,19 @@ def evaluate(value: Value, variables: Variables) -> Value:
     if isinstance(value, tuple):
         return tuple(evaluate(item, variables) for item in value)
     if isinstance(value, str) and is_expression(value):
-        return _compiled(value[1:].strip())(variables)
+        return _compile(value[1:].strip())(variables)
     return value
 
 
 def fill_in(template: str, variables: Variables) -> str:
-    """`template` with each `{expression}` replaced by its value.
+    """Return `template` with each `{expression}` replaced by its value.
 
     Raises:
         RecipeError: without `where`.
     """
 
     def value_of(found: re.Match[str]) -> str:
-        value = _compiled(found[1].strip())(variables)
+        value = _compile(found[1].strip())(variables)
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise RecipeError(
                 f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers"
@@ -140,12 +140,12 @@ def fill_in(template: str, variables: Variables) -> str:
 
 @lru_cache(maxsize=4096)
 def placeholders(template: str) -> frozenset[str]:
-    """The variables that a template's `{expression}`s use."""
+    """Return the variables that a template's `{expression}`s use."""
     return frozenset(name for text in _PLACEHOLDER.findall(template) for name in variables_of(text.strip()))
 
 
 def variables_of(text: str) -> frozenset[str]:
-    """The variables that an expression uses, without its `=`."""
+    """Return the variables that an expression uses; its text is without the `=`."""
     return frozenset(
         node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node.id not in FUNCTIONS
     )
@@ -153,7 +153,7 @@ def variables_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> ast.expr:
-    """The tree of an expression, without its `=`.
+    """Return the tree of an expression; its text is without the `=`.
 
     Raises:
         RecipeError: it is not an expression of Python, too long, or has a part that recipes lack.
@@ -169,17 +169,17 @@ def parse(text: str) -> ast.expr:
             f"'{text}' is not an expression",
             next="such as =4*width or =1 if first else 2; in quotes if it contains a comma or a bracket",
         ) from None
-    _check(tree, text)
+    _expect_known_parts(tree, text)
     return tree
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> Compute:
-    return _computation(parse(text))
+def _compile(text: str) -> Compute:
+    return _compile_tree(parse(text))
 
 
-def _check(node: ast.expr, text: str) -> None:
-    """Refuses the parts that `_computation` does not know, when a recipe is loaded."""
+def _expect_known_parts(node: ast.expr, text: str) -> None:
+    """Refuse the parts of an expression that recipes lack, when a recipe is loaded."""
     parts: list[ast.expr]
     match node:
         case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():
@@ -207,40 +207,41 @@ def _check(node: ast.expr, text: str) -> None:
                 + ", ".join(FUNCTIONS),
             )
     for part in parts:
-        _check(part, text)
+        _expect_known_parts(part, text)
 
 
-def _computation(node: ast.expr) -> Compute:
-    """What computes an expression that `_check` let through: its tree is looked at once, because a graph
-    computes it often.
+def _compile_tree(node: ast.expr) -> Compute:
+    """Return the function that computes an expression, whose parts `_expect_known_parts` has seen. The tree
+    is looked at once, because a graph computes the expression often.
     """
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as constant):
-            return lambda _: _bounded(constant)
+            return lambda _: _expect_bounded(constant)
         case ast.Name(id=name):
             return lambda variables: _variable(name, variables)
         case ast.BinOp():
-            return _arithmetic(node)
+            return _compile_arithmetic(node)
         case ast.UnaryOp(op=ast.Not()):
-            operand = _computation(node.operand)
+            operand = _compile_tree(node.operand)
             return lambda variables: not _truth(operand(variables))
         case ast.UnaryOp():
-            operand = _computation(node.operand)
+            operand = _compile_tree(node.operand)
             return lambda variables: -_number(operand(variables))
         case ast.BoolOp():
-            stop = isinstance(node.op, ast.Or)
-            parts = [*map(_computation, node.values)]
-            return lambda variables: any(_truth(part(variables)) is stop for part in parts) is stop
+            # `or` ends at the first True, which is then its value; `and` at the first False.
+            decisive = isinstance(node.op, ast.Or)
+            parts = [*map(_compile_tree, node.values)]
+            return lambda variables: any(_truth(part(variables)) is decisive for part in parts) is decisive
         case ast.Compare():
-            return _comparison(node)
+            return _compile_comparison(node)
         case ast.IfExp():
-            test, body, otherwise = map(_computation, (node.test, node.body, node.orelse))
+            test, body, otherwise = map(_compile_tree, (node.test, node.body, node.orelse))
             return lambda variables: body(variables) if _truth(test(variables)) else otherwise(variables)
         case ast.Subscript():
-            values, index = _computation(node.value), _computation(node.slice)
+            values, index = _compile_tree(node.value), _compile_tree(node.slice)
             return lambda variables: _item(values(variables), index(variables))
         case ast.Call(func=ast.Name(id=name)):
-            return _call(name, [*map(_computation, node.args)])
+            return _compile_call(name, [*map(_compile_tree, node.args)])
         case _:
             raise AssertionError(f"_check let through {ast.dump(node)}")
 
@@ -252,16 +253,16 @@ def _variable(name: str, variables: Variables) -> Value:
     return value
 
 
-def _arithmetic(node: ast.BinOp) -> Compute:
-    """What computes an operation of two numbers."""
-    left = _computation(node.left)
+def _compile_arithmetic(node: ast.BinOp) -> Compute:
+    """Return the function that computes an operation of two numbers."""
+    left = _compile_tree(node.left)
     operate = _ARITHMETIC[type(node.op)]
-    right = _computation(node.right)
+    right = _compile_tree(node.right)
 
     def compute(variables: Variables) -> Value:
         first, second = _number(left(variables)), _number(right(variables))
         try:
-            return _bounded(operate(first, second))
+            return _expect_bounded(operate(first, second))
         except ZeroDivisionError:
             advice = "write a case for it: =a / b if b > 0 else 0"
             raise RecipeError(f"'{ast.unparse(node)}' divides by zero", next=advice) from None
@@ -269,33 +270,33 @@ def _arithmetic(node: ast.BinOp) -> Compute:
     return compute
 
 
-def _call(name: str, arguments: Sequence[Compute]) -> Compute:
-    """What computes a function of numbers."""
+def _compile_call(name: str, arguments: Sequence[Compute]) -> Compute:
+    """Return the function that computes a function of numbers."""
 
     def compute(variables: Variables) -> Value:
         values = [_number(argument(variables)) for argument in arguments]
-        fits, words = _TAKES.get(name, _ONE)
+        fits, words = _ARGUMENT_COUNTS.get(name, _ONE_NUMBER)
         if not fits(len(values)):
             raise RecipeError(f"'{name}' takes {words}")
         if name == "round_to" and not (isinstance(values[1], int) and values[1] >= 1):
             raise RecipeError(f"'round_to' rounds to multiples of a whole number from 1 on, got {values[1]}")
-        return _bounded(FUNCTIONS[name](*values))
+        return _expect_bounded(FUNCTIONS[name](*values))
 
     return compute
 
 
-def _comparison(node: ast.Compare) -> Compute:
-    """What computes a chain of comparisons."""
-    first = _computation(node.left)
-    others = [(type(op), _computation(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
+def _compile_comparison(node: ast.Compare) -> Compute:
+    """Return the function that computes a chain of comparisons."""
+    first = _compile_tree(node.left)
+    others = [(type(op), _compile_tree(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
 
     def compute(variables: Variables) -> bool:
         left = first(variables)
         for op, part in others:
             right = part(variables)
-            if not (
-                _ORDER[op](_number(left), _number(right)) if op in _ORDER else _EQUALITY[op](left, right)
-            ):
+            is_order = op in _ORDER
+            holds = _ORDER[op](_number(left), _number(right)) if is_order else _EQUALITY[op](left, right)
+            if not holds:
                 return False
             left = right
         return True
@@ -304,7 +305,7 @@ def _comparison(node: ast.Compare) -> Compute:
 
 
 def _item(values: Value, index: Value) -> Value:
-    """The element of a list, or the letter of a word, at an index."""
+    """Return the element of a list, or the letter of a word, at an index."""
     if not isinstance(values, tuple | str):
         raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):
@@ -327,7 +328,7 @@ def _truth(value: Value) -> bool:
     return value
 
 
-def _bounded(value: Value) -> Value:
+def _expect_bounded(value: Value) -> Value:
     if isinstance(value, int | float) and not abs(value) <= LARGEST:
         raise RecipeError(f"numbers go up to {LARGEST:.0f}")
     return value

@@ -26,27 +26,25 @@ class Faults:
     def errors(self) -> tuple[RecipeError, ...]:
         return tuple(self._by_place.values())
 
-    def tried(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `read` gives. If it raises, the error is kept and nothing is given: `expect_none` comes before
-        the value is used.
+    def attempt(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `read` returns. If it raises, keep the error and return None: `expect_none` has to come
+        before the value is used.
         """
-        with self.kept():
+        with self.collect():
             return read(*args, **kwargs)
         return cast(T, None)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keeps the error that ends the block, and those that came with it; what follows the block goes
-        on.
-        """
+    def collect(self) -> Iterator[None]:
+        """Keep the error that ends the block, and those that came with it; what follows the block goes on."""
         try:
             yield
         except RecipeError as error:
-            for one in (error, *error.others):
-                self._by_place.setdefault(one.where or one.message, one)
+            for each in (error, *error.others):
+                self._by_place.setdefault(each.where or each.message, each)
 
     def expect_none(self) -> None:
-        """Raises what was found.
+        """Raise the errors that were kept, if there are any.
 
         Raises:
             RecipeError: the first; `others` has the rest.

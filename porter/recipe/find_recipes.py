@@ -25,14 +25,14 @@ from porter.recipe.spelling import hint, nearest
 
 VARIABLE = "PORTER_RECIPES"
 """The environment variable that names a folder of recipes."""
-WORKING = Path("recipes")
-_OTHER = "give one of them another name"
+WORKING_FOLDER = Path("recipes")
+_RENAME_ONE = "give one of them another name"
 
 
 def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
-    """The folders in which recipes are looked for, in this order: `given`, which is what `--recipes` names,
-    the one in PORTER_RECIPES, the one in the user's configuration, ./recipes, those of plug-ins, and porter's
-    own. Each stands here once, if it exists.
+    """Return the folders in which recipes are looked for, in this order: `given`, which is what `--recipes`
+    names, the one in PORTER_RECIPES, the one in the user's configuration, ./recipes, those of plug-ins, and
+    porter's own. Each stands there once, if it exists.
 
     Raises:
         UsageError: `given`, or what PORTER_RECIPES names, holds no recipe.
@@ -51,8 +51,8 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     for folder in (
         given,
         named,
-        _of_user(),
-        WORKING,
+        _users_folder(),
+        WORKING_FOLDER,
         *map(_added_folder, plugins("recipes")),
         recipes_folder(),
     ):
@@ -75,8 +75,8 @@ def _added_folder(plugin: Plugin) -> Path:
     return folder
 
 
-def _of_user() -> Path | None:
-    """The folder in the user's configuration."""
+def _users_folder() -> Path | None:
+    """Return the folder of recipes in the user's configuration; None if there is no home."""
     if sys.platform == "win32":
         settings = os.environ.get("APPDATA")
     elif sys.platform == "darwin":
@@ -90,8 +90,8 @@ def _of_user() -> Path | None:
 
 
 def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
-    """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder
-    has, and none of the names of an architecture that one of an earlier folder has.
+    """Return what the recipes in `recipe_folders` declare. Names that a recipe of an earlier folder has are
+    left out, and all names of an architecture that one of an earlier folder has.
 
     A recipe has a fault if its text is not valid YAML, or if it has a name of another recipe in its folder.
     An exact copy of one of porter's own is left out: a checkout has all of them in ./recipes, beside those of
@@ -100,17 +100,17 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     Raises:
         UsageError: as `recipe_folders`.
     """
-    own = recipes_folder()
-    shipped = _in_folder(own, with_zoos)
+    own_folder = recipes_folder()
+    shipped = _declared_in_folder(own_folder, with_zoos)
     listed: list[Declared] = []
     for folder in reversed(recipe_folders(given)):
-        recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
+        recipes = shipped if folder.samefile(own_folder) else _declared_in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
-            recipes = [recipe for recipe in recipes if not _copied(recipe.path, own)]
+            recipes = [recipe for recipe in recipes if not _is_copy_of_shipped(recipe.path, own_folder)]
         for recipe in reversed(recipes):
-            listed.insert(
-                0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes)
-            )
+            if recipe.extends is not None:
+                recipe = _with_base(recipe, recipe.extends, listed, recipes)
+            listed.insert(0, recipe)
     declared: list[Declared] = []
     for recipe in listed:
         folder = recipe.path.parent
@@ -119,43 +119,50 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             for other in declared
             if other.fault is None and (other.path.parent != folder or recipe.path in other.files)
         ]
-        whole = any(other.architecture == recipe.architecture for other in before)
-        taken = recipe.names.keys() if whole else {name for other in before for name in other.names}
-        declared.append(recipe.without(taken))
+        has_architecture = any(other.architecture == recipe.architecture for other in before)
+        taken_names = (
+            recipe.names.keys() if has_architecture else {name for other in before for name in other.names}
+        )
+        declared.append(recipe.without_names(taken_names))
     return tuple(declared)
 
 
-def replaced(recipe: Recipe) -> Path | None:
-    """The recipe of porter's own in whose place one of the user's stands, because it has its architecture."""
+def replaced_recipe(recipe: Recipe) -> Path | None:
+    """Return the file of porter's own recipe that the user's recipe replaces, because it has the same
+    architecture; None if it replaces none.
+    """
     own = recipes_folder()
     mark = recipe.source.mark(("architecture",))
     if mark is None or mark.path.parent.resolve() == own.resolve():
         return None
-    shipped = (each.path for each in _in_folder(own, False) if each.architecture == recipe.architecture)
+    shipped = (
+        each.path for each in _declared_in_folder(own, False) if each.architecture == recipe.architecture
+    )
     return next(shipped, None)
 
 
-def _is_stray(recipe: Declared, given: Path | None) -> bool:
-    """Whether a file in ./recipes is not a recipe: any project may have a folder of that name."""
-    return not recipe.architecture and recipe.path.parent == WORKING != given
+def _is_no_recipe(recipe: Declared, given: Path | None) -> bool:
+    """Return whether a file in ./recipes is not a recipe: any project may have a folder of that name."""
+    return not recipe.architecture and recipe.path.parent == WORKING_FOLDER != given
 
 
-def taken_name(path: Path) -> RecipeError | None:
-    """The error of the first name in a recipe's file that porter's own recipes have too, or another one in
-    its folder.
+def error_of_taken_name(path: Path) -> RecipeError | None:
+    """Return the error of the first name in a recipe's file that porter's own recipes have too, or another
+    one in its folder; None if all names are its own.
     """
     own = recipes_folder()
-    if _copied(path, own):
+    if _is_copy_of_shipped(path, own):
         return None
     recipe = declared(path)
-    beside = [other for other in _in_folder(path.parent, False) if other.path.name != path.name]
+    beside = [other for other in _declared_in_folder(path.parent, False) if other.path.name != path.name]
     next = "the recipe stands in its place; with another name both are found"
-    return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", next), beside, "", _OTHER).fault
+    recipe = _expect_own_names(recipe, _declared_in_folder(own, False), "porter's own ", next)
+    return _expect_own_names(recipe, beside, "", _RENAME_ONE).fault
 
 
-def _copied(path: Path, own: Path) -> bool:
-    """Whether a file is an exact copy of one of porter's own. One that is not a readable recipe is none,
-    whatever its name.
+def _is_copy_of_shipped(path: Path, own: Path) -> bool:
+    """Return whether a file is an exact copy of one of porter's own recipes. A file that is no readable
+    recipe is none, whatever its name.
     """
     original = own / path.name
     try:
@@ -164,23 +171,23 @@ def _copied(path: Path, own: Path) -> bool:
         return False
 
 
-def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
-    """The recipes in a folder; those that extend others come first."""
+def _declared_in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
+    """Return what the recipes in a folder declare; those that extend others come first."""
     recipes: list[Declared] = []
     for path in sorted(folder.glob("*.yaml")):
-        recipes.append(_apart(declared(path, with_zoos), recipes, "", _OTHER))
+        recipes.append(_expect_own_names(declared(path, with_zoos), recipes, "", _RENAME_ONE))
     return sorted(recipes, key=lambda recipe: recipe.extends is None)
 
 
-def _extended(
+def _with_base(
     recipe: Declared, place: Mark, later: Sequence[Declared], beside: Sequence[Declared]
 ) -> Declared:
-    """The recipe with what it extends: the first of `later` that has this architecture. `beside` are those of
-    its folder.
+    """Return the recipe with what it extends: the first of `later` that has this architecture; with a fault
+    if there is none. `beside` are the recipes of its folder.
     """
     for base in later:
         if base.architecture == recipe.architecture and base.fault is None:
-            return recipe.upon(base)
+            return recipe.extending(base)
     known = hint(recipe.architecture, (base.architecture for base in later))
     message = f"there is no architecture '{recipe.architecture}' to extend"
     files = {other.path.stem: other for other in beside if other.extends is not None}
@@ -201,8 +208,8 @@ def _extended(
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:
-    """The file of a recipe, and those of the recipes that it extends, one after another: in its folder, or
-    where recipes are found.
+    """Return the file of a recipe, and those of the recipes that it extends, one after another. They are in
+    its folder, or where recipes are found.
 
     Raises:
         RecipeError: it extends a recipe that is not there.
@@ -217,8 +224,8 @@ def recipe_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
-    """The recipe; with a fault if one of its own names is another's."""
+def _expect_own_names(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
+    """Return the recipe; with a fault if one of its own names is also a name of one of the `others`."""
     owners = {name: other for other in others for name in other.own}
     for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
@@ -228,7 +235,8 @@ def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) 
 
 
 def find_recipe(name: str, given: Path | None = None) -> Recipe:
-    """The recipe that declares the variant `name`, or the architecture of that name; no other is loaded.
+    """Return the recipe that declares the variant `name`, or the architecture of that name. No other recipe
+    is loaded.
 
     Raises:
         UsageError: there is none; `next` has the nearest spelling. Or as `recipe_folders`.
@@ -244,17 +252,19 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if Path(name).exists():
         next = f"{INSPECT.advise(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
-    known = _instead(name, recipes) or _advice(name, recipes)
+    known = _advice_if_replaced(name, recipes) or _advice_for_unknown(name, recipes)
     meant = [
-        recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])
+        recipe for recipe in recipes if not _is_no_recipe(recipe, given) or nearest(name, [recipe.path.stem])
     ]
     unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
 
 
-def _instead(name: str, recipes: Sequence[Declared]) -> str | None:
-    """What to do where one of porter's own recipes has a name, and another recipe stands in its place."""
-    for shipped in _in_folder(recipes_folder(), False):
+def _advice_if_replaced(name: str, recipes: Sequence[Declared]) -> str | None:
+    """Return the advice for a name of one of porter's own recipes that another recipe replaces; None for
+    other names.
+    """
+    for shipped in _declared_in_folder(recipes_folder(), False):
         if name in shipped.names:
             other = next(each for each in recipes if each.architecture == shipped.architecture)
             return (
@@ -264,29 +274,29 @@ def _instead(name: str, recipes: Sequence[Declared]) -> str | None:
     return None
 
 
-def _advice(name: str, recipes: Sequence[Declared]) -> str:
-    """The nearest variant: one that begins with the word, otherwise one that is spelt alike, or those of such
-    an architecture.
+def _advice_for_unknown(name: str, recipes: Sequence[Declared]) -> str:
+    """Return the nearest variant: one that begins with the word, otherwise one that is spelt alike, or the
+    variants of an architecture that is.
     """
     variants = [word for recipe in recipes for word in recipe.variants]
     names = [word for recipe in recipes for word in recipe.names]
-    begun = min(
+    beginning = min(
         (word for word in variants if name and word.startswith(name)),
         key=lambda word: (len(word), word),
         default=None,
     )
-    near = begun or nearest(name, names)
-    alike = next(
+    near = beginning or nearest(name, names)
+    architecture = next(
         (recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants),
         None,
     )
-    if alike is not None:
-        return f"did you mean a variant of '{near}': {some(sorted(alike.variants))}?"
-    return hint(name, names, RECIPE_LIST.advise()) if begun is None else f"did you mean '{begun}'?"
+    if architecture is not None:
+        return f"did you mean a variant of '{near}': {some(sorted(architecture.variants))}?"
+    return hint(name, names, RECIPE_LIST.advise()) if beginning is None else f"did you mean '{beginning}'?"
 
 
 def find_member(subject: str, source: str, given: Path | None = None) -> Member:
-    """The variant `subject` as `source` has it: a zoo, or a framework for its default zoo.
+    """Return the variant `subject` as `source` has it: a zoo, or a framework for its default zoo.
 
     Raises:
         UsageError, RecipeError: as `find_recipe`, or there is no such zoo, or it lacks the variant.
@@ -310,7 +320,7 @@ class KnownVariant:
     names: LayersByName | None = None
 
     def load(self) -> Member:
-        """The variant.
+        """Return the variant from its recipe, which is read now.
 
         Raises:
             RecipeError: the recipe or the zoo is wrong.
@@ -319,8 +329,8 @@ class KnownVariant:
 
 
 def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...], tuple[RecipeError, ...]]:
-    """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong
-    recipe spoils itself only. Nothing is said of files in ./recipes that are not recipes. Recipes with
+    """Return every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a
+    wrong recipe spoils only itself. Files in ./recipes that are not recipes cause no error. Recipes with
     fingerprints are not read.
 
     Raises:
@@ -328,18 +338,22 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
     """
     known: list[KnownVariant] = []
     faults = []
-    prints = shipped_fingerprints()
+    shipped = shipped_fingerprints()
     for declaring in declared_recipes(given):
-        if _is_stray(declaring, given):
+        if _is_no_recipe(declaring, given):
             continue
-        own = prints.get(declaring.path.name, {}) if declaring.path.parent.samefile(recipes_folder()) else {}
+        fingerprints = (
+            shipped.get(declaring.path.name, {}) if declaring.path.parent.samefile(recipes_folder()) else {}
+        )
         try:
             if declaring.fault is not None:
                 raise declaring.fault
-            recipe = None if own else load_recipe(*declaring.files)
+            recipe = None if fingerprints else load_recipe(*declaring.files)
             for variant in declaring.variants:
                 zoos = (
-                    own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant), (None, None))
+                    fingerprints[variant]
+                    if recipe is None
+                    else dict.fromkeys(recipe.zoos_of(variant), (None, None))
                 )
                 known += [
                     KnownVariant(declaring.files, variant, zoo, *recorded) for zoo, recorded in zoos.items()
@@ -350,9 +364,9 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
 
 
 def sound_recipes(given: Path | None) -> Iterator[Recipe]:
-    """The recipes in `recipe_folders` that can be used."""
+    """Yield the recipes in `recipe_folders` that can be used."""
     for declaring in declared_recipes(given):
-        if declaring.fault is None and declaring.names and not _is_stray(declaring, given):
+        if declaring.fault is None and declaring.names and not _is_no_recipe(declaring, given):
             with suppress(RecipeError):
                 yield open_recipe(*declaring.files)
 
@@ -365,20 +379,20 @@ def convert_command(
     mapped: Sequence[str] = (),
     said: Callable[..., str] = CONVERT.advise,
 ) -> str:
-    """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes`
-    only. `said` is CONVERT.line where it is printed to be typed, whoever reads it.
+    """Return the command that ports a file as a variant of a zoo, whose recipe may be found in the folder
+    `recipes` only. `said` is CONVERT.line if the command is printed to be typed.
     """
-    named, zoo = recipes_named(member.recipe, recipes), member.zoo.name
+    named, zoo = folder_to_name(member.recipe, recipes), member.zoo.name
     return said(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)
 
 
-def recipes_named(recipe: Recipe, given: Path | None) -> str | None:
-    """The folder `given` if a command line has to name it so that it finds a recipe again: no other folder
-    has it.
+def folder_to_name(recipe: Recipe, given: Path | None) -> str | None:
+    """Return the folder `given` if a command has to name it so that it finds a recipe again, because no other
+    folder has the recipe; otherwise None.
     """
-    own = (
+    only_there = (
         given is not None
         and recipe.path.parent == given
         and given.resolve() not in map(Path.resolve, recipe_folders())
     )
-    return str(given) if own else None
+    return str(given) if only_there else None

@@ -26,9 +26,9 @@ from porter.recipe.zoos import ZOOS
 
 FILE = "fingerprints.json"
 _NUMBER = re.compile(r"\d+")
-_COUNTED = re.compile(r"(?:_\d+)+(?=/|$)")
-_PASSED = ops.Identity | ops.Flatten | BatchNorm | ops.ChannelScale | ops.Affine
-"""A file may lack them, or have them in place of another."""
+_COUNTER = re.compile(r"(?:_\d+)+(?=/|$)")
+_PASSED_OVER = ops.Identity | ops.Flatten | BatchNorm | ops.ChannelScale | ops.Affine
+"""Ops that a file may lack, or have in place of another; a digest of what leads to a node leaves them out."""
 T = TypeVar("T")
 
 
@@ -40,8 +40,9 @@ class Fingerprint:
         nodes: their number.
         weighted: the number of convolutions and dense layers.
         trunk: the number of nodes that a file's graph has to have so that it is this variant with any head.
-        convolutions: by kind, see `kind_of`: to how many nodes no way leads through more than 0, 1, 2, ...
-            convolutions of the kind, up to one less than the most on a way. The head is of no kind.
+        convolutions: by kind (`kind_of_conv`), the number of nodes to which no path leads through more than
+            0, 1, 2, ... convolutions of the kind, up to one less than the most on a path. The head is of no
+            kind.
         sizes: the number of tensors by their number of elements, without those in `free`.
         free: the number of tensors that a file may have in another size: the head's, and those of transposed
             convolutions.
@@ -60,8 +61,8 @@ class Fingerprint:
     beginnings: Mapping[str, int]
 
 
-def kind_of(op: Conv) -> str:
-    """What two convolutions have in common if one can stand for the other."""
+def kind_of_conv(op: Conv) -> str:
+    """Return a text that is equal for two convolutions if one can stand for the other."""
     rows, columns = op.window.kernel
     return f"{rows}x{columns}x{op.filters}/{op.groups}"
 
@@ -69,9 +70,9 @@ def kind_of(op: Conv) -> str:
 def beginnings_of(
     nodes: Iterable[tuple[str, object, tuple[str, ...]]], inputs: Mapping[str, str]
 ) -> dict[str, str]:
-    """A digest for each node of all that leads to it. A layer of a file can be a recipe's node only if both
-    have the same one (porter.source.fitting.alignment.align): what a file may lack or fold does not change
-    it.
+    """Return a digest for each node of all that leads to it. A layer of a file can be a recipe's node only if
+    both have the same digest (porter.source.fitting.alignment.align): ops that a file may lack or fold do not
+    change it.
 
     Dense layers, concats (of which a file may have fewer) and all that is behind them have none: a layer may
     be nodes of several kinds there.
@@ -85,53 +86,54 @@ def beginnings_of(
         before = [digests[each] for each in read if each in digests]
         if len(before) < len(read) or not read or isinstance(op, Dense | ops.ConcatChannels):
             continue
-        if isinstance(op, _PASSED):
+        if isinstance(op, _PASSED_OVER):
             digests[name] = before[0]
             continue
         match op:
             case Conv():
-                kind = kind_of(op)
+                kind = kind_of_conv(op)
             case ops.AvgPool() | ops.GlobalAvgPool():
                 kind = "average"
             case ops.Relu() | ops.Relu6():
                 kind = "relu"
             case _:
                 kind = type(op).__name__
-        of = sorted(before) if isinstance(op, Merge) else before
-        digests[name] = f"{crc32(f'{kind} {of}'.encode()):08x}"
+        digests_of_inputs = sorted(before) if isinstance(op, Merge) else before
+        digests[name] = f"{crc32(f'{kind} {digests_of_inputs}'.encode()):08x}"
     return digests
 
 
 def fingerprint_of(graph: Graph) -> Fingerprint:
-    """The fingerprint of a graph: the sizes of its tensors and numbers of its nodes."""
+    """Return the fingerprint of a graph: the sizes of its tensors and numbers of its nodes."""
     head, shapes = head_of(graph), tensor_shapes(graph)
     free = {path for path in shapes if path == head.path or isinstance(graph.by_path[path].op, ConvTranspose)}
     sizes = Counter(_product(shape) for path in shapes.keys() - free for shape in shapes[path].values())
     kinds = dict.fromkeys(
-        kind_of(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head
+        kind_of_conv(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head
     )
     return Fingerprint(
         nodes=len(graph.nodes),
         weighted=sum(isinstance(node.op, Conv | Dense) for node in graph.nodes),
-        trunk=_trunk(graph),
-        convolutions={kind: _reached(graph, kind) for kind in kinds},
+        trunk=_trunk_size(graph),
+        convolutions={kind: _nodes_within_convolutions(graph, kind) for kind in kinds},
         sizes={str(size): sizes[size] for size in sorted(sizes)},
         free=sum(len(shapes[path]) for path in free),
         norms=sum(isinstance(node.op, BatchNorm) for node in graph.nodes),
-        beginnings=_beginnings(graph),
+        beginnings=_nodes_without_beginnings(graph),
     )
 
 
 def _product(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a shape."""
     product = 1
     for extent in shape:
         product *= extent
     return product
 
 
-def _trunk(graph: Graph) -> int:
-    """See `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before the
-    pool.
+def _trunk_size(graph: Graph) -> int:
+    """Return `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before
+    the pool.
     """
     nodes, head = graph.by_path, head_of(graph)
     pool = nodes.get(head.source)
@@ -139,54 +141,60 @@ def _trunk(graph: Graph) -> int:
     return len(upstream([end], lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys())
 
 
-def _reached(graph: Graph, kind: str) -> tuple[int, ...]:
-    """See `Fingerprint.convolutions`."""
-    before: dict[str, int] = {}
+def _nodes_within_convolutions(graph: Graph, kind: str) -> tuple[int, ...]:
+    """Return `Fingerprint.convolutions` of a kind: at n, the number of nodes that come after at most n
+    convolutions of the kind on every path.
+    """
+    convolutions_up_to: dict[str, int] = {}
     head = head_of(graph)
     for node in graph.nodes:
-        own = isinstance(node.op, Conv) and node is not head and kind_of(node.op) == kind
-        before[node.path] = max(before.get(source, 0) for source in node.inputs) + own
-    counts = Counter(before.values())
-    return tuple(sum(counts[less] for less in range(most + 1)) for most in range(max(counts)))
+        is_of_kind = isinstance(node.op, Conv) and node is not head and kind_of_conv(node.op) == kind
+        convolutions_up_to[node.path] = (
+            max(convolutions_up_to.get(source, 0) for source in node.inputs) + is_of_kind
+        )
+    counts = Counter(convolutions_up_to.values())
+    return tuple(sum(counts[fewer] for fewer in range(most + 1)) for most in range(max(counts)))
 
 
-def _beginnings(graph: Graph) -> dict[str, int]:
-    """See `Fingerprint.beginnings`: of every eighth node that has a digest of its own, and the last one."""
+def _nodes_without_beginnings(graph: Graph) -> dict[str, int]:
+    """Return `Fingerprint.beginnings`, for every eighth node that has a digest of its own and for the last
+    one.
+    """
     head = head_of(graph)
     inputs = {path: str(index) for index, path in enumerate(graph.inputs)}
     before_head = [(node.path, node.op, node.inputs) for node in graph.nodes if node is not head]
     digests = beginnings_of(before_head, inputs)
-    own = [digest for digest in dict.fromkeys(digests.values()) if digest not in inputs.values()]
-    chosen = dict.fromkeys((*own[7::8], *own[-1:]))
-    read = {node.path: node.inputs for node in graph.nodes}
+    own_digests = [digest for digest in dict.fromkeys(digests.values()) if digest not in inputs.values()]
+    chosen = dict.fromkeys((*own_digests[7::8], *own_digests[-1:]))
+    inputs_of = {node.path: node.inputs for node in graph.nodes}
 
-    def without(digest: str) -> int:
-        begun = (path for path, each in digests.items() if each == digest)
-        return len(graph.nodes) - len(downstream(read, read.__getitem__, begun))
+    def count_nodes_without(digest: str) -> int:
+        nodes_with_digest = (path for path, each in digests.items() if each == digest)
+        return len(graph.nodes) - len(downstream(inputs_of, inputs_of.__getitem__, nodes_with_digest))
 
-    return {digest: without(digest) for digest in chosen}
+    return {digest: count_nodes_without(digest) for digest in chosen}
 
 
 LayersByName = Mapping[str, int]
-"""How many convolutions and dense layers of a variant have a name such as this (`unnumbered`), or one of
+"""How many convolutions and dense layers of a variant have a name such as this (`without_numbers`), or one of
 several such as these, with `|` between them: those of older code.
 """
 
 
-def unnumbered(text: str) -> str:
-    """A name of a layer, or a text in which it may stand, with each number as 0 and without those that are
-    counted on at the end of a part: exporters write other ones.
+def without_numbers(text: str) -> str:
+    """Return a layer's name, or a text in which it may stand, with each number as 0 and without the counters
+    at the end of a part, because exporters write other numbers.
     """
-    return _NUMBER.sub("0", _COUNTED.sub("", text.replace(".", "/")))
+    return _NUMBER.sub("0", _COUNTER.sub("", text.replace(".", "/")))
 
 
 def layers_by_name(graph: Graph, tables: Iterable[NodeNames]) -> Counter[str]:
-    """The number of layers by their names, see `LayersByName`.
+    """Return the number of layers by their names, see `LayersByName`.
 
     Args:
         tables: the zoo's names by path, and those of its older code.
     """
-    names = [{path: unnumbered(layer.name) for path, layer in table.items()} for table in tables]
+    names = [{path: without_numbers(layer.name) for path, layer in table.items()} for table in tables]
     weighted = (node.path for node in graph.nodes if isinstance(node.op, Conv | Dense))
     return Counter("|".join(sorted({each[path] for each in names})) for path in weighted)
 
@@ -203,53 +211,64 @@ Fingerprints = Mapping[str, Mapping[str, Mapping[str, Recorded]]]
 
 
 def shipped_fingerprints() -> Fingerprints:
-    """The fingerprints of porter's own recipes; none if fingerprints.json is not there, or was made from
-    other texts.
+    """Return the fingerprints of porter's own recipes; none if fingerprints.json is not there, or was made
+    from other texts.
     """
-    return beside_recipes(recipes_folder() / FILE, _parsed) or {}
+    return read_beside_recipes(recipes_folder() / FILE, _parse_fingerprints) or {}
 
 
-def beside_recipes(file: Path, parse: Callable[[Any], T]) -> T | None:
-    """What a file beside recipes holds that is computed from them; None if it is not there, or was made from
-    other texts.
+def read_beside_recipes(file: Path, parse: Callable[[Any], T]) -> T | None:
+    """Return the content of a file beside recipes that is computed from them; None if it is not there, or was
+    made from other texts.
 
     Args:
-        parse: makes it of the file's content.
+        parse: makes the result of the file's JSON.
     """
     if not file.is_file():
         return None
     status = file.stat()
-    content: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parse)
+    content: T | None = _read_cached(
+        file, status.st_mtime_ns, status.st_size, digest_of_recipes(file.parent), parse
+    )
     return content
 
 
 @lru_cache(maxsize=2)
-def _read(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any], Any]) -> Any:
+def _read_cached(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any], Any]) -> Any:
+    """Return the parsed content of a file if it was made from these texts, otherwise None. The time of its
+    change and its size keep the cache true.
+    """
     content = json.loads(file.read_text(encoding="utf-8"))
     return parsed(content) if content["sha256"] == texts else None
 
 
-def _parsed(content: Mapping[str, Any]) -> Fingerprints:
-    listed = [_fingerprint(values) for values in content["fingerprints"]]
+def _parse_fingerprints(content: Mapping[str, Any]) -> Fingerprints:
+    """Return the fingerprints of a fingerprints.json, in which each fingerprint and table of names stands
+    once and is referred to by its number.
+    """
+    fingerprints = [_parse_fingerprint(values) for values in content["fingerprints"]]
     names = content["names"]
     return {
         name: {
-            variant: {zoo: Recorded(listed[one], names[other]) for zoo, (one, other) in zoos.items()}
+            variant: {
+                zoo: Recorded(fingerprints[fingerprint], names[table])
+                for zoo, (fingerprint, table) in zoos.items()
+            }
             for variant, zoos in variants.items()
         }
         for name, variants in content["recipes"].items()
     }
 
 
-def _fingerprint(values: Mapping[str, Any]) -> Fingerprint:
+def _parse_fingerprint(values: Mapping[str, Any]) -> Fingerprint:
     kinds = {kind: tuple(reached) for kind, reached in values["convolutions"].items()}
     return Fingerprint(**{**values, "convolutions": kinds})
 
 
-def digest(folder: Path) -> str:
-    """The SHA-256 of all recipes and zoos in a folder, whatever ends their lines."""
-    running = sha256()
+def digest_of_recipes(folder: Path) -> str:
+    """Return the SHA-256 of all recipes and zoos in a folder, whatever ends their lines."""
+    sha = sha256()
     for file in (*sorted(folder.glob("*.yaml")), *sorted((folder / ZOOS).glob("*.yaml"))):
         text = file.read_bytes().replace(b"\r\n", b"\n")
-        running.update(f"{file.name} {len(text)}\n".encode() + text)
-    return running.hexdigest()
+        sha.update(f"{file.name} {len(text)}\n".encode() + text)
+    return sha.hexdigest()

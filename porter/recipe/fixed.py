@@ -13,9 +13,9 @@ if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
 
 
 def is_group_sums(array: Array) -> bool:
-    """Whether a 1x1 kernel (1, 1, groups * width**2, groups * width) adds up, for each group of `width`
-    channels, the outputs of a depthwise convolution with `width` outputs per channel: output m of every
-    channel of the group goes to channel m of it.
+    """Return whether a 1x1 kernel (1, 1, groups * width**2, groups * width) adds up, for each group of
+    `width` channels, the outputs of a depthwise convolution with `width` outputs per channel: output m of
+    every channel of the group goes to channel m of it.
 
     keras-applications has it after each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py,
     block3, since e0a6492).
@@ -35,12 +35,12 @@ def is_group_sums(array: Array) -> bool:
 
 
 FIXED: Mapping[str, Callable[[Array], bool]] = {"group_sums": is_group_sums}
-"""Name in a recipe to whether an array is it."""
+"""Tells whether an array is the fixed one, by the name of that in a recipe."""
 
 
-def holds(array: Array, equals: float | str) -> bool:
-    """Whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array by its
-    name.
+def equals_fixed(array: Array, equals: float | str) -> bool:
+    """Return whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array
+    by its name.
     """
     return FIXED[equals](array) if isinstance(equals, str) else bool((array == equals).all())
 
@@ -49,8 +49,9 @@ class Computed(NamedTuple):
     """An array that a zoo's code computes.
 
     Attributes:
-        words: of which shapes it is; `fits` says whether a shape is one.
-        values: gives it in float64.
+        words: the shapes that it can have, in words.
+        fits: tells whether a shape is one of these.
+        values: returns the array of a shape, in float64.
     """
 
     words: str
@@ -59,7 +60,7 @@ class Computed(NamedTuple):
 
 
 def sines_2d(shape: tuple[int, ...]) -> Array:
-    """Positions of the cells of a square, row by row, as MoCo v3 and big_vision's ViT have them
+    """Return the positions of the cells of a square, row by row, as MoCo v3 and big_vision's ViT have them
     (posemb_sincos_2d of models/vit.py): the sines and cosines of the column and then of the row, each times
     powers of 1 to 1/10000.
     """
@@ -73,11 +74,12 @@ def sines_2d(shape: tuple[int, ...]) -> Array:
     return np.concatenate([wave(each) for each in angles for wave in (np.sin, np.cos)], axis=1)
 
 
-def _are_cells(shape: tuple[int, ...]) -> bool:
+def _is_square_of_cells(shape: tuple[int, ...]) -> bool:
+    """Return whether a shape is (cells of a square, channels), with channels in fours and at least 8."""
     return len(shape) == 2 and isqrt(shape[0]) ** 2 == shape[0] and shape[1] % 4 == 0 and shape[1] >= 8
 
 
 COMPUTED: Mapping[str, Computed] = {
-    "sines_2d": Computed("of the cells of a square, with channels in fours", _are_cells, sines_2d)
+    "sines_2d": Computed("of the cells of a square, with channels in fours", _is_square_of_cells, sines_2d)
 }
 """Name in a recipe to the array that a zoo's code computes."""

@@ -11,11 +11,13 @@ MULTIPLIER = whole_number("Multiplier", 1, 64)
 
 
 def _pair(value: Any) -> tuple[int, int] | None:
+    """Return (rows, columns) from one whole number or a pair of them; None for anything else."""
     rows, columns = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
     return (rows, columns) if integer(rows, 1, LARGEST) and integer(columns, 1, LARGEST) else None
 
 
 def _epsilon(value: Any) -> float | None:
+    """Return a number above 0 and at most 1; None for anything else."""
     return number(value, 0, 1) or None
 
 

@@ -26,14 +26,14 @@ from porter.recipe.schema import (
 from porter.recipe.source import Location, RecipeSource, SourcePart, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import (
-    COMMON,
+    COMMON_KEYS,
     OPERATIONS,
     Block,
     RecipeStep,
-    check_expressions,
-    expressions,
-    nested,
+    expect_expressions,
+    find_expressions,
     parse_steps,
+    with_branches,
 )
 from porter.recipe.zoos import ZOOS, Zoos
 
@@ -42,7 +42,7 @@ Stamp = tuple[tuple[Path, int, int], ...]
 
 
 def recipes_folder() -> Path:
-    """The folder of porter's own recipes: `recipes/` in a checkout, `porter/recipes/` in an installed
+    """Return the folder of porter's own recipes: `recipes/` in a checkout, `porter/recipes/` in an installed
     porter.
     """
     package = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def recipes_folder() -> Path:
 
 
 def load_recipe(*files: Path) -> Recipe:
-    """Reads a recipe with all its zoos.
+    """Return a recipe that was read with all its zoos.
 
     Args:
         files: the recipe's, then that of the recipe which it extends, and so on.
@@ -63,7 +63,7 @@ def load_recipe(*files: Path) -> Recipe:
     zoos = list[Zoo]()
     faults = Faults()
     for name in recipe.zoos:
-        with faults.kept():
+        with faults.collect():
             zoos.append(recipe.zoos[name])
     faults.expect_none()
     for variant in recipe.variants:
@@ -76,7 +76,7 @@ def load_recipe(*files: Path) -> Recipe:
 
 
 def open_recipe(*files: Path) -> Recipe:
-    """Reads a recipe, and each of its zoos when it is first asked for. Files that have not changed are read
+    """Return a recipe whose zoos are read when each is first asked for. Files that have not changed are read
     once.
 
     Raises:
@@ -87,7 +87,7 @@ def open_recipe(*files: Path) -> Recipe:
         try:
             folder, zoos = file.parent, file.parent / ZOOS
             labels = filter(is_plain, (*folder.glob(f"*{LABEL_FILE}"), *zoos.glob(f"*{LABEL_FILE}")))
-            stamps += [(one, one.stat()) for one in (file, *sorted(zoos.glob("*.yaml")), *sorted(labels))]
+            stamps += [(path, path.stat()) for path in (file, *sorted(zoos.glob("*.yaml")), *sorted(labels))]
         except OSError:
             raise RecipeError("there is no such recipe file", where=file) from None
     return _open(files, tuple((file, status.st_mtime_ns, status.st_size) for file, status in stamps))
@@ -95,7 +95,7 @@ def open_recipe(*files: Path) -> Recipe:
 
 @lru_cache(maxsize=64)
 def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
-    """Reads a recipe and the files whose zoos it assembles."""
+    """Return the recipe of a file and of the files whose zoos it assembles."""
     path, *bases = files
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
@@ -105,37 +105,37 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
             "this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice
         )
     if bases:
-        source = _extended(source, open_recipe(*bases))
+        source = _assemble_with_base(source, open_recipe(*bases))
     document = parse_section(Document, source, (), source.data)
     faults = Faults()
     options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
     taken = {**options, **dict.fromkeys(document.constants, "a constant")}
     for variant, given in document.variants.items():
-        faults.tried(_check_variables, source, ("variants", variant), given, taken)
-    faults.tried(_check_variables, source, ("options",), document.options, {})
-    faults.tried(_check_variables, source, ("constants",), document.constants, options)
-    for here, _ in expressions(
+        faults.attempt(_expect_variable_names, source, ("variants", variant), given, taken)
+    faults.attempt(_expect_variable_names, source, ("options",), document.options, {})
+    faults.attempt(_expect_variable_names, source, ("constants",), document.constants, options)
+    for location, _ in find_expressions(
         (), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}
     ):
-        with faults.kept(), source.at(here):
+        with faults.collect(), source.at(location):
             raise RecipeError(
                 "a variable's value is not an expression",
                 next="write the expression in the step that needs it",
             )
-    sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
+    sizes = faults.attempt(parse_section, InputSection, source, ("input",), document.input)
     sections = {
-        name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()
+        name: faults.attempt(_read_block, source, name, values) for name, values in document.blocks.items()
     }
     faults.expect_none()  # a step may use any block
     parameters = {name: section.parameters for name, section in sections.items()}
-    graph = faults.tried(parse_steps, source, ("graph",), document.graph, parameters)
+    graph = faults.attempt(parse_steps, source, ("graph",), document.graph, parameters)
     steps = {
-        name: faults.tried(parse_steps, source, ("blocks", name, "steps"), section.steps, parameters)
+        name: faults.attempt(parse_steps, source, ("blocks", name, "steps"), section.steps, parameters)
         for name, section in sections.items()
     }
     faults.expect_none()
-    every = tuple(nested((*graph, *(step for listed in steps.values() for step in listed))))
-    _check_defaults(source, every, {**STANDARD_OPTIONS, **document.options})
+    all_steps = tuple(with_branches((*graph, *(step for listed in steps.values() for step in listed))))
+    _expect_default_options(source, all_steps, {**STANDARD_OPTIONS, **document.options})
     zoos = Zoos(source, document, sizes.channels, recipes_folder())
     return Recipe(
         architecture=document.architecture,
@@ -157,9 +157,11 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     )
 
 
-def _check_defaults(source: RecipeSource, steps: Sequence[RecipeStep], options: Mapping[str, Any]) -> None:
-    """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once,
-    at its first step.
+def _expect_default_options(
+    source: RecipeSource, steps: Sequence[RecipeStep], options: Mapping[str, Any]
+) -> None:
+    """Refuse steps that take an attribute from an option that the recipe lacks. Each option is named once, at
+    its first step.
     """
     lacking: dict[str, tuple[RecipeStep, str]] = {}
     for step in steps:
@@ -171,14 +173,14 @@ def _check_defaults(source: RecipeSource, steps: Sequence[RecipeStep], options: 
         misspelt = nearest(option, options)
         place = source.where(("options", misspelt), key=True) if misspelt else source.where(step.location)
         advice = f"did you mean '{option}'?" if misspelt else f"add {option} to 'options'"
-        with faults.kept():
+        with faults.collect():
             message = f"'{step.kind}' takes its '{key}' from the option '{option}', and this recipe has none"
             raise RecipeError(message, where=place, next=advice)
     faults.expect_none()
 
 
 def expect_sections(path: Path) -> None:
-    """Refuses sections of a recipe's file that are wrong whatever it extends. A recipe that extends none has
+    """Refuse sections of a recipe's file that are wrong whatever it extends. A recipe that extends none has
     its errors when it is read.
 
     Raises:
@@ -187,16 +189,16 @@ def expect_sections(path: Path) -> None:
     source = read_source(path)
     faults = Faults()
     if "extends" in source.data:
-        section = faults.tried(parse_section, Extension, source, (), source.data)
+        section = faults.attempt(parse_section, Extension, source, (), source.data)
         faults.expect_none()
         for name, values in section.zoos.items():
-            faults.tried(parse_section, ZooSection, source, (ZOOS, name), values)
+            faults.attempt(parse_section, ZooSection, source, (ZOOS, name), values)
         faults.expect_none()
 
 
-def _extended(source: RecipeSource, base: Recipe) -> RecipeSource:
-    """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new
-    variants.
+def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
+    """Return the recipe `base` with what `source` adds to it. The zoos of `base` stay as they are: they lack
+    the new variants.
     """
     parse_section(Extension, source, (), source.data)
     parts = [SourcePart((), base.source, ())]
@@ -213,23 +215,25 @@ def _extended(source: RecipeSource, base: Recipe) -> RecipeSource:
                     f"'{name}' is in {base.path.name} too", where=where, next="give it another name"
                 )
         parts += [SourcePart((key,), source, (key,))] if key in source.data else []
-    whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
-    zoos_of_base = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
+    zoos_with_all_variants = [
+        name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()
+    ]
+    zoos_of_base = {ZOOS: {name: {"only": tuple(base.variants)} for name in zoos_with_all_variants}}
     return assemble(
         source.path, (*parts, SourcePart((), RecipeSource(source.path, zoos_of_base, {}, {}), ()))
     )
 
 
-def _check_variables(
+def _expect_variable_names(
     source: RecipeSource, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
 ) -> None:
-    """Refuses names of variables that the language has, or that are taken."""
-    faults, other = Faults(), "give it another name"
+    """Refuse names of variables that the language has, or that are taken."""
+    faults, rename = Faults(), "give it another name"
     for name, value in values.items():
-        with faults.kept(), source.at((*location, name), key=True):
+        with faults.collect(), source.at((*location, name), key=True):
             if name in RESERVED or name in FUNCTIONS:
                 raise RecipeError(
-                    f"'{name}' is a word of recipes and cannot be the name of a variable", next=other
+                    f"'{name}' is a word of recipes and cannot be the name of a variable", next=rename
                 )
             if not name.isidentifier():
                 raise RecipeError(
@@ -237,27 +241,27 @@ def _check_variables(
                 )
             if name in taken:
                 raise RecipeError(f"'{name}' is {taken[name]} too", next="give one of them another name")
-        with faults.kept(), source.at((*location, name)):
+        with faults.collect(), source.at((*location, name)):
             if isinstance(value, dict):
                 raise RecipeError(f"'{name}' must be a number, a word or a list, not a mapping")
     faults.expect_none()
 
 
 def _read_block(source: RecipeSource, name: str, values: Any) -> BlockSection:
-    """The section of a block, whose parameters must have names of their own."""
-    here, other = ("blocks", name), "give it another name"
+    """Return the section of a block, whose parameters must have names of their own."""
+    location, rename = ("blocks", name), "give it another name"
     if name in OPERATIONS:
-        where = source.where(here, key=True)
-        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=where, next=other)
-    section = parse_section(BlockSection, source, here, values)
-    _check_variables(source, (*here, "parameters"), section.parameters, {})
-    check_expressions(source, (*here, "parameters"), section.parameters)
+        where = source.where(location, key=True)
+        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=where, next=rename)
+    section = parse_section(BlockSection, source, location, values)
+    _expect_variable_names(source, (*location, "parameters"), section.parameters, {})
+    expect_expressions(source, (*location, "parameters"), section.parameters)
     for parameter in section.parameters:
-        if parameter in (*COMMON, *OPERATIONS):
-            where = source.where((*here, "parameters", parameter), key=True)
+        if parameter in (*COMMON_KEYS, *OPERATIONS):
+            where = source.where((*location, "parameters", parameter), key=True)
             raise RecipeError(
                 f"'{parameter}' cannot be a parameter, because every step may have it",
                 where=where,
-                next=other,
+                next=rename,
             )
     return section

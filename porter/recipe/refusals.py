@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
@@ -13,7 +13,7 @@ from porter.recipe.faults import Faults
 from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 
-_EXPECTED = {
+_EXPECTED_WORDS = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
@@ -30,47 +30,49 @@ _EXPECTED = {
     "literal_error": "one of {expected}",
 }
 _ADVICE = {"string_type": "put it in quotes", "too_short": "write at least one"}
-_PERCENT = {"le": 100.0}
+_PERCENT_LIMIT = {"le": 100.0}
 """The limit that only figures in percent have."""
 
 
-def refused(source: RecipeSource, location: Location, error: ValidationError) -> RecipeError:
-    """The error of a section at `location`, with those of its other values."""
+def raise_refusal(source: RecipeSource, location: Location, error: ValidationError) -> NoReturn:
+    """Raise the error of a section at `location` that pydantic refused, with the errors of its other
+    values.
+    """
     by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
-        inner = detail["loc"]
-        missing = detail["type"] in ("missing", "missing_argument")
+        inner_location = detail["loc"]
+        is_missing = detail["type"] in ("missing", "missing_argument")
         # pydantic also names the branch of a union that it tried, which is not in the file.
-        written = [
-            part for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])) or missing
+        keys = [
+            key
+            for end, key in enumerate(inner_location, 1)
+            if is_missing or source.mark((*location, *inner_location[:end]))
         ]
-        where = source.where((*location, *inner), key=inner[-1:] == ("[key]",))
-        by_place.setdefault((where, ".".join(map(str, written))), []).append(detail)
+        where = source.where((*location, *inner_location), key=inner_location[-1:] == ("[key]",))
+        by_place.setdefault((where, ".".join(map(str, keys))), []).append(detail)
     faults = Faults()
     for (where, key), details in by_place.items():
-        with faults.kept():
-            raise _refused(where, key, details)
+        with faults.collect():
+            raise _error_of_key(where, key, details)
     faults.expect_none()
     raise AssertionError("pydantic refused a section without an error")
 
 
-def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> RecipeError:
-    """The error of what pydantic says of one key."""
+def _error_of_key(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> RecipeError:
+    """Return the error for all that pydantic says of one key."""
     first = details[0]
     if first["type"] in ("missing", "missing_argument"):
         name = key.rpartition(".")[2]
         return RecipeError(f"the key '{name}' is missing", where=where, next=f"add {name}: ...")
     expected = " or ".join(
         dict.fromkeys(
-            _EXPECTED.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details
+            _EXPECTED_WORDS.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details
         )
     )
-    got = repr(first["input"])
+    found = repr(first["input"])
     words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
     advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
-    advice = "figures are in percent" if first.get("ctx") == _PERCENT else advice
-    return RecipeError(
-        f"'{key}' must be {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}",
-        where=where,
-        next=advice,
-    )
+    advice = "figures are in percent" if first.get("ctx") == _PERCENT_LIMIT else advice
+    if len(found) > 80:
+        found = f"{found[:77]}..."
+    return RecipeError(f"'{key}' must be {expected}, got {found}", where=where, next=advice)

@@ -16,7 +16,7 @@ from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import COMPUTED, FIXED
-from porter.recipe.refusals import refused
+from porter.recipe.refusals import raise_refusal
 from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
 from porter.recipe.transforms import TRANSFORMS
@@ -28,7 +28,7 @@ NO_REFERENCE = "none"
 """The `reference` of a zoo that extends another, if the other's reference lacks its models."""
 T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
-"""What a variant, a zoo or a block may be called."""
+"""A name that a variant, a zoo or a block may have."""
 Values = dict[str, Any]
 InputSide = Annotated[int, Field(ge=1, le=8192)]
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -43,7 +43,7 @@ class Holds(NamedTuple):
     schema: Schema
 
 
-def ref(name: str) -> Schema:
+def reference_to(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
@@ -55,7 +55,7 @@ def table_of(item: Schema) -> Schema:
     return {"type": "object", "additionalProperties": item}
 
 
-def either(*schemas: Schema) -> Schema:
+def any_of(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
 
@@ -63,23 +63,23 @@ def words_of(words: Iterable[str]) -> Schema:
     return {"enum": list(words)}
 
 
-_OPTIONS, _TEXT = table_of(ref("value")), {"type": "string"}
+_OPTIONS, _TEXT = table_of(reference_to("value")), {"type": "string"}
 OptionsTable = Annotated[Values, Holds(_OPTIONS)]
-Steps = Annotated[tuple[Any, ...], Field(min_length=1), Holds(list_of(ref("step")))]
-PaddingTable = Annotated[Values, Holds(table_of(ref("padding")))]
-NamesTable = Annotated[Values, Holds(ref("names"))]
-Protocol = Annotated[str | Values | None, Holds(either(_TEXT, {"type": "null"}, ref("preprocess")))]
+Steps = Annotated[tuple[Any, ...], Field(min_length=1), Holds(list_of(reference_to("step")))]
+PaddingTable = Annotated[Values, Holds(table_of(reference_to("padding")))]
+NamesTable = Annotated[Values, Holds(reference_to("names"))]
+Protocol = Annotated[str | Values | None, Holds(any_of(_TEXT, {"type": "null"}, reference_to("preprocess")))]
 LabelMap = Annotated[
     Word | None,
-    Holds(either(words_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"})),
+    Holds(any_of(words_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"})),
 ]
-_ZOOS = Holds(table_of(ref("zoo")))
+_ZOOS = Holds(table_of(reference_to("zoo")))
 _REFERENCES = (*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE)
 
 
 _ROW = "list it in the zoo's 'weights': {VARIANT: {file: ..., md5: ..., top1: ..., top5: ..., source: ...}}"
-_REPLACED = {"preprocess": "it is called 'protocol'", "files": _ROW, "published": _ROW}
-"""Keys of older recipes, and what says the same now."""
+_OLDER_KEYS = {"preprocess": "it is called 'protocol'", "files": _ROW, "published": _ROW}
+"""Keys of older recipes, each with advice that says what took its place."""
 
 
 class Section(BaseModel):
@@ -96,9 +96,9 @@ class Document(Section):
     variants: Annotated[dict[Word, Values], Field(min_length=1), Holds(table_of(_OPTIONS))]
     options: OptionsTable = {}
     constants: OptionsTable = {}
-    input: Annotated[Values, Holds(ref("input"))]
+    input: Annotated[Values, Holds(reference_to("input"))]
     graph: Steps
-    blocks: Annotated[dict[Word, Values], Holds(table_of(ref("block")))] = {}
+    blocks: Annotated[dict[Word, Values], Holds(table_of(reference_to("block")))] = {}
     zoos: Annotated[dict[Word, Values], Field(min_length=1), _ZOOS]
 
 
@@ -142,11 +142,11 @@ class FactsSection(Section):
     framework: Annotated[Word | None, Holds(words_of(REFERENCES))] = None
     reference: Annotated[Word | None, Holds(words_of(_REFERENCES))] = None
     options: OptionsTable = {}
-    ignore: Annotated[Values, Holds(table_of(either(_TEXT, ref("ignore"))))] = {}
+    ignore: Annotated[Values, Holds(table_of(any_of(_TEXT, reference_to("ignore"))))] = {}
     labels: LabelMap = None
     activation: Literal["softmax", "log_softmax", "sigmoid"] | None = None
     licence: str | None = None
-    protocols: Annotated[dict[Word, Values], Holds(table_of(ref("preprocess")))] = {}
+    protocols: Annotated[dict[Word, Values], Holds(table_of(reference_to("preprocess")))] = {}
     protocol: Protocol = None
     address: str | None = None
     source: str | None = None
@@ -158,7 +158,7 @@ class GroupSection(FactsSection):
     variant.
     """
 
-    weights: Annotated[dict[str, Values], Holds(table_of(ref("weights")))] = {}
+    weights: Annotated[dict[str, Values], Holds(table_of(reference_to("weights")))] = {}
 
 
 class ZooSection(GroupSection):
@@ -175,16 +175,16 @@ class ZooSection(GroupSection):
     padding: PaddingTable = {}
     padding_as_trained: PaddingTable = {}
     names: NamesTable = {}
-    generations: Annotated[dict[str, Values], Holds(table_of(ref("generation")))] = {}
+    generations: Annotated[dict[str, Values], Holds(table_of(reference_to("generation")))] = {}
     taps: NamesTable = {}
-    variants: Annotated[dict[str, Values], Holds(table_of(ref("override")))] = {}
+    variants: Annotated[dict[str, Values], Holds(table_of(reference_to("override")))] = {}
 
 
 class ZooDocument(FactsSection):
     """A zoo's file: what holds for all its models, and what for those of each architecture."""
 
     zoo: Word
-    architectures: Annotated[dict[Word, Values], Holds(table_of(ref("group")))] = {}
+    architectures: Annotated[dict[Word, Values], Holds(table_of(reference_to("group")))] = {}
 
 
 class OverrideSection(Section):
@@ -245,7 +245,7 @@ class IgnoreSection(Section):
     """
 
     reason: str
-    equals: Annotated[float | str | None, Holds(either({"type": "number"}, words_of(FIXED)))] = None
+    equals: Annotated[float | str | None, Holds(any_of({"type": "number"}, words_of(FIXED)))] = None
 
 
 SECTIONS: tuple[type[Any], ...] = (
@@ -267,7 +267,7 @@ SECTIONS: tuple[type[Any], ...] = (
 
 
 def parse_section(kind: type[T], source: RecipeSource, location: Location, values: Any) -> T:
-    """The values at `location` as a section or one of porter's dataclasses.
+    """Return the values at `location` as a section or one of porter's dataclasses.
 
     Raises:
         RecipeError: a key is unknown or missing, or a value has the wrong type; with its line.
@@ -276,9 +276,9 @@ def parse_section(kind: type[T], source: RecipeSource, location: Location, value
     known = keys_of(kind)
     for key in values if isinstance(values, dict) else ():
         if key not in known:
-            with faults.kept(), source.at((*location, key), key=True):
+            with faults.collect(), source.at((*location, key), key=True):
                 raise RecipeError(
-                    f"there is no key '{key}' here", next=_REPLACED.get(key) or hint(key, known)
+                    f"there is no key '{key}' here", next=_OLDER_KEYS.get(key) or hint(key, known)
                 )
     faults.expect_none()
     try:
@@ -287,16 +287,16 @@ def parse_section(kind: type[T], source: RecipeSource, location: Location, value
             found: T = _adapter(section).validate_python(values)
             return found
     except ValidationError as error:
-        raise refused(source, location, error) from None
+        raise_refusal(source, location, error)
     except ProtocolError as error:
         with source.at(location):
             raise RecipeError(error.message, key=error.key) from None
 
 
-def one_of(
+def expect_one_of(
     source: RecipeSource, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False
 ) -> str:
-    """`word`, which is one of a closed list of names.
+    """Return `word`, which has to be one of a closed list of names.
 
     Raises:
         RecipeError: it is not; with the nearest of `known`.
@@ -309,14 +309,14 @@ def one_of(
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Cached: pydantic needs more time to make an adapter for a dataclass than to read a whole recipe with
-    it.
+    """Return pydantic's adapter of a class. It is cached: pydantic needs more time to make one for a
+    dataclass than to read a whole recipe with it.
     """
     return TypeAdapter(kind)
 
 
 def keys_of(kind: type[Any]) -> tuple[str, ...]:
-    """The keys that a section or dataclass has."""
+    """Return the keys that a section or dataclass has."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return tuple(kind.model_fields)

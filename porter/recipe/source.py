@@ -55,10 +55,10 @@ _YAML_ADVICE = (
     ("is opened here", "add its } or ], or the comma that is missing"),
     ("expected <block end>", "indent the keys of a mapping alike"),
 )
-"""Words of a parser's message to what to do."""
+"""What to do, by words of a parser's message."""
 
 
-class Marked(Protocol):
+class HasMarks(Protocol):
     """A part of a recipe, which knows where its values are written."""
 
     def mark(self, location: Location, key: bool) -> Mark | None: ...
@@ -79,38 +79,40 @@ class RecipeSource:
     data: Mapping[str, Any]
     values: Mapping[Location, Mark]
     keys: Mapping[Location, Mark]
-    parts: tuple[Marked, ...] = ()
+    parts: tuple[HasMarks, ...] = ()
 
     def value(self, location: Location) -> Any:
-        """The value at a location that exists."""
+        """Return the value at a location that exists."""
         value: Any = self.data
         for step in location:
             value = value[step]
         return value
 
     def mark(self, location: Location, *, key: bool = False) -> Mark | None:
-        """The place of a value, or of its key; None if the recipe lacks it."""
+        """Return the place of a value, or of its key; None if the recipe lacks it."""
         marks = (part.mark(location, key) for part in self.parts)
         return (self.keys if key else self.values).get(location) or next(
             (mark for mark in marks if mark), None
         )
 
     def where(self, location: Location, *, key: bool = False) -> str:
-        """`file:line:column` of a value, or of its key; otherwise of the nearest value around it."""
+        """Return `file:line:column` of a value, or of its key; if the recipe lacks it, of the nearest value
+        around it.
+        """
         mark = self.mark(location, key=key) or self.mark(location)
         while location and not mark:
             location = location[:-1]
             mark = self.mark(location)
         return str(mark or Mark(self.path, 1, 1))
 
-    def at(self, location: Location, *, key: bool = False) -> _Place:
-        """Gives this place to the RecipeErrors of the block that have none."""
-        return _Place(self, location, key)
+    def at(self, location: Location, *, key: bool = False) -> _PlaceOfErrors:
+        """Return a context in which RecipeErrors without a place get this one."""
+        return _PlaceOfErrors(self, location, key)
 
 
-class _Place:
-    """The block of `Source.at`: a class, because a graph has thousands, and a generator takes three times as
-    long.
+class _PlaceOfErrors:
+    """The context of `RecipeSource.at`. It is a class, because a graph enters thousands, and a generator
+    takes three times as long.
     """
 
     __slots__ = ("key", "location", "source")
@@ -135,35 +137,38 @@ class SourcePart(NamedTuple):
     location: Location
 
     def value(self) -> Any:
+        """Return the value of the part, in mappings for the keys of its place."""
         value = self.source.value(self.location)
         for key in reversed(self.place):
             value = {key: value}
         return value
 
     def mark(self, location: Location, key: bool) -> Mark | None:
+        """Return the place of a value of the assembled recipe; None if this part does not hold it."""
         start = location[: len(self.place)]
         inner = location[len(self.place) :]
         return self.source.mark((*self.location, *inner), key=key) if start == self.place else None
 
 
 def assemble(path: Path, parts: Iterable[SourcePart]) -> RecipeSource:
-    """One recipe of parts of several files. Every value keeps the place where it is written.
+    """Return one recipe of parts of several files. Every value keeps the place where it is written.
 
     Mappings at one place are joined, the keys of the first come first; of two other values at one place the
     first stays.
     """
     listed = tuple(parts)
-    return RecipeSource(path, reduce(_joined, (part.value() for part in listed)), {}, {}, listed)
+    return RecipeSource(path, reduce(_join_values, (part.value() for part in listed)), {}, {}, listed)
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _join_values(first: Any, second: Any) -> Any:
+    """Return two values at one place as one: mappings are joined, of other values the first stays."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first
-    return {key: _joined(first.get(key, value), value) for key, value in {**first, **second}.items()}
+    return {key: _join_values(first.get(key, value), value) for key, value in {**first, **second}.items()}
 
 
 def read_source(path: Path) -> RecipeSource:
-    """Reads a recipe's YAML.
+    """Read a recipe's YAML.
 
     Raises:
         RecipeError: it is unreadable, too large, not UTF-8 or not valid YAML, has an alias or a key twice, or
@@ -171,10 +176,10 @@ def read_source(path: Path) -> RecipeSource:
     """
     text = read_text(path)
     try:
-        _check_events(path, text)
+        _expect_plain_events(path, text)
         root = yaml.compose(text, Loader=LOADER)
     except yaml.YAMLError as error:
-        raise no_yaml(path, error) from None
+        raise yaml_error(path, error) from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError("a recipe must be a mapping of keys to values", where=Mark(path, 1, 1))
     reader = _YamlReader(path, {}, {})
@@ -182,7 +187,7 @@ def read_source(path: Path) -> RecipeSource:
 
 
 def read_text(path: Path) -> str:
-    """A recipe's text.
+    """Return a recipe's text.
 
     Raises:
         RecipeError: it is unreadable, too large or not UTF-8.
@@ -204,8 +209,8 @@ def read_text(path: Path) -> str:
         raise RecipeError("a recipe must be UTF-8 text", where=place) from None
 
 
-def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
-    """The error of a recipe that is not valid YAML."""
+def yaml_error(path: Path, error: yaml.YAMLError) -> RecipeError:
+    """Return the error of a recipe that is not valid YAML."""
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
     if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
@@ -218,8 +223,8 @@ def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
     return RecipeError(f"not valid YAML: {problem}", where=place, next=advice)
 
 
-def _check_events(path: Path, text: str) -> None:
-    """Refuses aliases and deep nesting before anything is composed, because composing them can be
+def _expect_plain_events(path: Path, text: str) -> None:
+    """Refuse aliases and deep nesting before anything is composed, because composing them can be
     expensive.
     """
     depth = 0
@@ -246,21 +251,22 @@ class _YamlReader:
     keys: dict[Location, Mark]
 
     def value(self, node: yaml.Node, location: Location) -> Any:
-        """The value of a node of YAML's, whose place in the text is noted."""
+        """Return the value of a node of YAML's, and note its place in the text."""
         place = mark_of(self.path, node)
-        named = self.keys.get(location, place)
-        self.values[location] = named if place.line > named.line else place
+        key_place = self.keys.get(location, place)
+        # A value that begins on a line below its key has the place of the key.
+        self.values[location] = key_place if place.line > key_place.line else place
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
             return tuple(self.value(item, (*location, index)) for index, item in enumerate(node.value))
         if isinstance(node, yaml.ScalarNode):
-            return _scalar(self.path, node, kind)
+            return _read_scalar(self.path, node, kind)
         raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=place)
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
-        """The mapping of a node of YAML's, no key of which is there twice."""
+        """Return the mapping of a node of YAML's; refuse a key that is there twice."""
         values: dict[str, Any] = {}
         for key, item in node.value:
             place = mark_of(self.path, key)
@@ -274,8 +280,8 @@ class _YamlReader:
         return values
 
 
-def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
-    """The value of a scalar, by YAML 1.2's core rules."""
+def _read_scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
+    """Return the value of a scalar, by YAML 1.2's core rules."""
     try:
         if kind == "str":
             return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value
@@ -300,6 +306,6 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
 
 
 def mark_of(path: Path, node: yaml.Node | yaml.Event) -> Mark:
-    """Where a node or an event begins."""
+    """Return where a node or an event begins."""
     start: Any = node.start_mark
     return Mark(path, int(start.line) + 1, int(start.column) + 1)

@@ -9,8 +9,8 @@ from porter.base.errors import LISTED, some
 
 
 def hint(word: str, known: Iterable[str], line: str = "") -> str:
-    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command `line`
-    that lists them all.
+    """Return advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command
+    `line` that lists them all.
     """
     words = sorted(set(known))
     key, value = word.partition(" ")[::2]
@@ -24,5 +24,5 @@ def hint(word: str, known: Iterable[str], line: str = "") -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` is a slip of, if it is one."""
+    """Return the known word that `word` is a slip of; None if it is near none."""
     return next(iter(get_close_matches(word, sorted(known), 1, 0.6)), None)

@@ -27,7 +27,7 @@ MakeConvention = Callable[[SiteKind, Convention], Convention]
 
 
 def make_op(attributes: Attributes, channels: int, pad: MakeConvention) -> Op:
-    """The op of a step's node.
+    """Return the op of a step's node.
 
     Args:
         channels: of the step's input.
@@ -37,14 +37,16 @@ def make_op(attributes: Attributes, channels: int, pad: MakeConvention) -> Op:
         RecipeError: a value is out of its range; with its place.
     """
     kind = attributes.operation
-    given = {key: attributes.read(key) for key in attributes.values}
-    if "kernel" in given:
-        given["window"] = Window(given.pop("kernel"), given.pop("stride"), given.pop("dilation"))
-    if "pad" in given:
-        given["convention"] = pad(_SITES[kind], given.pop("pad"))
+    arguments = {key: attributes.read(key) for key in attributes.values}
+    if "kernel" in arguments:
+        arguments["window"] = Window(
+            arguments.pop("kernel"), arguments.pop("stride"), arguments.pop("dilation")
+        )
+    if "pad" in arguments:
+        arguments["convention"] = pad(_SITES[kind], arguments.pop("pad"))
     if kind == "depthwise_conv":
-        return Conv(filters=channels * given.pop("multiplier"), groups=channels, **given)
-    return OPS[kind](**given)
+        return Conv(filters=channels * arguments.pop("multiplier"), groups=channels, **arguments)
+    return OPS[kind](**arguments)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Attributes:
     written: Callable[[str], str]
 
     def read(self, key: str) -> Any:
-        """An attribute as its kind says."""
+        """Return an attribute converted as its kind says."""
         kind, value = ATTRIBUTES[self.operation][key].kind, self.values[key]
         if kind is PAD:
             try:
@@ -73,12 +75,12 @@ class Attributes:
                 raise error.at(self.written(key)) from None
         converted = kind.convert(value)
         if converted is None:
-            counted = isinstance(value, float) and kind in (COUNT, MULTIPLIER)
-            raise self._refused(key, kind.words, "write int(...) or round8(...)" if counted else None)
+            is_fraction = isinstance(value, float) and kind in (COUNT, MULTIPLIER)
+            raise self._error(key, kind.words, "write int(...) or round8(...)" if is_fraction else None)
         return converted
 
-    def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
-        """The error that an attribute is none that its operation takes."""
+    def _error(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
+        """Return the error for an attribute whose value its operation does not take."""
         if isinstance(self.values[key], str) and self.values[key] in self.variables:
             advice = f"write ={self.values[key]}, which is the variable"
         message = f"'{key}' of '{self.path}' must be {expected}, got {short_text(self.values[key])}"

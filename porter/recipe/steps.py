@@ -42,7 +42,7 @@ _WINDOW = {
 _KERNEL = "rows and columns of the window"
 _BIAS = Attribute(FLAG, False, "whether a trained number is added to each channel")
 _GROUPED = {"groups": Attribute(COUNT, 1, "groups of channels, each with filters of its own"), "bias": _BIAS}
-SPELLED: Mapping[str, Mapping[str, Attribute]] = {
+SPELLED_OTHERWISE: Mapping[str, Mapping[str, Attribute]] = {
     "conv": {
         "filters": Attribute(COUNT, says="channels of the output"),
         "kernel": Attribute(PAIR, 1, _KERNEL),
@@ -78,11 +78,11 @@ SPELLED: Mapping[str, Mapping[str, Attribute]] = {
 options.
 """
 ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
-    **SPELLED,
+    **SPELLED_OTHERWISE,
     **{
         name: {key: Attribute(kind, defaults(op).get(key, REQUIRED)) for key, kind in attributes(op).items()}
         for name, op in OPS.items()
-        if name not in SPELLED
+        if name not in SPELLED_OTHERWISE
     },
 }
 """Every operation with its attributes."""
@@ -91,8 +91,8 @@ OPERATIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """Every operation with the defaults of its attributes."""
 
-COMMON = ("when", "from", "repeat", "first", "last")
-NORM, NORMED = "norm", frozenset({"conv", "depthwise_conv"})
+COMMON_KEYS = ("when", "from", "repeat", "first", "last")
+NORM, WITH_NORM = "norm", frozenset({"conv", "depthwise_conv"})
 """The key with the path of the batch norm that follows, and the operations that have it."""
 
 
@@ -121,8 +121,8 @@ class RecipeStep:
     location: Location
 
     def written(self, key: str, place: Mapping[str, Any]) -> tuple[Location, Any]:
-        """Where the argument of a repetition is written, and as what; `first` and `last` of `place` say which
-        repetition it is.
+        """Return where the argument of a repetition is written, and its value as written. `first` and `last`
+        of `place` say which repetition it is.
         """
         for end in ("last", "first"):
             if place[end] and key in self.overrides[end]:
@@ -148,28 +148,30 @@ class Block:
     location: Location
 
     def place(self, parameter: str) -> Location:
-        """The location in the recipe where a parameter is declared."""
+        """Return the location in the recipe where a parameter is declared."""
         return (*self.location, "parameters", parameter)
 
 
-def nested(steps: Iterable[RecipeStep]) -> Iterator[RecipeStep]:
-    """The steps of a list and those of their branches."""
+def with_branches(steps: Iterable[RecipeStep]) -> Iterator[RecipeStep]:
+    """Yield the steps of a list and those of their branches."""
     for step in steps:
         yield step
         for branch in step.branches:
-            yield from nested(branch)
+            yield from with_branches(branch)
 
 
-def cycle(
+def find_cycle(
     steps: Iterable[RecipeStep], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], RecipeStep] | None:
-    """The first step that uses a block inside itself, with the blocks on the way there; None if there is
-    none.
+    """Return the first step that uses a block inside itself, with the blocks on the way there; None if there
+    is none.
     """
-    for step in nested(steps):
+    for step in with_branches(steps):
         if step.kind in above:
             return (*above[above.index(step.kind) :], step.kind), step
-        if step.kind in blocks and (chain := cycle(blocks[step.kind].steps, blocks, (*above, step.kind))):
+        if step.kind in blocks and (
+            chain := find_cycle(blocks[step.kind].steps, blocks, (*above, step.kind))
+        ):
             return chain
     return None
 
@@ -177,7 +179,7 @@ def cycle(
 def parse_steps(
     source: RecipeSource, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
-    """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
+    """Return the steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
 
     Raises:
         RecipeError: an operation, key or argument is unknown or missing, or a value is a wrong expression.
@@ -187,19 +189,19 @@ def parse_steps(
     faults = Faults()
     steps = list[RecipeStep]()
     for index, values in enumerate(listed):
-        with faults.kept():
-            steps += _steps(source, (*location, index), values, blocks)
+        with faults.collect():
+            steps += _parse_step_with_norm(source, (*location, index), values, blocks)
     faults.expect_none()
     return tuple(steps)
 
 
-def _steps(
+def _parse_step_with_norm(
     source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
-    """A step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
-    if not isinstance(values, dict) or NORM not in values or not NORMED & values.keys():
-        return (_step(source, location, values, blocks),)
-    step = _step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
+    """Return a step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
+    if not isinstance(values, dict) or NORM not in values or not WITH_NORM & values.keys():
+        return (_parse_step(source, location, values, blocks),)
+    step = _parse_step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
     if step.repeat is not None:
         where = source.where((*location, NORM), key=True)
         raise RecipeError(
@@ -208,13 +210,13 @@ def _steps(
             next="make a block of the two, and repeat it",
         )
     condition = {"when": values["when"]} if "when" in values else {}
-    return step, _step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
+    return step, _parse_step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
 
 
-def _step(
+def _parse_step(
     source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> RecipeStep:
-    """A step, whose one key that is an operation or a block tells what it is."""
+    """Return a step, whose one key that is an operation or a block tells what it is."""
     if not isinstance(values, dict):
         raise RecipeError(
             "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
@@ -228,21 +230,23 @@ def _step(
                 f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known)
             )
     kind = kinds[0]
-    allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
-    _expect_known(source, location, kind, [key for key in values if key != kind], allowed)
+    allowed = {*known[kind], *COMMON_KEYS, *(("branches",) if kind == "concat" else ())}
+    _expect_known_keys(source, location, kind, [key for key in values if key != kind], allowed)
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
         raise RecipeError(
             f"'{kind}' needs a path, such as {kind}: stem/conv", where=source.where((*location, kind))
         )
     overrides = {
-        key: _overrides(source, (*location, key), values.get(key, {}), kind, known[kind])
+        key: _parse_overrides(source, (*location, key), values.get(key, {}), kind, known[kind])
         for key in ("first", "last")
     }
     arguments = {key: value for key, value in values.items() if key in known[kind]}
     for key, default in known[kind].items():
-        missing = default is (REQUIRED if kind in OPERATIONS else None) and key not in arguments
-        if missing and not all(key in override for override in overrides.values()):
+        # A parameter of a block has None for a default if it must be given.
+        required = REQUIRED if kind in OPERATIONS else None
+        is_missing = default is required and key not in arguments
+        if is_missing and not all(key in override for override in overrides.values()):
             raise RecipeError(f"'{kind}' needs '{key}'", where=source.where(location))
     branches = values.get("branches", ())
     if not isinstance(branches, tuple):
@@ -253,7 +257,7 @@ def _step(
         raise RecipeError("a concat needs either 'branches' or 'from'", where=source.where(location))
     with source.at((*location, kind)):
         placeholders(path)
-    check_expressions(source, location, {key: value for key, value in values.items() if key != "branches"})
+    expect_expressions(source, location, {key: value for key, value in values.items() if key != "branches"})
     return RecipeStep(
         kind=kind,
         path=path,
@@ -270,45 +274,47 @@ def _step(
     )
 
 
-def _overrides(
+def _parse_overrides(
     source: RecipeSource, location: Location, values: Any, kind: str, known: Mapping[str, Any]
 ) -> Mapping[str, Any]:
+    """Return the arguments of `first` or `last`, whose keys are checked."""
     if not isinstance(values, dict):
         raise RecipeError(
             f"'{location[-1]}' must be a mapping, such as {{stride: 2}}", where=source.where(location)
         )
-    _expect_known(source, location, kind, values, known)
+    _expect_known_keys(source, location, kind, values, known)
     return MappingProxyType(values)
 
 
-def _expect_known(
+def _expect_known_keys(
     source: RecipeSource, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]
 ) -> None:
+    """Refuse keys that an operation or a block does not have."""
     faults = Faults()
     for key in keys:
-        with faults.kept(), source.at((*location, key), key=True):
+        with faults.collect(), source.at((*location, key), key=True):
             if key not in known:
                 raise RecipeError(f"'{kind}' has no '{key}'", next=hint(key, known))
     faults.expect_none()
 
 
-def check_expressions(source: RecipeSource, location: Location, value: Any) -> None:
-    """Refuses values that begin with `=` and are not expressions, at any depth."""
+def expect_expressions(source: RecipeSource, location: Location, value: Any) -> None:
+    """Refuse values that begin with `=` and are not expressions, at any depth."""
     faults = Faults()
-    for here, text in expressions(location, value):
-        with faults.kept(), source.at(here):
+    for place, text in find_expressions(location, value):
+        with faults.collect(), source.at(place):
             parse(text)
     faults.expect_none()
 
 
-def expressions(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
-    """The expressions in a value, at any depth: where each is, and its text without the `=`."""
+def find_expressions(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
+    """Yield the expressions in a value, at any depth: where each is, and its text without the `=`."""
     if isinstance(value, str):
         if is_expression(value):
             yield location, value[1:].strip()
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from expressions((*location, key), item)
+            yield from find_expressions((*location, key), item)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            yield from expressions((*location, index), item)
+            yield from find_expressions((*location, index), item)

@@ -32,8 +32,8 @@ class Transform:
 
 
 def _conv1x1_to_dense(role: str, array: Array) -> Array:
-    """(units, features, 1, 1) to (units, features). A matrix stays as it is: TensorFlow's reader squeezes
-    heads.
+    """Return a kernel (units, features, 1, 1) as (units, features). A matrix stays as it is: TensorFlow's
+    reader squeezes heads.
     """
     if role != "kernel" or array.ndim == 2:
         return array
@@ -43,21 +43,23 @@ def _conv1x1_to_dense(role: str, array: Array) -> Array:
 
 
 def _dense_to_conv1x1(role: str, array: Array) -> Array:
-    """(units, features) to (units, features, 1, 1)."""
+    """Return a kernel (units, features) as (units, features, 1, 1)."""
     return array[:, :, None, None] if role == "kernel" and array.ndim == 2 else array
 
 
 def _drop_background(role: str, array: Array) -> Array:
-    """The array without row 0, the background class of TF-slim's 1001."""
+    """Return the array without row 0, the background class of TF-slim's 1001."""
     if array.shape[0] < 2:
         raise MappingError(f"expected classes besides the background, got a {role} of shape {array.shape}")
     return array[1:]
 
 
 def _depthwise_to_grouped(role: str, array: Array) -> Array:
-    """keras-applications' ResNeXt kernels (width, groups * width, rows, columns), written as a depthwise
-    convolution with `width` outputs per channel before a fixed sum over each group, as the grouped
-    convolution that both together are: W[g * width + m, j] = D[m, g * width + j].
+    """Return a ResNeXt kernel of keras-applications (width, groups * width, rows, columns) as the kernel of a
+    grouped convolution: W[g * width + m, j] = D[m, g * width + j].
+
+    The file has a depthwise convolution with `width` outputs per channel before a fixed sum over each group;
+    the grouped convolution is both together.
     """
     if role != "kernel":
         return array
@@ -66,21 +68,23 @@ def _depthwise_to_grouped(role: str, array: Array) -> Array:
             f"expected (width, groups * width, rows, columns), got a kernel of shape {array.shape}"
         )
     width, channels, rows, columns = array.shape
-    parted = array.reshape(width, channels // width, width, rows, columns)
-    return parted.transpose(1, 0, 2, 3, 4).reshape(channels, width, rows, columns)
+    in_groups = array.reshape(width, channels // width, width, rows, columns)
+    return in_groups.transpose(1, 0, 2, 3, 4).reshape(channels, width, rows, columns)
 
 
 def _grouped_to_depthwise(role: str, array: Array) -> Array:
-    """The kernel of a grouped convolution as that of a depthwise one: so many filters for each channel."""
+    """Return the kernel of a grouped convolution as that of a depthwise one, with as many filters for each
+    channel: the inverse of `_depthwise_to_grouped`.
+    """
     if role != "kernel":
         return array
     channels, width, rows, columns = array.shape
-    parted = array.reshape(channels // width, width, width, rows, columns)
-    return parted.transpose(1, 0, 2, 3, 4).reshape(width, channels, rows, columns)
+    in_groups = array.reshape(channels // width, width, width, rows, columns)
+    return in_groups.transpose(1, 0, 2, 3, 4).reshape(width, channels, rows, columns)
 
 
-def _standardized(epsilon: str) -> Transform:
-    """Standardizes each filter: its mean becomes 0 and its variance 1."""
+def _standardize(epsilon: str) -> Transform:
+    """Return the transform that gives each filter the mean 0 and the variance 1."""
 
     def forward(role: str, array: Array) -> Array:
         if role != "kernel":
@@ -101,13 +105,13 @@ TRANSFORMS: Mapping[str, Transform] = {
     "dense_to_conv1x1": Transform(_dense_to_conv1x1, _conv1x1_to_dense),
     "drop_background": Transform(_drop_background, None),
     "depthwise_to_grouped": Transform(_depthwise_to_grouped, _grouped_to_depthwise),
-    "standardized_1e-10": _standardized("1e-10"),
-    "standardized_1e-8": _standardized("1e-8"),
+    "standardized_1e-10": _standardize("1e-10"),
+    "standardized_1e-8": _standardize("1e-8"),
 }
 
 
 def apply_transforms(names: Sequence[str], role: str, array: Array) -> Array:
-    """A file's array, in porter's axis order, as the graph's tensor; a view where possible.
+    """Return a file's array, in porter's axis order, as the graph's tensor; a view where possible.
 
     Raises:
         MappingError: the transform does not fit an array of this shape.
@@ -117,13 +121,13 @@ def apply_transforms(names: Sequence[str], role: str, array: Array) -> Array:
     return array
 
 
-def computed(names: Sequence[str], role: str) -> bool:
-    """Whether transforms give a tensor other numbers than the file's."""
+def computes_numbers(names: Sequence[str], role: str) -> bool:
+    """Return whether transforms give a tensor other numbers than the file's."""
     return role == "kernel" and any(TRANSFORMS[name].computes for name in names)
 
 
 def undo_transforms(names: Sequence[str], role: str, array: Array) -> Array:
-    """The inverse of `apply_transforms`.
+    """Return the array of a file for a graph's tensor: the inverse of `apply_transforms`.
 
     Raises:
         MappingError: a transform that cannot be undone.

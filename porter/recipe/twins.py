@@ -19,20 +19,24 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.graph.difference import Difference, differences
 from porter.recipe.expansion import expand
-from porter.recipe.fingerprints import beside_recipes
+from porter.recipe.fingerprints import read_beside_recipes
 from porter.recipe.load import recipes_folder
 from porter.recipe.recipe import TRAINING_OPTIONS, Member
 from porter.recipe.zoo_names import layer_names, tensor_names
 from porter.recipe.zoo_options import with_options
 
 FILE = "twins.json"
-TRAINING = frozenset(name.removeprefix("bn_") for name in TRAINING_OPTIONS)
+TRAINING_ATTRIBUTES = frozenset(name.removeprefix("bn_") for name in TRAINING_OPTIONS)
 """Attributes of ops that do not change what a trained network computes."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A variant of another zoo. `differs` says what it computes otherwise, a line for each kind of steps."""
+    """A variant of another zoo.
+
+    Attributes:
+        differs: what it computes otherwise, a line for each kind of steps.
+    """
 
     variant: str
     zoo: str
@@ -48,13 +52,13 @@ Twins = Mapping[str, Mapping[str, Mapping[str, tuple[Twin, ...]]]]
 
 
 def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
-    """The twins of a member of porter's own recipes; None if they are not known: of another recipe, or with
-    other options.
+    """Return the twins of a member of porter's own recipes. Return None if they are not known, because it is
+    of another recipe or has other options.
     """
     folder = recipes_folder()
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
         return None
-    twins = beside_recipes(folder / FILE, _parsed)
+    twins = read_beside_recipes(folder / FILE, _parse_twins)
     return (
         None
         if twins is None
@@ -62,7 +66,8 @@ def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
     )
 
 
-def _parsed(content: Mapping[str, Any]) -> Twins:
+def _parse_twins(content: Mapping[str, Any]) -> Twins:
+    """Return the twins that a twins.json lists."""
     return {
         name: {
             variant: {
@@ -76,27 +81,27 @@ def _parsed(content: Mapping[str, Any]) -> Twins:
 
 
 def twins_of(member: Member) -> tuple[Twin, ...]:
-    """The same variant in other zoos of its recipe, where it is a twin."""
+    """Return the same variant in other zoos of its recipe, where it is a twin."""
     shipped = shipped_twins(member)
-    return computed_twins(member) if shipped is None else shipped
+    return compute_twins(member) if shipped is None else shipped
 
 
-def computed_twins(member: Member) -> tuple[Twin, ...]:
-    """Computes what `twins_of` looks up, from the recipe's graphs."""
+def compute_twins(member: Member) -> tuple[Twin, ...]:
+    """Return the twins of a member, compared by the graphs of its recipe."""
     return tuple(
         Twin(
             member.variant,
             other.zoo.name,
             tuple(each.in_words(member.zoo.name, other.zoo.name) for each in apart),
         )
-        for other, apart in alike(member)
+        for other, apart in members_with_same_tensors(member)
         if apart
     )
 
 
-def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
-    """The same variant in other zoos of its recipe that take the same tensors, each with what it computes
-    otherwise.
+def members_with_same_tensors(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
+    """Yield the same variant in other zoos of its recipe where it takes the same tensors, each with what it
+    computes otherwise.
     """
     zoo = member.zoo
     others = [
@@ -111,14 +116,14 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
     # What a user sets holds for each of them.
     for other in (with_options(each, zoo.chosen) for each in others):
         with suppress(RecipeError):
-            theirs = expand(other)
-            if tensors_of(other, theirs) == tensors:
-                yield other, differences(graph, theirs, TRAINING)
+            other_graph = expand(other)
+            if tensors_of(other, other_graph) == tensors:
+                yield other, differences(graph, other_graph, TRAINING_ATTRIBUTES)
 
 
 def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, ...], tuple[int, ...]]]:
-    """The tensors that a file of the variant's weights holds: the likeliest name of each, what is done with
-    it, and its shape.
+    """Return the tensors that a file of the variant's weights holds: the likeliest name of each, its
+    transforms, and its shape.
     """
     dialect = get_dialect(member.zoo.framework)
     layers = layer_names(member, graph)

@@ -20,7 +20,7 @@ from porter.recipe.recipe import Recipe
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
 from porter.recipe.step_ops import Attributes, make_op
-from porter.recipe.steps import OPERATIONS, Block, RecipeStep, cycle
+from porter.recipe.steps import OPERATIONS, Block, RecipeStep, find_cycle
 
 MAX_REPEAT = 1000
 MAX_USES = 20_000
@@ -36,15 +36,15 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True)
-class _Here:
-    """Where steps are unrolled.
+class _Surroundings:
+    """What is around the steps that are unrolled.
 
     Attributes:
-        prefix: of their paths.
-        entry: what the first of them reads.
-        inputs: the paths of what the block around them reads, by the names that it gives them.
+        prefix: the beginning of their paths.
+        entry: the path of the value that the first of them reads.
+        inputs: the paths of the inputs of the block around them, by the names that it gives them.
         variables: those in scope.
-        depth: of the blocks around them.
+        depth: the number of blocks around them.
     """
 
     prefix: str
@@ -93,54 +93,58 @@ class Unrolling:
         self.most = most
 
     def graph(self) -> Graph:
-        """The graph of the recipe's steps."""
-        output = self._run(self.recipe.graph, _Here("", INPUT, {}, self.variables, 0))
+        """Return the graph of the recipe's steps."""
+        output = self._add_steps(self.recipe.graph, _Surroundings("", INPUT, {}, self.variables, 0))
         return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
 
-    def _run(self, steps: Sequence[RecipeStep], here: _Here) -> str:
-        """Adds steps. Returns the path of the last one's value."""
-        current = here.entry
+    def _add_steps(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
+        """Add the nodes of steps, and return the path of the last one's value."""
+        current = around.entry
         for step in steps:
-            times = 1 if step.repeat is None else self._times(step, here.variables)
+            times = 1 if step.repeat is None else self._count_repetitions(step, around.variables)
             for index in range(1, times + 1):
-                place: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
-                current = self._use(step, here, current, place)
+                repetition: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
+                current = self._add_step(step, around, current, repetition)
         return current
 
-    def _times(self, step: RecipeStep, variables: Variables) -> int:
-        """How often a step is repeated."""
+    def _count_repetitions(self, step: RecipeStep, variables: Variables) -> int:
+        """Return how often a step is repeated."""
         with self.source.at((*step.location, "repeat")):
             times = evaluate(step.repeat, variables)
             if type(times) is not int or not 0 <= times <= MAX_REPEAT:
                 raise RecipeError(f"'repeat' must be a whole number from 0 to {MAX_REPEAT}, got {times!r}")
             return times
 
-    def _use(self, step: RecipeStep, here: _Here, current: str, place: Variables) -> str:
-        """Adds a step, or passes on `current`, the value before it, if its condition does not hold."""
+    def _add_step(self, step: RecipeStep, around: _Surroundings, current: str, repetition: Variables) -> str:
+        """Add the nodes of a step, and return the path of its value. If its condition does not hold, return
+        `current`, the path of the value before it.
+        """
         self.uses += 1
-        if self.uses > MAX_USES or here.depth > MAX_NESTING:
-            raise self._endless(step)
+        if self.uses > MAX_USES or around.depth > MAX_NESTING:
+            raise self._endless_error(step)
         if len(self.nodes) > self.most:
             raise TooLarge
         if step.repeat is not None:
-            here = replace(here, variables={**here.variables, **place})
-        named = {**place, **here.variables}
-        if not self._holds(step, here.variables):
+            around = replace(around, variables={**around.variables, **repetition})
+        path_variables = {**repetition, **around.variables}
+        if not self._holds(step, around.variables):
             with suppress(RecipeError):
-                self.left_out[f"{here.prefix}{self._name(step, here.prefix, named)}"] = step.location
+                self.left_out[
+                    f"{around.prefix}{self._relative_path(step, around.prefix, path_variables)}"
+                ] = step.location
             return current
-        path = self._path(step, here.prefix, named)
-        inputs = self._inputs(step, here, current)
-        arguments = self._arguments(step, here.variables, place)
+        path = self._claim_path(step, around.prefix, path_variables)
+        inputs = self._paths_of_inputs(step, around, current)
+        arguments = self._evaluate_arguments(step, around.variables, repetition)
         if step.kind in OPERATIONS:
-            output = self._node(step, here, path, inputs, arguments, place)
+            output = self._add_node(step, around, path, inputs, arguments, repetition)
         else:
-            output = self._block(step, here, path, inputs, arguments, place)
+            output = self._add_block(step, around, path, inputs, arguments, repetition)
         self.outputs[path] = output
         return output
 
     def _holds(self, step: RecipeStep, variables: Variables) -> bool:
-        """Whether a step's condition holds; most steps have none."""
+        """Return whether a step's condition holds; most steps have none."""
         if step.when is True:
             return True
         with self.source.at((*step.location, "when")):
@@ -150,9 +154,9 @@ class Unrolling:
                 raise RecipeError(f"'when' must be a condition, got {holds!r}", next=advice)
             return holds
 
-    def _endless(self, step: RecipeStep) -> RecipeError:
-        """The error that a recipe does not end, with the blocks that use each other."""
-        chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
+    def _endless_error(self, step: RecipeStep) -> RecipeError:
+        """Return the error that a recipe does not end, with the blocks that use each other."""
+        chain, step = find_cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
         why = (
             f"more than {MAX_USES} steps"
             if self.uses > MAX_USES
@@ -161,14 +165,15 @@ class Unrolling:
         message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}" if chain else why
         return RecipeError(f"this recipe does not end: {message}", where=self.source.where(step.location))
 
-    def _name(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
+    def _relative_path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
+        """Return a step's path within its block, with the number of a repetition."""
         name = fill_in(step.path, {**variables, "count": self.counts.get((prefix, step.path), 0)})
         return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
 
-    def _path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
-        """The path of a step's node, which no other node may have."""
+    def _claim_path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
+        """Return the path of a step's node; refuse one that another node has."""
         with self.source.at((*step.location, step.kind)):
-            name = self._name(step, prefix, variables)
+            name = self._relative_path(step, prefix, variables)
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
             path = f"{prefix}{name}"
             if not _PATH.fullmatch(name) or name == INPUT or len(path) > MAX_PATH:
@@ -182,10 +187,10 @@ class Unrolling:
                 )
             return path
 
-    def _inputs(self, step: RecipeStep, here: _Here, current: str) -> tuple[str, ...]:
-        """The nodes that a step reads: those of `from`, its branches' outputs, or the step before."""
+    def _paths_of_inputs(self, step: RecipeStep, around: _Surroundings, current: str) -> tuple[str, ...]:
+        """Return the nodes that a step reads: those of `from`, its branches' outputs, or the step before."""
         if step.branches:
-            return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
+            return tuple(self._add_branch(branch, replace(around, entry=current)) for branch in step.branches)
         if step.inputs is None:
             if step.kind in OPS and OPS[step.kind].several and OPS[step.kind].least > 1:
                 raise RecipeError(
@@ -194,16 +199,16 @@ class Unrolling:
                 )
             return (current,)
         location = (*step.location, "from")
-        names = self._value(step.inputs, location, here.variables)
+        names = self._evaluate(step.inputs, location, around.variables)
         return tuple(
-            self._output_of(name, here, (*location, index))
+            self._output_of(name, around, (*location, index))
             for index, name in enumerate(names if isinstance(names, tuple) else (names,))
         )
 
-    def _branch(self, steps: Sequence[RecipeStep], here: _Here) -> str:
-        """Adds the nodes of a branch. Returns the path of its output."""
-        output = self._run(steps, here)
-        if output == here.entry:
+    def _add_branch(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
+        """Add the nodes of a branch, and return the path of its output."""
+        output = self._add_steps(steps, around)
+        if output == around.entry:
             raise RecipeError(
                 "a branch without steps",
                 where=self.source.where(steps[0].location),
@@ -211,125 +216,137 @@ class Unrolling:
             )
         return output
 
-    def _output_of(self, name: Value, here: _Here, location: Location) -> str:
-        """The node that gives the value of this name: an input of the block, or an earlier step."""
+    def _output_of(self, name: Value, around: _Surroundings, location: Location) -> str:
+        """Return the node that gives the value of this name: an input of the block, or an earlier step."""
         if name == INPUT:
-            return here.entry
-        if name in here.inputs:
-            return here.inputs[str(name)]
-        path = f"{here.prefix}{name}"
+            return around.entry
+        if name in around.inputs:
+            return around.inputs[str(name)]
+        path = f"{around.prefix}{name}"
         if path in self.outputs:
             return self.outputs[path]
-        local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
+        local = [
+            known.removeprefix(around.prefix) for known in self.outputs if known.startswith(around.prefix)
+        ]
         message = f"there is no earlier step '{name}' here"
-        advice = hint(str(name), [INPUT, *here.inputs, *local])
+        advice = hint(str(name), [INPUT, *around.inputs, *local])
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
             advice = "give this step a 'when' too, or read another one"
         raise RecipeError(message, where=self.source.where(location), next=advice)
 
-    def _arguments(self, step: RecipeStep, variables: Variables, place: Variables) -> dict[str, Any]:
-        """The arguments of a step, evaluated, with those that override them at its first or last
-        repetition.
+    def _evaluate_arguments(
+        self, step: RecipeStep, variables: Variables, repetition: Variables
+    ) -> dict[str, Any]:
+        """Return the arguments of a step, evaluated; at its first or last repetition with those that override
+        them.
         """
-        given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
+        arguments = {**OPERATIONS.get(step.kind, {}), **step.arguments}
         for end in ("first", "last"):
-            if place[end]:
-                given |= step.overrides[end]
-        for key, value in given.items():
+            if repetition[end]:
+                arguments |= step.overrides[end]
+        for key, value in arguments.items():
             if is_expression(value) or isinstance(value, tuple | dict):
-                given[key] = self._value(value, step.written(key, place)[0], variables)
-        return given
+                arguments[key] = self._evaluate(value, step.written(key, repetition)[0], variables)
+        return arguments
 
-    def _value(self, value: Any, location: Location, variables: Variables) -> Any:
-        """A value with its expressions computed."""
+    def _evaluate(self, value: Any, location: Location, variables: Variables) -> Any:
+        """Return a value with its expressions computed."""
         if isinstance(value, dict):
-            return {key: self._value(item, (*location, key), variables) for key, item in value.items()}
+            return {key: self._evaluate(item, (*location, key), variables) for key, item in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._value(item, (*location, index), variables) for index, item in enumerate(value))
+            return tuple(
+                self._evaluate(item, (*location, index), variables) for index, item in enumerate(value)
+            )
         if not is_expression(value):
             return value
         with self.source.at(location):
             return evaluate(value, variables)
 
     def _origin(self, prefix: str, location: Location, written: Any) -> Mark | None:
-        """Where the value of an argument comes from: `=NAME` only passes on the value of a variable."""
+        """Return where the value of an argument is written: an argument `=NAME` only passes on a variable, so
+        it is where that gets its value.
+        """
         name = written[1:].strip() if is_expression(written) else ""
         return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
 
-    def _node(
+    def _add_node(
         self,
         step: RecipeStep,
-        here: _Here,
+        around: _Surroundings,
         path: str,
         inputs: tuple[str, ...],
         values: Mapping[str, Any],
-        place: Variables,
+        repetition: Variables,
     ) -> str:
-        """Adds the node of a step that is an operation. Returns its path."""
+        """Add the node of a step that is an operation, and return its path."""
 
-        def written(key: str) -> str:
-            location, value = step.written(key, place)
-            return str(self._origin(here.prefix, location, value) or self.source.where(step.location))
+        def place_of(key: str) -> str:
+            location, value = step.written(key, repetition)
+            return str(self._origin(around.prefix, location, value) or self.source.where(step.location))
 
         def pad(kind: SiteKind, default: Convention) -> Convention:
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
-        attributes = Attributes(step.kind, path, values, here.variables, written)
+        attributes = Attributes(step.kind, path, values, around.variables, place_of)
         op = make_op(attributes, channels_in(self.shapes[inputs[0]]), pad)
         self.nodes[path] = Node(path, op, inputs)
         try:
             expect_inputs(op, len(inputs))
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
         except GraphError as error:
-            advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
-            advice = f"make {some(inputs)} alike" if len(inputs) > 1 else advice
-            advice = "state its rows and columns" if isinstance(op, Flatten) else advice
+            advice = error.next
+            if isinstance(op, Flatten):
+                advice = "state its rows and columns"
+            elif len(inputs) > 1:
+                advice = f"make {some(inputs)} alike"
+            elif error.next == LARGER:
+                advice = "pad its input, or give a smaller kernel"
             raise RecipeError(
                 f"{path}: {error.message}", where=self.source.where(step.location), next=advice
             ) from None
         self.locations[path] = step.location
         return path
 
-    def _block(
+    def _add_block(
         self,
         step: RecipeStep,
-        here: _Here,
+        around: _Surroundings,
         path: str,
         inputs: tuple[str, ...],
         arguments: Mapping[str, Argument],
-        place: Variables,
+        repetition: Variables,
     ) -> str:
-        """Adds the nodes of a step that uses a block. Returns the path of the output."""
+        """Add the nodes of a step that uses a block, and return the path of the output."""
         block = self.recipe.blocks[step.kind]
         if len(inputs) != len(block.inputs):
             message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"
             raise RecipeError(
                 message, where=self.source.where((*step.location, "from")), next="list them: from: [A, B]"
             )
-        named = dict(zip(block.inputs, inputs, strict=True))
-        variables = {**self.variables, **place, "channels": channels_in(self.shapes[inputs[0]])}
-        parameters = self._parameters(step, block, arguments, variables)
+        inputs_by_name = dict(zip(block.inputs, inputs, strict=True))
+        variables = {**self.variables, **repetition, "channels": channels_in(self.shapes[inputs[0]])}
+        parameters = self._evaluate_parameters(step, block, arguments, variables)
         for name in parameters:
-            given = (
-                step.written(name, place)
-                if name in arguments
-                else (block.place(name), block.parameters[name])
-            )
-            if origin := self._origin(here.prefix, *given):
+            default = block.place(name), block.parameters[name]
+            location, written = step.written(name, repetition) if name in arguments else default
+            if origin := self._origin(around.prefix, location, written):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(BlockScope(path, block.name, parameters))
         self.locations[path] = step.location
-        return self._run(
-            block.steps, _Here(f"{path}/", inputs[0], named, {**variables, **parameters}, here.depth + 1)
+        return self._add_steps(
+            block.steps,
+            _Surroundings(
+                f"{path}/", inputs[0], inputs_by_name, {**variables, **parameters}, around.depth + 1
+            ),
         )
 
-    def _parameters(
+    def _evaluate_parameters(
         self, step: RecipeStep, block: Block, arguments: Mapping[str, Any], variables: Variables
     ) -> dict[str, Any]:
-        """The parameters of a block: what the step gives, otherwise the defaults, which may read earlier
-        ones.
+        """Return the parameters of a block: what the step gives, otherwise the defaults, which may read
+        earlier ones.
         """
         parameters: dict[str, Any] = {}
         for name, default in block.parameters.items():

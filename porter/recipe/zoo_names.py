@@ -20,25 +20,25 @@ from typing import Any
 from porter.base.errors import RecipeError, UsageError
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT, Affine, Graph, Node, head_of, tensor_shapes
-from porter.recipe.expansion import expand_steps, graphs_of_others
+from porter.recipe.expansion import expand_steps, graphs_of_other_variants
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import COMPUTED
 from porter.recipe.module_numbers import Places
-from porter.recipe.path_patterns import captures, compile_pattern, match_path, unmatched
-from porter.recipe.recipe import OWN, PLACE, RESERVED, LayerName, Member, NameRule, NodeNames, Placed
-from porter.recipe.schema import NameSection, one_of, parse_section
+from porter.recipe.path_patterns import captures_of, compile_pattern, match_path, unmatched_error
+from porter.recipe.recipe import OWN_NAME, PLACE, RESERVED, LayerName, Member, NameRule, NodeNames, PlacedText
+from porter.recipe.schema import NameSection, expect_one_of, parse_section
 from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint, nearest
 from porter.recipe.transforms import TRANSFORMS
 
 PREFIX = "prefix"
-WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
+WHOLE_NAMES = (f"{{{INPUT}}}", f"{{{OWN_NAME}}}")
 """Words of a name that are whole names."""
 
 
 def layer_names(member: Member, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
-    """The zoo's names of nodes, by path; they are distinct, so that the inverse is a dictionary.
+    """Return the zoo's names of nodes, by path. No two are equal, so that the inverse is a dictionary.
 
     Args:
         graph: the result of `expand` for this variant.
@@ -57,10 +57,10 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
             next=hint(generation, zoo.generations),
         )
     older = () if generation is None else zoo.generations[generation].names
-    names, passed = _named(member, graph, (*older, *zoo.names))
+    names, failed = _apply_rules(member, graph, (*older, *zoo.names))
     lacking = [path for path in tensor_shapes(graph) if path not in names]
-    if lacking and lacking[0] in passed:
-        raise passed[lacking[0]]
+    if lacking and lacking[0] in failed:
+        raise failed[lacking[0]]
     if lacking:
         rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
@@ -70,7 +70,7 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
 
 def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> Mapping[str, str]:
-    """The source's layers by path whose output can be read: the names of `taps`, otherwise those of
+    """Return the source's layers by path whose output can be read: the names of `taps`, otherwise those of
     `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its
@@ -83,73 +83,75 @@ def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> 
         RecipeError: as `layer_names`.
     """
     layers = layer_names(member, graph) if layers is None else layers
-    taps = {path: layer.name for path, layer in _named(member, graph, member.zoo.taps, layers)[0].items()}
-    own = {
+    taps = {
+        path: layer.name for path, layer in _apply_rules(member, graph, member.zoo.taps, layers)[0].items()
+    }
+    layers_of_nodes = {
         path: layer.name
         for path, layer in layers.items()
         if not layer.bare and layer.name not in taps.values()
     }
-    return own | taps
+    return layers_of_nodes | taps
 
 
 def read_names(source: RecipeSource, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
-    """A table of names as rules, in its order; patterns, names and transforms are checked.
+    """Return a table of names as rules, in its order. Patterns, names and transforms are checked.
 
     Raises:
         RecipeError: with the place.
     """
-    return tuple(_rules(source, location, table, "", ()))
+    return tuple(_read_rules(source, location, table, "", ()))
 
 
-def _rules(
+def _read_rules(
     source: RecipeSource,
     location: Location,
     table: Mapping[str, Any],
     scope: str,
-    prefixes: tuple[Placed, ...],
+    prefixes: tuple[PlacedText, ...],
 ) -> Iterator[NameRule]:
-    """The rules of a table, and those of its scopes, each with the prefixes around it."""
+    """Yield the rules of a table, and those of its scopes, each with the prefixes around it."""
     if not isinstance(table, dict):
         raise RecipeError("a scope must be a table of names", where=source.where(location))
     if PREFIX in table:
-        here, own = (*location, PREFIX), table[PREFIX]
-        if not isinstance(own, str):
-            raise RecipeError(f"'{PREFIX}' must be a word, got {own!r}", where=source.where(here))
-        with source.at(here):
-            placeholders(own)
-        prefixes = (*prefixes, (here, own))
+        place, prefix = (*location, PREFIX), table[PREFIX]
+        if not isinstance(prefix, str):
+            raise RecipeError(f"'{PREFIX}' must be a word, got {prefix!r}", where=source.where(place))
+        with source.at(place):
+            placeholders(prefix)
+        prefixes = (*prefixes, (place, prefix))
     for key, value in table.items():
-        here, pattern = (*location, key), f"{scope}{key}"
+        place, pattern = (*location, key), f"{scope}{key}"
         if key == PREFIX:
             continue
-        with source.at(here, key=True):
-            if caught := RESERVED & compile_pattern(pattern).groupindex.keys():
-                message = f"'{min(caught)}' is a word of recipes and cannot be what a pattern catches"
+        with source.at(place, key=True):
+            if reserved := RESERVED & compile_pattern(pattern).groupindex.keys():
+                message = f"'{min(reserved)}' is a word of recipes and cannot be what a pattern catches"
                 raise RecipeError(message, next="give it another name")
         if key.endswith("/"):
-            yield from _rules(source, here, value, pattern, prefixes)
+            yield from _read_rules(source, place, value, pattern, prefixes)
             continue
         section = parse_section(
-            NameSection, source, here, {"name": value} if isinstance(value, str) else value
+            NameSection, source, place, {"name": value} if isinstance(value, str) else value
         )
-        with source.at((*here, "name")):
+        with source.at((*place, "name")):
             placeholders(section.name)
         for index, transform in enumerate(section.transforms):
-            one_of(source, (*here, "transforms", index), "transform", transform, TRANSFORMS)
-        parts = () if section.name.startswith(WHOLE) else prefixes
-        name = (*parts, ((*here, "name"), section.name))
+            expect_one_of(source, (*place, "transforms", index), "transform", transform, TRANSFORMS)
+        parts = () if section.name.startswith(WHOLE_NAMES) else prefixes
+        name = (*parts, ((*place, "name"), section.name))
         if section.computed is not None:
-            one_of(source, (*here, "computed"), "computed array", section.computed, COMPUTED)
+            expect_one_of(source, (*place, "computed"), "computed array", section.computed, COMPUTED)
         kinds = section.tensor, section.adapted, section.computed
-        yield NameRule(pattern, name, section.transforms, here, *kinds)
+        yield NameRule(pattern, name, section.transforms, place, *kinds)
 
 
-def _named(
+def _apply_rules(
     member: Member, graph: Graph, rules: Sequence[NameRule], layers: NodeNames | None = None
 ) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
-    """The names that `rules` give, and the errors of rules that match a path and cannot compute with what
-    they caught there: the next rule that matches names it. `layers` are the nodes' own names, if these are
-    taps.
+    """Return the names that `rules` give, by path, and the errors of rules that match a path and cannot
+    compute the name with what they captured there: then the next rule that matches names it. `layers` are the
+    nodes' own names, if these are taps.
     """
     recipe, variant, zoo = member
     variables = {
@@ -160,22 +162,22 @@ def _named(
         "variant": variant,
     }
     names: dict[str, LayerName] = {}
-    passed: dict[str, RecipeError] = {}
+    failed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
     places = Places(rules)
     _expect_matches(member, graph, rules)
     matching = [(rule, compile_pattern(rule.pattern).fullmatch) for rule in rules]
     for node in graph.nodes:
-        place = _place(node, names, layers)
+        names_nearby = _names_of_inputs(node, names, layers)
         places.count(node.path)
         for rule, matches in matching:
             match = matches(node.path)
             if match is None:
                 continue
-            captured = captures(match)
+            captured = captures_of(match)
             with recipe.source.at(rule.location):
-                if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
+                if layers is None and INPUT not in names_nearby and INPUT in placeholders(rule.name):
                     message = (
                         f"zoo '{zoo.name}' does not name '{node.source}', after which "
                         f"'{node.path}' is named, in {variant}"
@@ -186,23 +188,17 @@ def _named(
                             next="write the whole name",
                         )
                     raise RecipeError(message, next=f"add a line, such as {node.source}: NAME")
-                positions = places.of(rule, node.path, captured)
-                known = {**variables, **place, "count": counts[rule], **captured}
+                positions = places.numbers_of(rule, node.path, captured)
+                known = {**variables, **names_nearby, "count": counts[rule], **captured}
                 try:
-                    parts = (
-                        {PLACE: positions[at[:-1]], **known} if at[:-1] in positions else known
-                        for at, _ in rule.parts
-                    )
-                    name = "".join(
-                        fill_in(text, scope) for (_, text), scope in zip(rule.parts, parts, strict=True)
-                    )
+                    name = _fill_parts(rule, positions, known)
                 except NoNumber as error:
                     message = (
                         f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot "
                         f"be computed: {error.message}"
                     )
                     where = recipe.source.where(rule.location)
-                    passed.setdefault(
+                    failed.setdefault(
                         node.path,
                         RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"),
                     )
@@ -227,11 +223,23 @@ def _named(
             kinds = rule.tensor is not None, rule.adapted, rule.computed
             names[node.path] = LayerName(name, rule.transforms, location, *kinds)
             break
-    return names, passed
+    return names, failed
+
+
+def _fill_parts(rule: NameRule, positions: Mapping[Location, int], variables: Mapping[str, Any]) -> str:
+    """Return a rule's name with its placeholders filled in. `{place}` in a part is the position in the table
+    of that part.
+    """
+    texts = []
+    for location, text in rule.parts:
+        table = location[:-1]
+        place = {PLACE: positions[table]} if table in positions else {}
+        texts.append(fill_in(text, {**place, **variables}))
+    return "".join(texts)
 
 
 def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: str) -> str:
-    """The name of the only tensor of a node, in a module of other layers."""
+    """Return the name of the only tensor of a node, in a module of other layers."""
     roles = [*tensor_shapes(graph).get(node.path, ())]
     if node == head_of(graph) or len(roles) > 1:
         what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
@@ -242,7 +250,7 @@ def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: st
 
 
 def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
-    """Refuses `computed` where the zoo's code cannot have computed the node's tensor so."""
+    """Refuse `computed` if the zoo's code cannot have computed the node's tensor so."""
     array = COMPUTED[str(rule.computed)]
     if rule.tensor is None:
         raise RecipeError(
@@ -259,37 +267,40 @@ def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
         raise RecipeError(message, next="leave it out", key="computed")
 
 
-def _place(node: Node, found: NodeNames, layers: NodeNames | None) -> dict[str, str]:
-    places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN: node.path}
-    known = found if layers is None else layers
+def _names_of_inputs(node: Node, names: NodeNames, layers: NodeNames | None) -> dict[str, str]:
+    """Return the values of `{input}` and, in a tap, of `{own}` for a node, as far as they have names."""
+    places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN_NAME: node.path}
+    known = names if layers is None else layers
     return {word: known[path].name for word, path in places.items() if path in known}
 
 
 def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
-    """Expects that each rule names a node of some variant."""
-    lost = _unmatched(rules, graph)
+    """Expect that each rule names a node of some variant."""
+    without_node = _rules_without_node(rules, graph)
     paths = [node.path for node in graph.nodes]
     faults = Faults()
-    if lost:
-        for other in graphs_of_others(member):
-            lost = _unmatched(lost, other)
+    if without_node:
+        for other in graphs_of_other_variants(member):
+            without_node = _rules_without_node(without_node, other)
             paths += [node.path for node in other.nodes]
-            if not lost:
+            if not without_node:
                 break
-    steps = expand_steps(member).steps if lost else {}
-    for rule in lost:
-        here, pattern = _lost(rule, paths)
-        with faults.kept(), member.recipe.source.at(here, key=True):
-            if nearest(str(here[-1]), [PREFIX]):
+    steps = expand_steps(member).steps if without_node else {}
+    for rule in without_node:
+        key, pattern = _outermost_empty_scope(rule, paths)
+        with faults.collect(), member.recipe.source.at(key, key=True):
+            if nearest(str(key[-1]), [PREFIX]):
                 raise RecipeError(f"'{pattern}' matches no node", next=f"did you mean '{PREFIX}'?")
-            raise unmatched(
+            raise unmatched_error(
                 f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules]
             )
     faults.expect_none()
 
 
-def _lost(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
-    """The key and the pattern of the outermost scope in which there is no node, otherwise the rule's own."""
+def _outermost_empty_scope(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
+    """Return the key and the pattern of the outermost scope in which there is no node, otherwise the rule's
+    own.
+    """
     pattern = ""
     for end, part in enumerate(rule.location, 1):
         if str(part).endswith("/"):
@@ -299,15 +310,16 @@ def _lost(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
     return rule.location, rule.pattern
 
 
-def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
+def _rules_without_node(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
+    """Return the rules that match no node of a graph."""
     return [rule for rule in rules if not any(map(compile_pattern(rule.pattern).fullmatch, graph.by_path))]
 
 
 def tensor_names(
     dialect: Dialect, graph: Graph, path: str, layer: LayerName
 ) -> Mapping[str, tuple[str, ...]]:
-    """The names by role that a file may give the tensors of the node `path`, likeliest first; a bare
-    parameter has one, and a computed one none.
+    """Return the names by role that a file may give the tensors of the node `path`, likeliest first. A bare
+    parameter has one name, and a computed one none.
     """
     if layer.computed:
         return {}

@@ -15,11 +15,12 @@ from porter.recipe.recipe import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Z
 from porter.recipe.spelling import hint
 
 _SWITCH = {"true": True, "false": False}
-_KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+_TYPE_WORDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Value]:
-    """`given` as values of the recipe's types. Texts are written as in a recipe: `false`, `1e-3`, `last_3x3`.
+    """Return the options `given` with values of the recipe's types. Texts are written as in a recipe:
+    `false`, `1e-3`, `last_3x3`.
 
     Raises:
         UsageError: no such option, one that a caller cannot set, or a value of another type.
@@ -30,30 +31,30 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
             raise UsageError(
                 f"'{recipe.architecture}' has no option '{name}'",
                 where=OPTION,
-                next=hint(name, _settable(recipe.options)),
+                next=hint(name, _settable_names(recipe.options)),
             )
-        if name not in _settable(recipe.options):
+        if name not in _settable_names(recipe.options):
             reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
             raise UsageError(f"'{name}' cannot be set: {reason}", where=OPTION, next="leave it out")
-        options_of_zoo[name] = _valued(recipe, name, value)
+        options_of_zoo[name] = _expect_value(recipe, name, value)
     return options_of_zoo
 
 
 def with_options(member: Member, options: Mapping[str, Value]) -> Member:
-    """The variant with `options` from `choose_options`; they override the zoo's own and those of its older
-    generations.
+    """Return the variant with `options` from `choose_options`. They override the zoo's own and those of its
+    older generations.
     """
     if not options:
         return member
-    own, zoo = options_of(member), member.zoo
-    changed = replace(
+    default_options, zoo = options_of(member), member.zoo
+    chosen_zoo = replace(
         zoo,
         options={**zoo.options, **options},
         assumed={name: why for name, why in zoo.assumed.items() if name not in options},
         chosen={
             name: value
             for name, value in options.items()
-            if value != own[name] and name not in TRAINING_OPTIONS
+            if value != default_options[name] and name not in TRAINING_OPTIONS
         },
         generations={
             label: replace(
@@ -62,12 +63,12 @@ def with_options(member: Member, options: Mapping[str, Value]) -> Member:
             for label, older in zoo.generations.items()
         },
     )
-    return member._replace(zoo=changed)
+    return member._replace(zoo=chosen_zoo)
 
 
 def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
-    """One line for each of the expanded graph's `options` that a file of weights does not record: its value
-    and how to set it.
+    """Return one line for each of the expanded graph's `options` that a file of weights does not record: its
+    value and how to set it.
     """
     lines = []
     for name, why in zoo.assumed.items():
@@ -79,8 +80,8 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
 
 
 def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
-    """Says, as `assumed_options` does, what is assumed of the input size (rows, columns) that the model was
-    built for.
+    """Return one line on the assumed input size (rows, columns) that the model was built for; none if the zoo
+    assumes none.
     """
     why = zoo.assumed.get(BUILT_SIZE)
     rows, columns = size
@@ -88,14 +89,19 @@ def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
     return () if why is None else (line,)
 
 
-def _settable(options: Mapping[str, Value]) -> list[str]:
+def _settable_names(options: Mapping[str, Value]) -> list[str]:
+    """Return the options that a caller can set: those with one value, without `classes`, which the head
+    states.
+    """
     return [
         name for name, value in options.items() if name != "classes" and isinstance(value, str | int | float)
     ]
 
 
-def _valued(recipe: Recipe, name: str, value: Value) -> Value:
-    """An option's value, if it is one that the recipe knows: of the default's type, or one of its words."""
+def _expect_value(recipe: Recipe, name: str, value: Value) -> Value:
+    """Return an option's value in the recipe's type; refuse one that is not of the default's type, or not one
+    of its words.
+    """
     default = recipe.options[name]
     if isinstance(default, str):
         words = list(dict.fromkeys(_known_words(recipe, name)))
@@ -107,20 +113,21 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
             )
         return value
     kind = type(default)
-    read: Value = _read(value, kind) if isinstance(value, str) else value
-    if kind is float and type(read) is int:
-        read = float(read)
-    if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
-        own = written(default)
+    parsed: Value = _parse_text(value, kind) if isinstance(value, str) else value
+    if kind is float and type(parsed) is int:
+        parsed = float(parsed)
+    if type(parsed) is not kind or (isinstance(parsed, float) and not isfinite(parsed)):
+        example = written(default)
         raise UsageError(
-            f"'{name}' must be {_KINDS[kind]}, got '{value}'",
+            f"'{name}' must be {_TYPE_WORDS[kind]}, got '{value}'",
             where=OPTION,
-            next=f"write it as the recipe does: {own}",
+            next=f"write it as the recipe does: {example}",
         )
-    return read
+    return parsed
 
 
-def _read(text: str, kind: type) -> Value:
+def _parse_text(text: str, kind: type) -> Value:
+    """Return the value of a text in a type; None if it has none."""
     if kind is bool:
         return _SWITCH.get(text)
     try:
@@ -130,8 +137,8 @@ def _read(text: str, kind: type) -> Value:
 
 
 def _known_words(recipe: Recipe, name: str) -> Iterator[Value]:
-    """The words that an option has anywhere in the recipe: its default, and those that zoos, their older
-    generations and their variants set.
+    """Yield the words that an option has anywhere in the recipe: its default, and those that zoos, their
+    older generations and their variants set.
     """
     yield recipe.options[name]
     for zoo in recipe.zoos.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from porter.base.commands import CONVERT, EVALUATE, REPORT, STUDY, VERIFY
-from porter.data.statements import read_preprocess, stated
+from porter.data.statements import protocol_text, read_preprocess
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
 from porter.frameworks import WITH_DROPOUTS
@@ -35,7 +35,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
     stated_by_user = is_one_file and record.origin is not None and record.origin.by == "user"
     preprocess = None
     if record.protocol_by == "user" and record.preprocess is not None:
-        preprocess = stated(record.preprocess)
+        preprocess = protocol_text(record.preprocess)
     return CONVERT.line(
         subject=subject,
         source=record.zoo if is_one_file else None,
@@ -121,7 +121,7 @@ def _photo_options(result: Evaluation | Study | None, usual: object) -> dict[str
         return {"data": "PATH"}
     fed = None if result.preprocess is None else read_preprocess(result.preprocess)
     return {
-        "preprocess": stated(fed) if fed is not None and fed != usual else None,
+        "preprocess": protocol_text(fed) if fed is not None and fed != usual else None,
         **{name: getattr(result, name) for name in ("limit", "split", "labels", "class_names")},
         "data": result.photos[0],
     }

@@ -7,7 +7,7 @@ from typing import Literal
 
 from porter.base.errors import UsageError, some
 from porter.data.preprocess import Preprocess
-from porter.data.statements import ROUNDED
+from porter.data.statements import ROUNDING_WORDS
 from porter.evaluation.protocol import fit_protocol
 from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
@@ -257,7 +257,7 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     if share and protocol.resize != "square":
         steps.append(f"Keep the central {share} of height and width.")
     square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling
-    rounded = f", rounded {ROUNDED[protocol.crop_rounding]}" if protocol.crop_rounding else ""
+    rounded = f", rounded {ROUNDING_WORDS[protocol.crop_rounding]}" if protocol.crop_rounding else ""
     kept = f"a square of {share} of the shorter side" if share else "the largest square"
     whose = kernel.name.replace("'", "’")
     resize = {

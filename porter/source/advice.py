@@ -22,35 +22,40 @@ from porter.recipe import convert_command
 from porter.source.by_recipe import open_with_origin
 from porter.source.fitting.candidate import Candidate
 from porter.source.likeliest import Likeliest
-from porter.source.origin import KnownOrigin, as_stated
-from porter.source.ports_beside import convert_trained, ports_of
+from porter.source.origin import KnownOrigin, as_stated_zoo
+from porter.source.ports_beside import find_ports_beside, line_for_trained
 from porter.source.ranking.rank import LIKELY, rank
 from porter.source.wishes import Wishes
 
-_KEEPING: Mapping[str | None, str] = {
+_SAVING_WITH_GRAPH: Mapping[str | None, str] = {
     "torch": SAVE,
     "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
 }
-"""What saves a model with its graph, by the framework of its code."""
+"""The call that saves a model with its graph, by the framework of its code."""
 
 
-def advised(error: MappingError, candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> MappingError:
-    """The error of a file that is not the variant, with what would help."""
-    whole = "give the whole model (.keras, SavedModel), or a file without the layers after the network"
-    otherwise = _by_its_graph(candidate) or whole
+def with_advice(
+    error: MappingError, candidate: Candidate, known: KnownOrigin, wishes: Wishes
+) -> MappingError:
+    """Return the error of a file that is not the variant, with the settings of `--map` that open it and the
+    best next step.
+    """
+    without_map = _line_by_own_graph(candidate) or (
+        "give the whole model (.keras, SavedModel), or a file without the layers after the network"
+    )
     tried = MappingError(
         error.message,
         where=error.where,
-        next=f"no {MAP} settles it: {otherwise}" if error.maps else error.next,
-        maps=[setting for setting in error.maps if _works(candidate, known, wishes, setting)],
+        next=f"no {MAP} settles it: {without_map}" if error.maps else error.next,
+        maps=[setting for setting in error.maps if _opens_with_setting(candidate, known, wishes, setting)],
     )
-    tried.next = _advice(tried, candidate)
+    tried.next = _next_step(tried, candidate)
     return tried
 
 
-def _works(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: str) -> bool:
-    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head
-    can make it fail.
+def _opens_with_setting(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: str) -> bool:
+    """Return whether the file opens with this setting of `--map` in place of those for its node: the layers
+    beside a head can make it fail.
     """
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
@@ -61,8 +66,10 @@ def _works(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: st
     return True
 
 
-def _by_its_graph(candidate: Candidate) -> str | None:
-    """What ports a file that carries its graph without a recipe; one that states no size, at the recipe's."""
+def _line_by_own_graph(candidate: Candidate) -> str | None:
+    """Return the command that ports a file by its own graph, without a recipe; None if it carries none. A
+    graph that states no size is ported at the recipe's.
+    """
     graph, path = candidate.checkpoint.graph, candidate.checkpoint.path
     if graph is None:
         return None
@@ -71,26 +78,30 @@ def _by_its_graph(candidate: Candidate) -> str | None:
     return f"a file with its graph needs no recipe: {line}"
 
 
-def _advice(error: MappingError, candidate: Candidate) -> str | None:
-    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
+def _next_step(error: MappingError, candidate: Candidate) -> str | None:
+    """Return the error's own advice, unless the file looks like another variant or zoo than was asked for:
+    then the command for that one.
+    """
     member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
     matches = rank(checkpoint, recipes).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     if any(match.member.is_a == member.is_a for match in likely) or (error.maps and not likely):
-        return error.next or _by_its_graph(candidate)
+        return error.next or _line_by_own_graph(candidate)
     if not likely:
-        return _by_its_graph(candidate) or no_recipe(checkpoint)
-    best = as_stated(likely[0].candidate).member
+        return _line_by_own_graph(candidate) or advice_without_recipe(checkpoint)
+    best = as_stated_zoo(likely[0].candidate).member
     return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
 
 
-def no_graph(checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None = None) -> UsageError:
-    """The error for a file of tensors that was to be opened by its own graph."""
-    advice = no_recipe(checkpoint)
+def error_without_graph(
+    checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None = None
+) -> UsageError:
+    """Return the error for a file of tensors that was to be opened by its own graph."""
+    advice = advice_without_recipe(checkpoint)
     opened, problems = likeliest.opened, (problem for _, problem in likeliest.problems)
-    stranger = next((problem for problem in problems if isinstance(problem, UsageError)), None)
-    if opened is None and stranger is not None:  # it says what it is, and that is in no recipe
-        return stranger
+    stated_network = next((problem for problem in problems if isinstance(problem, UsageError)), None)
+    if opened is None and stated_network is not None:  # it says which network it is, which no recipe has
+        return stated_network
     if opened is not None and opened.member is not None:
         advice = convert_command(opened.member, FRAMEWORK, checkpoint.path, recipes)
         if opened.facts.twins and opened.facts.origin is None:
@@ -98,8 +109,8 @@ def no_graph(checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None 
                 f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "
                 "these tensors"
             )
-    if ports := ports_of(checkpoint):
-        advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
+    if ports := find_ports_beside(checkpoint):
+        advice = ", or ".join(line_for_trained(port, checkpoint) for port in ports)
     others = [note for note in checkpoint.notes if note != checkpoint.unread]
     notes = f" ({'; '.join(others)})" if others else ""
     content = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
@@ -107,23 +118,29 @@ def no_graph(checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None 
     return UsageError(message, where=str(checkpoint.path), next=advice)
 
 
-def if_trained(checkpoint: Checkpoint) -> str:
-    """What to do with a file of tensors if it is a port's, after further training."""
+def advice_if_trained(checkpoint: Checkpoint) -> str:
+    """Return what to type for a file of tensors if it is a port's, after further training."""
     line = CONVERT.advise(subject=PORT, weights=checkpoint.path, to=FRAMEWORK)
     return f"if this is the model of a port after further training, {line} ports it with that port's graph"
 
 
-def keeping(checkpoint: Checkpoint) -> str | None:
-    """What saves the model of a file of tensors with its graph."""
-    line = None if checkpoint.graph is not None or checkpoint.unread else _KEEPING.get(checkpoint.dialect)
+def how_to_save_graph(checkpoint: Checkpoint) -> str | None:
+    """Return how to save the model of a file of tensors with its graph; None if the file has a graph, or its
+    framework is unknown.
+    """
+    line = (
+        None
+        if checkpoint.graph is not None or checkpoint.unread
+        else _SAVING_WITH_GRAPH.get(checkpoint.dialect)
+    )
     return line and f"if you have the model's code, {line} saves the graph too, and no recipe is needed"
 
 
-def no_recipe(checkpoint: Checkpoint) -> str:
-    """What to do with a file that no recipe fits."""
+def advice_without_recipe(checkpoint: Checkpoint) -> str:
+    """Return what to do with a file that no recipe fits."""
     draft = (
         f"{RECIPE_LIST.advise()} shows the networks that porter knows; for another network, "
         f"{RECIPE_NEW.advise(name=NAME, weights=checkpoint.path)} drafts a recipe to complete "
         f"({page('authoring.md')}), and {RECIPES.placeholder} names its folder"
     )
-    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), draft)))}"
+    return f"no recipe fits this file: {'; '.join(filter(None, (how_to_save_graph(checkpoint), draft)))}"

@@ -15,15 +15,15 @@ from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
 from porter.source.fitting.names_by_position import name_by_position
-from porter.source.opened import Opened, of_fit
-from porter.source.origin import KnownOrigin, as_stated, expect_origin, origin_of
-from porter.source.photo_protocol import in_proportion, scaled
+from porter.source.opened import Opened, open_fit
+from porter.source.origin import KnownOrigin, as_stated_zoo, expect_origin, origin_of
+from porter.source.photo_protocol import in_proportion, with_scaling
 from porter.source.ranking.rank import Match
 from porter.source.wishes import NONE, Wishes, expect_no_options
 
 
 def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
-    """Opens the file as a match; as a twin of the match, if it is stated to come from that. The twin may be
+    """Open the file as a match; as a twin of the match, if it is stated to come from that. The twin may be
     one of `others`.
 
     Raises:
@@ -31,11 +31,11 @@ def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -
         MappingError: as `open_candidate`.
     """
     known = origin_of(match.candidate)
-    return open_with_origin(as_stated(match.candidate, known, others), known, wishes)
+    return open_with_origin(as_stated_zoo(match.candidate, known, others), known, wishes)
 
 
 def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> Opened:
-    """Opens the file as a variant, with the options of the recipe that its origin sets.
+    """Open the file as a variant, with the options of the recipe that its origin sets.
 
     Raises:
         UsageError: it is stated to be another network.
@@ -47,7 +47,7 @@ def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -
 
 
 def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
-    """Opens a file as a variant of a zoo, or of the zoo that publishes this very file.
+    """Open a file as a variant of a zoo, or of the zoo that publishes this very file.
 
     Raises:
         UsageError: options of the recipe are wished that the file itself states.
@@ -58,7 +58,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     publisher = candidate.publisher
     if publisher not in (None, member) and publisher.is_a not in candidate.equals:
         publisher = None  # the user insists on a twin of it
-    other_zoo = _other_zoo_warning(publisher, member)
+    other_zoo_warnings = _other_zoo_warning(publisher, member)
     member = publisher or member
     zoo = member.zoo
     if checkpoint.dialect not in (None, zoo.framework):
@@ -69,16 +69,17 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
         raise MappingError(message, where=str(checkpoint.path))
     if checkpoint.graph is not None:
         expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
-    usual = member.native_size()
+    native_size = member.native_size()
     member = with_options(member, wishes.options)
-    candidate, placed = name_by_position(
+    candidate, position_warnings = name_by_position(
         candidate if member is candidate.member else Candidate.of(member, checkpoint)
     )
     checkpoint = candidate.checkpoint
     fit = _fit(candidate, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
-    opened = of_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
-    protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, usual), fit.scaling)
+    opened = open_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
+    protocol = in_proportion(zoo.preprocess, opened.sizes.built, native_size)
+    protocol, scaling_warnings = with_scaling(protocol, fit.scaling)
     states_protocol = "recipe" if publisher is None else "published"
     labels = zoo.labels if fit.own_head else None
     return replace(
@@ -92,18 +93,18 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
             origin=origin,
             twins=candidate.twins,
             licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
-            assumed=() if recorded else _assumed(checkpoint, fit, member.zoo),
+            assumed=() if recorded else _assumptions(checkpoint, fit, member.zoo),
         ),
         file=opened.file.model_copy(update={"published": publisher is not None}),
         member=member,
         chosen=wishes.options,
         assumed_size=() if recorded else assumed_size(member.zoo, opened.sizes.built),
-        warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
+        warnings=(*other_zoo_warnings, *position_warnings, *fit.warnings, *scaling_warnings),
     )
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
-    """The tensor of each node: by the file's graph where it carries one, otherwise by names."""
+    """Return the tensor of each node: by the file's graph where it carries one, otherwise by names."""
     candidate = candidate.with_map(wishes.map)
     if candidate.checkpoint.graph is None:
         return fit_by_names(candidate, wishes.background)
@@ -113,7 +114,7 @@ def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
 
 
 def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ...]:
-    """A warning if another zoo publishes the weights than was asked for."""
+    """Return a warning if another zoo publishes the weights than was asked for."""
     if publisher is None or publisher.zoo.name == asked.zoo.name:
         return ()
     return (
@@ -124,19 +125,20 @@ def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ..
     )
 
 
-def _assumed(checkpoint: Checkpoint, fit: Fit, zoo: Zoo) -> tuple[str, ...]:
-    """What a file of weights does not say, and porter takes as the zoo has it: one line each."""
-    return (*_scaling(checkpoint, fit), *assumed_options(zoo, fit.options), *_activation(fit))
+def _assumptions(checkpoint: Checkpoint, fit: Fit, zoo: Zoo) -> tuple[str, ...]:
+    """Return what a file of weights does not say and porter takes from the zoo: one line each."""
+    return (*_assumed_scaling(checkpoint, fit), *assumed_options(zoo, fit.options), *_assumed_activation(fit))
 
 
-def _scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
-    """One line for the layers that scale the input inside the model, because a file of weights does not say
-    what they compute; none for those that the zoo's own model has, one of each that Keras numbers.
+def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
+    """Return one line for the layers that scale the input inside the model: a file of weights does not say
+    what they compute. The layers that the zoo's own model has need no line; Keras may have numbered them.
     """
-    own, scaling = set(fit.reference_taps.values()), checkpoint.scaling
+    zoo_layers, scaling = set(fit.reference_taps.values()), checkpoint.scaling
+    # Keras appends a number to a second layer of one name in a process: rescaling_1.
     stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
-    again = {stem: name for name, stem in stems.items() if stem in own and stem not in scaling}
-    foreign = [name for name in scaling if name not in own and again.get(stems[name]) != name]
+    renumbered = {stem: name for name, stem in stems.items() if stem in zoo_layers and stem not in scaling}
+    foreign = [name for name in scaling if name not in zoo_layers and renumbered.get(stems[name]) != name]
     if not foreign:
         return ()
     named = some([f"'{name}'" for name in foreign])
@@ -148,9 +150,9 @@ def _scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
     )
 
 
-def _activation(fit: Fit) -> tuple[str, ...]:
-    """One line where the activation after somebody's own head is the zoo's, because a file of weights records
-    none.
+def _assumed_activation(fit: Fit) -> tuple[str, ...]:
+    """Return one line if the activation after the user's own head is taken from the zoo, because a file of
+    weights records none.
     """
     if fit.own_head or fit.activation is None:
         return ()

@@ -12,18 +12,18 @@ from porter.graph import INPUT, Dropout, Graph, Node
 from porter.graph.ops import is_map
 from porter.source.opened import Opened
 
-_KINDS: Mapping[str, bool] = {
+_DROPS_MAPS: Mapping[str, bool] = {
     "Dropout": False,
     "Dropout2d": True,
     "SpatialDropout2D": True,
     "SpatialDropout": True,
 }
-"""Classes that a Dropout says, and whether they drop whole maps."""
+"""Whether a class of dropout drops whole maps, by the class's name in its framework."""
 
 
 def with_dropouts(opened: Opened) -> Opened:
-    """The source with its dropouts, which compute nothing outside of training. Those that cannot be placed
-    are warned of.
+    """Return the source with its dropouts in the graph. They compute nothing outside of training. A warning
+    names each one that cannot be placed.
     """
     graph = opened.graph
     names = dict(opened.facts.names)
@@ -31,19 +31,18 @@ def with_dropouts(opened: Opened) -> Opened:
     warnings: list[str] = []
     for layer in opened.facts.left_out:
         problem = _problem(graph, layer)
-        if problem is not None or layer.kind not in _KINDS or layer.rate is None or layer.after is None:
+        if problem is not None or layer.kind not in _DROPS_MAPS or layer.rate is None or layer.after is None:
             left.append(layer)
-            warnings += (
-                [f"{KEEP_DROPOUT}: {layer.words} '{layer.name}' is left out all the same: {problem}"]
-                if problem
-                else []
-            )
+            if problem:
+                words = f"{layer.words} '{layer.name}' is left out all the same: {problem}"
+                warnings.append(f"{KEEP_DROPOUT}: {words}")
             continue
-        path = _free(graph, layer.after)
-        graph = _behind(
-            graph, layer.after, Node(path, Dropout(layer.rate, _KINDS[layer.kind]), (layer.after,))
+        path = _unused_path(graph, layer.after)
+        graph = _insert_after(
+            graph, layer.after, Node(path, Dropout(layer.rate, _DROPS_MAPS[layer.kind]), (layer.after,))
         )
-        names |= {path: layer.name} if names and layer.name not in names.values() else {}
+        if names and layer.name not in names.values():
+            names[path] = layer.name
     if not opened.facts.left_out:
         warnings.append(f"{KEEP_DROPOUT}: {opened.file.file} shows no dropout")
     facts = opened.stating(left_out=tuple(left), names=names)
@@ -55,13 +54,13 @@ def has_dropouts(graph: Graph) -> bool:
 
 
 def _problem(graph: Graph, layer: LeftOut) -> str | None:
-    """Why a layer cannot be placed, in words; None of one that can, and of one that porter never places."""
-    if layer.kind not in _KINDS or layer.rate is None:
-        return (
-            "a port keeps Dropout and SpatialDropout only"
-            if layer.kind.endswith(("Dropout", "Depth"))
-            else None
-        )
+    """Return why a layer cannot be placed, in words; None if it can be placed, or if porter never places its
+    kind.
+    """
+    if layer.kind not in _DROPS_MAPS or layer.rate is None:
+        # StochasticDepth is a dropout too; what else acts in training only has no place in a port.
+        is_dropout = layer.kind.endswith(("Dropout", "Depth"))
+        return "a port keeps Dropout and SpatialDropout only" if is_dropout else None
     if not 0 <= layer.rate <= 1:
         return f"its rate is {layer.rate:g}, expected one from 0 to 1"
     if layer.after is None or layer.after not in {INPUT, *graph.by_path}:
@@ -69,23 +68,26 @@ def _problem(graph: Graph, layer: LeftOut) -> str | None:
     reads = Counter(source for node in graph.nodes for source in node.inputs) + Counter(graph.outputs)
     if reads[layer.after] != 1 or layer.after in graph.outputs:
         return f"{layer.after} is read by other layers too, or is an output"
-    if _KINDS[layer.kind] and not is_map(graph.open_shapes[layer.after]):
+    if _DROPS_MAPS[layer.kind] and not is_map(graph.open_shapes[layer.after]):
         return f"{layer.after} gives no maps"
     return None
 
 
-def _free(graph: Graph, after: str) -> str:
+def _unused_path(graph: Graph, after: str) -> str:
+    """Return a path for the dropout after a node that no node of the graph has."""
     path = f"{after}_dropout"
     while path in graph.by_path:
         path += "_"
     return path
 
 
-def _behind(graph: Graph, after: str, added: Node) -> Graph:
-    """The graph with a node behind another, or behind the input, whose reader reads it instead."""
+def _insert_after(graph: Graph, after: str, added: Node) -> Graph:
+    """Return the graph with a node after another, or after the input; whatever read that reads the new node
+    instead.
+    """
     nodes = [
         replace(node, inputs=tuple(added.path if path == after else path for path in node.inputs))
         for node in graph.nodes
     ]
-    place = next((place for place, node in enumerate(nodes, 1) if node.path == after), 0)
-    return replace(graph, nodes=(*nodes[:place], added, *nodes[place:]))
+    position = next((position for position, node in enumerate(nodes, 1) if node.path == after), 0)
+    return replace(graph, nodes=(*nodes[:position], added, *nodes[position:]))

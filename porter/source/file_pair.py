@@ -13,8 +13,10 @@ from porter.source.opened import Opened
 from porter.source.place import FilePair
 
 
-def of_pair(opened: Opened, pair: FilePair) -> SourceFile:
-    """Both files, for port.json: that of the tensors, and beside it that of the graph."""
+def record_pair(opened: Opened, pair: FilePair) -> SourceFile:
+    """Return the record for port.json of a source in two files: the file of the tensors, and beside it the
+    file of the graph.
+    """
     assert opened.fitted is not None
     checkpoint, graph = opened.fitted.checkpoint, pair.graph.path
     formats = [recognise(path).name for path in (graph, pair.weights)]
@@ -32,13 +34,13 @@ def of_pair(opened: Opened, pair: FilePair) -> SourceFile:
 
 
 def digest_of(checkpoint: Checkpoint, weights: Path) -> str:
-    """The sha256 of the file of the tensors; of a checkpoint of TensorFlow's, that of its files, which begin
-    with its name.
+    """Return the sha256 of the file of tensors. A checkpoint of TensorFlow's is several files, which begin
+    with its name: their common digest.
     """
     name = weights.name.removesuffix(".index")
-    own = {
+    own_digests = {
         path: digests
         for path, digests in checkpoint.digests.items()
         if path == weights or path.name.startswith(f"{name}.")
     }
-    return replace(checkpoint, digests=own).sha256
+    return replace(checkpoint, digests=own_digests).sha256

@@ -20,7 +20,7 @@ from porter.source.wishes import Wishes, expect_no_options
 
 
 def open_port(port: StoredPort, member: Member | None) -> Opened:
-    """A port as the source of another one.
+    """Return a port as the source of another port.
 
     Args:
         member: what it is a port of; None for a port without a recipe, and where the recipe is not needed.
@@ -68,8 +68,8 @@ def open_port(port: StoredPort, member: Member | None) -> Opened:
     )
 
 
-def expect_as_made(port: StoredPort, wishes: Wishes) -> None:
-    """Refuses wishes that only the file can grant that the port was made from.
+def expect_wishes_of_port(port: StoredPort, wishes: Wishes) -> None:
+    """Refuse wishes that only the file that the port was made from can grant.
 
     Raises:
         UsageError: with what was wished.
@@ -95,16 +95,18 @@ def expect_as_made(port: StoredPort, wishes: Wishes) -> None:
 
 
 def convert_model_file(port: StoredPort, said: Callable[..., str] = CONVERT.advise) -> str:
-    """The command that ports the file of a port's model, which may state no size. `said` is CONVERT.line
-    where it is printed to be typed, whoever reads it.
+    """Return the command that ports the file of a port's model. A file that may state no size gets the port's
+    own.
+
+    `said` is CONVERT.line if the command is printed to be typed.
     """
     record, file = port.record, port.folder / port.destination.MODEL_FILE
     size = size_text(record.input.native_size) if record.input.size is None else None
     return said(subject=file, to=other_than(record.framework), input_size=size)
 
 
-def member_of(record: Record, recipes: Path | None) -> Member | None:
-    """What a port is a port of; None for a port without a recipe.
+def find_member_of(record: Record, recipes: Path | None) -> Member | None:
+    """Return the variant and zoo that a port was made of; None for a port without a recipe.
 
     Args:
         recipes: the folder that `--recipes` names.

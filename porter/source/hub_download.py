@@ -28,10 +28,10 @@ from porter.source.hub_folder import INDEX, WEIGHTS
 
 _SCHEME = "hf:"
 _NAMED = re.compile(r"hf:/{1,2}(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
-_CACHED = re.compile(
+_IN_CACHE = re.compile(
     r"/models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/(?P<commit>[0-9a-f]{40})/[^/]+$", re.ASCII
 )
-_USUAL = "main"
+_DEFAULT_REVISION = "main"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Repository:
 
 
 def repository_of(path: Path) -> Repository | None:
-    """The repository that a path names; None for every other path. Paths have one slash where two were typed.
+    """Return the repository that a path names; None for every other path. A path has one slash where two were
+    typed.
 
     Raises:
         UsageError: it begins with `hf:` and names none.
@@ -60,14 +61,14 @@ def repository_of(path: Path) -> Repository | None:
         raise UsageError(
             f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION"
         )
-    return Repository(named["name"], named["revision"] or _USUAL)
+    return Repository(named["name"], named["revision"] or _DEFAULT_REVISION)
 
 
 def with_repository(checkpoint: Checkpoint) -> Checkpoint:
-    """A file in huggingface_hub's cache with a note of the repository and the commit that it is of; every
-    other file as it is.
+    """Return a file in huggingface_hub's cache with a note of its repository and commit; every other file as
+    it is.
     """
-    cached = _CACHED.search(checkpoint.path.as_posix())
+    cached = _IN_CACHE.search(checkpoint.path.as_posix())
     if cached is None:
         return checkpoint
     note = f"of hf://{cached['owner']}/{cached['name']}@{cached['commit']}"
@@ -75,7 +76,7 @@ def with_repository(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def fetch_repository(repository: Repository) -> Path:
-    """The folder in huggingface_hub's cache that has what porter reads of a repository.
+    """Return the folder in huggingface_hub's cache with the files that porter reads of a repository.
 
     Raises:
         NotInstalled: huggingface_hub is not installed.
@@ -90,32 +91,26 @@ def fetch_repository(repository: Repository) -> Path:
     library = import_module("huggingface_hub")
     source = _Source(library, repository)
     with _quiet_without_terminal():
-        config = source.file(CONFIG_FILE)
+        config = source.fetch(CONFIG_FILE)
         if config is None:
             instead = f"hf download {repository.owner_and_name} FILE, and name that file"
             raise DownloadError(f"it has no {CONFIG_FILE}", where=_where(repository), next=instead)
         # The rest is of the same commit.
         source.repository = Repository(repository.owner_and_name, config.parent.name)
-        source.file(PROCESSOR_FILE)
-        weights = next((file for name in WEIGHTS if (file := source.file(name)) is not None), None)
+        source.fetch(PROCESSOR_FILE)
+        weights = next((file for name in WEIGHTS if (file := source.fetch(name)) is not None), None)
         if weights is None:
-            instead = (
-                _UNREACHED
-                if source.offline
-                else f"hf download {repository.owner_and_name} FILE, and name that file"
-            )
+            by_hand = f"hf download {repository.owner_and_name} FILE, and name that file"
+            instead = _UNREACHED if source.offline else by_hand
             raise DownloadError(
                 f"it has none of {', '.join(WEIGHTS)}", where=_where(repository), next=instead
             )
         if weights.name.endswith((INDEX, BACKBONE_INDEX)):
             for shard in read_index(weights):
-                source.needed(shard)
-        for name in (
-            (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE)
-            if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX)
-            else ()
-        ):
-            source.file(name)
+                source.fetch_listed(shard)
+        if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX):
+            for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE):
+                source.fetch(name)
     return config.parent
 
 
@@ -127,17 +122,17 @@ class _Source:
     """A repository as huggingface_hub gives its files.
 
     Attributes:
-        offline: whether the Hub could not be reached: the rest is then of the cache, so that no file stands
-            in for a preferred one that only could not be fetched.
+        offline: the Hub could not be reached. All other files are then taken from the cache, so that no file
+            takes the place of a preferred one that could not be fetched.
     """
 
     library: ModuleType
     repository: Repository
     offline: bool = False
 
-    def needed(self, name: str) -> Path:
-        """A file that the repository has to have."""
-        file = self.file(name)
+    def fetch_listed(self, name: str) -> Path:
+        """Return a file that an index lists, so that the repository has to have it."""
+        file = self.fetch(name)
         if file is None:
             next = _UNREACHED if self.offline else "ask its owner for the missing file"
             raise DownloadError(
@@ -145,8 +140,8 @@ class _Source:
             )
         return file
 
-    def file(self, name: str) -> Path | None:
-        """A file in the cache, fetched if need be; None if the repository has none of this name.
+    def fetch(self, name: str) -> Path | None:
+        """Return a file in the cache, fetched if need be; None if the repository has none of this name.
 
         Raises:
             DownloadError: as `fetch_repository`.
@@ -196,13 +191,13 @@ def _where(repository: Repository) -> str:
 
 @contextmanager
 def _quiet_without_terminal() -> Iterator[None]:
-    """Hides huggingface_hub's progress bars where nobody sees them."""
+    """Hide huggingface_hub's progress bars where nobody sees them."""
     utils = import_module("huggingface_hub.utils")
-    shown = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()
-    if shown:
+    hides = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()
+    if hides:
         utils.disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if hides:
             utils.enable_progress_bars()

@@ -24,7 +24,7 @@ WEIGHTS = (
     FLAX_WEIGHTS,
 )
 """The Hub's names of a model's weights, the preferred one first."""
-_SUFFIXES = (
+_SUFFIXES_OF_WEIGHTS = (
     ".safetensors",
     ".bin",
     ".pth",
@@ -43,19 +43,19 @@ _MOST_BYTES = 16 << 20
 
 
 def files_of_weights(folder: Path) -> list[Path]:
-    """The files of weights in a folder, if it has a config.json."""
+    """Return the files of weights in a folder that has a config.json; none in other folders."""
     if not (folder / CONFIG_FILE).is_file():
         return []
     return [
         path
         for path in folder.iterdir()
-        if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()
+        if (path.suffix in _SUFFIXES_OF_WEIGHTS or path.name.endswith(INDEX)) and path.is_file()
     ]
 
 
 def read_sidecars(weights: Path) -> Sidecars:
-    """The files of JSON beside a file of weights that are about it, see Checkpoint.beside: the Hub gave the
-    file its name, or it is the only one there.
+    """Return the files of JSON beside a file of weights that are about it, see Checkpoint.beside. They are if
+    the Hub gave the file its name, or if it is the only file of weights there.
     """
     if weights.name not in WEIGHTS and files_of_weights(weights.parent) != [weights]:
         return {}
@@ -63,13 +63,15 @@ def read_sidecars(weights: Path) -> Sidecars:
 
 
 def sidecars_in(folder: Path) -> Sidecars:
-    """The files of JSON that the Hub has beside weights, by name."""
+    """Return the content of the files of JSON that the Hub has beside weights, by their names."""
     files = (folder / name for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE))
     return {file.name: _content(file) for file in files if file.is_file()}
 
 
 def _content(file: Path) -> JsonObject | str:
-    """The object in a file of JSON, empty where that has something else; why it cannot be read."""
+    """Return the object in a file of JSON; an empty one where the file has something else; the reason if it
+    cannot be read.
+    """
     try:
         content = read_json(read_bounded(file, _MOST_BYTES))
     except (ValueError, RecursionError) as error:
@@ -78,7 +80,8 @@ def _content(file: Path) -> JsonObject | str:
 
 
 def config_of(checkpoint: Checkpoint) -> JsonObject:
-    """The content of the config.json that belongs to a file of weights; nothing where there is none.
+    """Return the content of the config.json that belongs to a file of weights; an empty object where there is
+    none.
 
     Raises:
         FileError: it is damaged, so that nobody can tell which of two twins the weights are.

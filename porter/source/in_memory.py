@@ -26,8 +26,9 @@ from porter.source.opened import Opened
 ModelWeights: TypeAlias = "Path | Model | Held"
 
 
-def weights_of(given: AnyPath | Model | None) -> ModelWeights | None:
-    """Weights as callers of the API give them: a path, or the model in memory that a port was made from.
+def parse_weights(given: AnyPath | Model | None) -> ModelWeights | None:
+    """Return the weights that callers of the API give: a path, or the model in memory that a port was made
+    from.
 
     Raises:
         UsageError: they are neither.
@@ -48,8 +49,8 @@ class Exported:
     checkpoint: Checkpoint
     saved: Saved
 
-    def marked(self, opened: Opened) -> Opened:
-        """A source that was opened from the checkpoint, as the source that the model is."""
+    def as_model(self, opened: Opened) -> Opened:
+        """Return a source that was opened from the checkpoint, as the source that the model is."""
         saved = self.saved
         notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
         otherwise = "give an example of another size" if saved.size else "give a model that takes another"
@@ -61,13 +62,13 @@ class Exported:
         )
 
 
-def export(
+def save_and_read(
     model: Model | Held,
     example: ExampleInputs | None = None,
     outputs: Sequence[str] = (),
     size: Size | None = None,
 ) -> Exported:
-    """Saves a model in memory, and reads it as porter.formats.reading.read_weights reads a file.
+    """Save a model in memory, and return it as porter.formats.reading.read_weights reads a file.
 
     Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image:
     there more of it is constant.
@@ -79,12 +80,12 @@ def export(
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
         checkpoint = _read(saved, outputs, size)
-        tried = saved
-        while (checkpoint.graph is None or checkpoint.graph.foreign) and tried.save_fixed is not None:
-            tried = tried.save_fixed()
-            again = _read(tried, outputs, size)
-            if again.graph is not None and (checkpoint.graph is None or not again.graph.foreign):
-                checkpoint, saved = again, tried
+        fixed = saved
+        while (checkpoint.graph is None or checkpoint.graph.foreign) and fixed.save_fixed is not None:
+            fixed = fixed.save_fixed()
+            read_again = _read(fixed, outputs, size)
+            if read_again.graph is not None and (checkpoint.graph is None or not read_again.graph.foreign):
+                checkpoint, saved = read_again, fixed
     if checkpoint.graph is None:
         raise UsageError(
             f"its program is {checkpoint.unread}",
@@ -93,15 +94,15 @@ def export(
             "variant",
         )
     if outputs:
-        only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
-        saved = replace(saved, make_copy=None, run_itself=None, notes=(*saved.notes, only))
+        note = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
+        saved = replace(saved, make_copy=None, run_itself=None, notes=(*saved.notes, note))
     digests = {saved.path: {"sha256": digest_of_tensors(checkpoint.tensors)}}
     return Exported(replace(checkpoint, digests=digests), saved)
 
 
-def by_variables(exported: Exported) -> Checkpoint | None:
-    """The variables of a model whose graph has ops that porter lacks, for a recipe; None where the graph can
-    be read, or the framework's checkpoints do not name variables.
+def checkpoint_of_variables(exported: Exported) -> Checkpoint | None:
+    """Return the variables of a model whose graph has ops that porter lacks, to be opened by a recipe. None
+    if the graph can be read, or if the framework's checkpoints do not name variables.
     """
     checkpoint, saved = exported.checkpoint, exported.saved
     if checkpoint.graph is None or not checkpoint.graph.foreign or not saved.variables:
@@ -115,25 +116,25 @@ def by_variables(exported: Exported) -> Checkpoint | None:
 
 
 def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """The checkpoint of a file that a model in memory was saved as."""
+    """Return the checkpoint of the file that a model in memory was saved as."""
     try:
         return read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
     except PorterError as error:
-        raise renamed(error, saved) from None
+        raise naming_model(error, saved) from None
 
 
-def renamed(error: PorterError, saved: Saved) -> PorterError:
-    """An error about the file of a model, which names the model."""
+def naming_model(error: PorterError, saved: Saved) -> PorterError:
+    """Return an error about the file of a model, which names the model instead."""
     error.where = error.where and error.where.replace(str(saved.path), saved.name)
     return error
 
 
 def digest_of_tensors(tensors: Mapping[str, Array]) -> str:
-    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the
-    same bytes.
+    """Return the sha256 of a model in memory. It is of its tensors by name, because no two files of one model
+    have the same bytes.
     """
-    running = sha256()
+    digest = sha256()
     for name, array in sorted(tensors.items()):
-        running.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
-        running.update(np.ascontiguousarray(array).tobytes())
-    return running.hexdigest()
+        digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

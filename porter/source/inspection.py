@@ -21,7 +21,7 @@ from porter.padding.sizes import parse_size, size_text
 from porter.port import Origin, Record, StoredPort
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
-from porter.source.advice import if_trained, keeping, no_recipe
+from porter.source.advice import advice_if_trained, advice_without_recipe, how_to_save_graph
 from porter.source.by_recipe import open_match
 from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.from_port import convert_model_file
@@ -31,7 +31,7 @@ from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
 from porter.source.place import PortFolder, find
-from porter.source.ports_beside import convert_trained, ports_of
+from porter.source.ports_beside import find_ports_beside, line_for_trained
 from porter.source.ranking.rank import CLOSE, LIKELY, Match, Ranked, rank
 from porter.source.reading import read
 from porter.source.wishes import Wishes
@@ -110,7 +110,9 @@ class Inspection:
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter inspect --json` prints; its matches are `match` and the `close` ones."""
+        """Return the record that `porter inspect --json` prints; its matches are `match` and the `close`
+        ones.
+        """
         tensors = {
             name: {"shape": list(array.shape), "dtype": str(array.dtype)}
             for name, array in self.checkpoint.tensors.items()
@@ -145,7 +147,7 @@ class Inspection:
 
 @takes(InspectOptions)
 def inspect(asked: InspectOptions) -> Inspection:
-    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the
+    """Return what a weights file is: format, variant, zoo, classes, input size, head and differences, and the
     command that ports it.
 
     Args:
@@ -155,27 +157,29 @@ def inspect(asked: InspectOptions) -> Inspection:
     place = find(Path(asked.file))
     folder = path_of(asked.recipes)
     if isinstance(place, PortFolder):
-        return _of_port(place.port)
+        return _inspect_port(place.port)
     size = None if asked.input_size is None else parse_size(asked.input_size)
     checkpoint = read(place, size=size, md5=None)
     ranked = rank(checkpoint, folder)
-    inspected = _of_file(checkpoint, ranked, folder, size)
+    inspected = _inspect_file(checkpoint, ranked, folder, size)
     return replace(inspected, matches=ranked.matches, left_out=tuple(map(str, ranked.faults)))
 
 
-def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
-    """What is known of a file: by the recipe that it is, otherwise by its own graph or its library."""
+def _inspect_file(
+    checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked_size: Size | None
+) -> Inspection:
+    """Return what is known of a file: by the recipe that it is, otherwise by its own graph or its library."""
     likeliest = open_likeliest(ranked.contenders)
     if likeliest.match is not None and likeliest.opened is not None:
-        return _of_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
+        return _inspect_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
     if checkpoint.graph is not None:
-        unmatched = _by_itself(checkpoint, asked)
+        unmatched = _inspect_own_graph(checkpoint, asked_size)
     elif names_a_model(config_of(checkpoint)):
-        return _by_its_library(checkpoint)
+        return _inspect_by_library(checkpoint)
     else:
-        unmatched = Inspection(checkpoint, problem=no_recipe(checkpoint))
+        unmatched = Inspection(checkpoint, problem=advice_without_recipe(checkpoint))
     for match, problem in likeliest.problems:
-        commands = _settled(match, problem, recipes)
+        commands = _commands_with_map(match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
             return replace(unmatched, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
@@ -186,22 +190,24 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
                 match=match,
                 size=_size(checkpoint, match),
                 origin=origin_of(match.candidate).origin,
-                problem=message if commands else "; ".join(filter(None, (message, keeping(checkpoint)))),
+                problem=message
+                if commands
+                else "; ".join(filter(None, (message, how_to_save_graph(checkpoint)))),
                 commands=commands,
             )
-    return replace(_or_trained(unmatched), origin=stated_origin(checkpoint))
+    return replace(_or_trained_port(unmatched), origin=stated_origin(checkpoint))
 
 
-def _by_its_library(checkpoint: Checkpoint) -> Inspection:
-    """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not
-    built here.
+def _inspect_by_library(checkpoint: Checkpoint) -> Inspection:
+    """Return the command that ports a folder of the Hub whose network is in no recipe. Its library builds the
+    network then; here it is not built.
     """
     line = CONVERT.line(subject=checkpoint.path.parent, to=other_than(checkpoint.dialect or "torch"))
     return Inspection(checkpoint, origin=stated_origin(checkpoint), commands=(line,))
 
 
-def _of_port(port: StoredPort) -> Inspection:
-    """What a port's record says of it."""
+def _inspect_port(port: StoredPort) -> Inspection:
+    """Return what a port's record says of it."""
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)
@@ -229,29 +235,31 @@ def _of_port(port: StoredPort) -> Inspection:
     )
 
 
-def _or_trained(unmatched: Inspection) -> Inspection:
-    """A file that no recipe has: of the ports beside it whose models may have been trained on and saved
-    there, if there are any.
+def _or_trained_port(unmatched: Inspection) -> Inspection:
+    """Return the inspection of a file that no recipe has, with the ports beside it whose models may have been
+    trained on and saved as this file.
     """
     checkpoint = unmatched.checkpoint
     if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
         return unmatched
-    ports = ports_of(checkpoint)
-    commands = (*(convert_trained(port, checkpoint) for port in ports), *unmatched.commands)
+    ports = find_ports_beside(checkpoint)
+    commands = (*(line_for_trained(port, checkpoint) for port in ports), *unmatched.commands)
     if len(ports) == 1:
         return replace(unmatched, commands=commands, problem=None, tuned=ports[0])
     if ports:
         problem = f"the models of {' and '.join(map(str, ports))} take these tensors, and their graphs differ"
         return replace(unmatched, commands=commands, problem=problem)
     if checkpoint.graph is None:
-        return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_trained(checkpoint)}")
+        return replace(
+            unmatched, problem=f"{advice_without_recipe(checkpoint)}; {advice_if_trained(checkpoint)}"
+        )
     return unmatched
 
 
-def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
-    """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
+def _inspect_own_graph(checkpoint: Checkpoint, asked_size: Size | None) -> Inspection:
+    """Return what a file gives whose graph no recipe has, and the command that ports it without a recipe."""
     assert checkpoint.graph is not None
-    size = asked
+    size = asked_size
     if size is None and checkpoint.graph.built_size is None:
         size = ANY if checkpoint.graph.size == ANY else fill_free_size(checkpoint.graph.size, PROBE)
     try:
@@ -260,7 +268,7 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
         problem = f"{error.message} ({error.next})" if error.next else error.message
         return Inspection(checkpoint, problem=problem)
     to = other_than(opened.framework)
-    known = PROBE if size == ANY and not _any_size(opened, to) else size
+    known = PROBE if size == ANY and not _takes_any_size(opened, to) else size
     typed = None if known is None else size_text(known)
     return Inspection(
         checkpoint,
@@ -273,8 +281,10 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
     )
 
 
-def _any_size(opened: Opened, to: str) -> bool:
-    """Whether the destination can say the graph at every size: Keras has no pools to several cells."""
+def _takes_any_size(opened: Opened, to: str) -> bool:
+    """Return whether the destination can say the graph at every size: Keras, for example, has no pools to
+    several cells.
+    """
     try:
         make_plan(opened.graph, ANY, get_destination(to).CAPABILITIES)
     except (PaddingError, GraphError):
@@ -282,8 +292,8 @@ def _any_size(opened: Opened, to: str) -> bool:
     return True
 
 
-def _of_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Path | None) -> Inspection:
-    """What is known of a file that a recipe was opened for."""
+def _inspect_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Path | None) -> Inspection:
+    """Return what is known of a file that a recipe was opened for."""
     assert opened.member is not None
     match = replace(match, candidate=replace(match.candidate, member=opened.member))
     return Inspection(
@@ -309,13 +319,13 @@ def _of_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Pa
 
 
 def _possible_twins(member: Member, opened: Opened) -> tuple[Member, ...]:
-    """The twins that the file may be too, because nothing states its origin."""
+    """Return the twins that the file may be too, because nothing states its origin."""
     twins = () if opened.facts.origin is not None else opened.facts.twins
     return tuple(member.recipe.member(twin.variant, twin.zoo) for twin in twins)
 
 
-def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
-    """A command for each setting of `--map` that the error lists and that works."""
+def _commands_with_map(match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
+    """Return a command for each setting of `--map` that the error lists and that opens the file."""
     commands = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
@@ -332,8 +342,8 @@ def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[st
 
 
 def _size(checkpoint: Checkpoint, match: Match) -> KnownSize | None:
-    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no
-    graph.
+    """Return the input size of the file's graph, None if it takes any; the recipe's own size if the file has
+    no graph.
     """
     if checkpoint.graph is None:
         return match.member.native_size()

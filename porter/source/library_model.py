@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.padding import Size
 from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.hub_folder import config_of
-from porter.source.in_memory import Exported, export
+from porter.source.in_memory import Exported, save_and_read
 from porter.source.opened import Opened
 from porter.zoos.hub_folders import BuiltModel, build_stated
 
@@ -33,9 +33,9 @@ class Built(Exported):
     format: str
     by: str
 
-    def marked(self, opened: Opened) -> Opened:
-        """A source that was opened from the checkpoint, with the library's model, and with what the file
-        itself is.
+    def as_model(self, opened: Opened) -> Opened:
+        """Return a source that was opened from the checkpoint, with the library's model, and with what the
+        file itself is.
         """
         network = f"the network is {self.saved.name}, as {self.by} builds it by {CONFIG_FILE}"
         notes = tuple(network if note == OWN_GRAPH else note for note in opened.file.notes)
@@ -46,30 +46,32 @@ class Built(Exported):
 def build_by_library(
     checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None
 ) -> Built | None:
-    """A file of tensors with the network that the config.json beside it describes; None where that names none
-    of a library that porter knows.
+    """Return a file of tensors with the network that the config.json beside it describes; None if that names
+    no network of a library that porter knows.
 
     Raises:
         NotInstalled: the library is not installed.
-        PorterError: as porter.zoos.hub_folders.build_stated and porter.source.in_memory.export.
+        PorterError: as porter.zoos.hub_folders.build_stated and porter.source.in_memory.save_and_read.
     """
     built = build_stated(config_of(checkpoint), checkpoint)
     if built is None:
         return None
-    exported = export(built.model, _image(built, size), outputs, size or built.size)
+    exported = save_and_read(built.model, _example_image(built, size), outputs, size or built.size)
     saved = exported.saved
-    own = replace(
+    of_file = replace(
         exported.checkpoint,
         path=checkpoint.path,
         digests=checkpoint.digests,
         beside=checkpoint.beside,
         notes=(*checkpoint.notes, *built.notes),
     )
-    return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)
+    return Built(of_file, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)
 
 
-def _image(built: BuiltModel, size: Size | None) -> Array | None:
-    """What the network is called with; None where its library does not say the channels and the sides."""
+def _example_image(built: BuiltModel, size: Size | None) -> Array | None:
+    """Return an image to call the network with; None if its library does not say the channels and the
+    sides.
+    """
     rows, columns = size or (None, None)
     sides = built.size if rows is None or columns is None else (rows, columns)
     if built.channels is None or sides is None:

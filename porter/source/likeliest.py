@@ -28,7 +28,9 @@ class Likeliest:
 
 
 def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest:
-    """Opens the file as its matches, one after the other, until one has no difference from the file."""
+    """Open the file as its matches, one after the other, until one has no difference from the file. Return
+    the one with the fewest differences.
+    """
     opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
     for each in matches:
@@ -36,12 +38,14 @@ def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest
             opened.append((each, open_match(each, wishes, (other.candidate for other in matches))))
         except PorterError as error:
             problems.append((each, error))
-        if opened and not _unlike(opened[-1][1]):
+        if opened and not _count_differences(opened[-1][1]):
             break
-    match, best = min(opened, key=lambda each: _unlike(each[1]), default=(None, None))
+    match, best = min(opened, key=lambda each: _count_differences(each[1]), default=(None, None))
     return Likeliest(match, best, problems)
 
 
-def _unlike(opened: Opened) -> int:
-    """The number of differences between the file's graph and the recipe's; 0 for a file without a graph."""
+def _count_differences(opened: Opened) -> int:
+    """Return the number of differences between the file's graph and the recipe's; 0 for a file without a
+    graph.
+    """
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0

@@ -12,7 +12,7 @@ from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.hub_folder import FLAX_WEIGHTS, TF_WEIGHTS, config_of
 
-_OF_TORCH = {
+_TORCH_WORDS = {
     **dict.fromkeys(("kernel", "gamma", "scale", "embeddings", "embedding"), "weight"),
     "beta": "bias",
     "moving_mean": "running_mean",
@@ -22,28 +22,30 @@ _OF_TORCH = {
 }
 _COLLECTIONS = ("params", "batch_stats")
 _OUTPUTS_FIRST = {2: (1, 0), 4: (3, 2, 0, 1)}
-"""Axes of a kernel by their number."""
+"""The order of the axes that puts a kernel's outputs first, as torch has them, by the number of axes."""
 
 
-def as_torch(checkpoint: Checkpoint) -> Checkpoint:
-    """Gives the file that the Hub calls TensorFlow's or Flax's weights torch's names, if a config.json of
-    transformers lies beside it; every other file stays as it is.
+def with_torch_names(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the file that the Hub calls TensorFlow's or Flax's weights with torch's names, if a config.json
+    of transformers lies beside it; every other file as it is.
     """
     if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_of(checkpoint).get("model_type"):
         return checkpoint
     from porter.formats.keras.read_h5 import read_scoped  # only this file of Keras's is read so
 
-    own = read_scoped(checkpoint.path) if checkpoint.format == "keras-h5" else checkpoint.tensors
-    written = "TensorFlow" if checkpoint.format == "keras-h5" else "Flax"
+    tensors = read_scoped(checkpoint.path) if checkpoint.format == "keras-h5" else checkpoint.tensors
+    writer = "TensorFlow" if checkpoint.format == "keras-h5" else "Flax"
     note = (
-        f"transformers' {written} class wrote it: porter reads its tensors with the names and axes of the "
+        f"transformers' {writer} class wrote it: porter reads its tensors with the names and axes of the "
         "torch class"
     )
-    return replace(checkpoint, dialect="torch", tensors=dict(_renamed(own)), notes=(*checkpoint.notes, note))
+    return replace(
+        checkpoint, dialect="torch", tensors=dict(_in_torch_form(tensors)), notes=(*checkpoint.notes, note)
+    )
 
 
-def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """The tensors under the names that today's transformers gives them, and in torch's axis order:
+def _in_torch_form(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors under the names that today's transformers gives them, and in torch's axis order:
     `params/resnet/encoder/layer_0/kernel` is `resnet.encoder.0.weight`.
     """
     for name, array in tensors.items():
@@ -51,9 +53,9 @@ def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
             del modules[0]
         numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)
-        turned = (
+        in_torch_axes = (
             array.transpose(_OUTPUTS_FIRST[array.ndim])
             if last == "kernel" and array.ndim in _OUTPUTS_FIRST
             else array
         )
-        yield ".".join((*numbered, _OF_TORCH.get(last, last))), turned
+        yield ".".join((*numbered, _TORCH_WORDS.get(last, last))), in_torch_axes

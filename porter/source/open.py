@@ -17,12 +17,12 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
 from porter.padding.sizes import InputSizes
 from porter.recipe import Member
-from porter.source.advice import advised, no_graph
+from porter.source.advice import error_without_graph, with_advice
 from porter.source.by_recipe import open_with_origin
-from porter.source.file_pair import of_pair
+from porter.source.file_pair import record_pair
 from porter.source.fitting.candidate import Candidate, needs_md5
-from porter.source.from_port import expect_as_made, member_of, open_port
-from porter.source.in_memory import Exported, by_variables, export, renamed
+from porter.source.from_port import expect_wishes_of_port, find_member_of, open_port
+from porter.source.in_memory import Exported, checkpoint_of_variables, naming_model, save_and_read
 from porter.source.library_model import build_by_library
 from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
@@ -31,7 +31,7 @@ from porter.source.own_graph import open_graph
 from porter.source.place import File, FilePair, InMemory, Place, PortFolder, TrainedPort
 from porter.source.ranking.rank import rank
 from porter.source.reading import read
-from porter.source.stated_photos import native_within, stated_beside, stated_within
+from porter.source.stated_photos import facts_beside, facts_in_metadata, native_size_in_metadata
 from porter.source.trained_port import open_trained
 from porter.source.wishes import NONE, Wishes
 
@@ -39,7 +39,7 @@ from porter.source.wishes import NONE, Wishes
 def open_source(
     place: Place, wishes: Wishes = NONE, member: Member | None = None, recipes: Path | None = None
 ) -> Opened:
-    """Opens what is at a place.
+    """Open what is at a place.
 
     Without `member`, a file is opened by its own graph; where a variant's graph is the file's, the recipe's
     paths, labels and protocol are used. A folder of the Hub is opened as the variant that its config.json
@@ -59,28 +59,28 @@ def open_source(
     """
     match place:
         case PortFolder(port):
-            expect_as_made(port, wishes)
-            opened = open_port(port, member or member_of(port.record, recipes))
+            expect_wishes_of_port(port, wishes)
+            opened = open_port(port, member or find_member_of(port.record, recipes))
         case TrainedPort(port, weights):
-            expect_as_made(port, wishes)
-            opened = open_trained(port, read_weights(weights), member_of(port.record, recipes))
+            expect_wishes_of_port(port, wishes)
+            opened = open_trained(port, read_weights(weights), find_member_of(port.record, recipes))
         case InMemory(model, example):
-            opened = _of_model(export(model, example, wishes.outputs, wishes.size), wishes, recipes)
+            opened = _open_model(save_and_read(model, example, wishes.outputs, wishes.size), wishes, recipes)
         case File() | FilePair() if member is not None:
-            opened = _as_member(read(place, md5=needs_md5(member)), member, wishes)
+            opened = _open_as_member(read(place, md5=needs_md5(member)), member, wishes)
         case File() | FilePair():
             checkpoint = read(place, wishes.outputs, wishes.size)
-            open_alone = _by_config if checkpoint.graph is None else _by_graph
+            open_alone = _open_by_config if checkpoint.graph is None else _open_by_graph
             opened = open_alone(checkpoint, wishes, recipes)
     if isinstance(place, File):
         opened = replace(opened, warnings=(*place.warnings, *opened.warnings))
     if isinstance(place, FilePair):
-        opened = replace(opened, file=of_pair(opened, place))
-    return replace(opened, warnings=(*opened.warnings, *_no_background(opened, wishes)))
+        opened = replace(opened, file=record_pair(opened, place))
+    return replace(opened, warnings=(*opened.warnings, *_background_warnings(opened, wishes)))
 
 
-def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
-    """Warns of a background row that is wished and that nobody knows of."""
+def _background_warnings(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
+    """Return a warning if a background row is wished and nothing says that there is one."""
     if not wishes.background or opened.facts.background:
         return ()
     return (
@@ -91,62 +91,60 @@ def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
     )
 
 
-def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
-    """Opens a file as the variant that is asked for."""
+def _open_as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
+    """Open a file as the variant that is asked for."""
     candidate = Candidate.of(member, checkpoint)
     known = origin_of(candidate, wishes.origin)
     try:
-        opened = _with_config(open_with_origin(candidate, known, wishes))
+        opened = _with_stated_photos(open_with_origin(candidate, known, wishes))
     except MappingError as error:
-        raise advised(error, candidate, known, wishes) from None
+        raise with_advice(error, candidate, known, wishes) from None
     return replace(opened, warnings=(*twin_warnings(opened, checkpoint.path), *opened.warnings))
 
 
-def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """Opens a file by its own graph: as a variant that has it, otherwise under the file's names."""
+def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """Open a file by its own graph: as a variant that has it, otherwise under the file's names."""
     assert checkpoint.graph is not None
-    native = None if wishes.size or checkpoint.graph.built_size else native_within(checkpoint)
+    native = None if wishes.size or checkpoint.graph.built_size else native_size_in_metadata(checkpoint)
     wishes = replace(wishes, size=native or wishes.size)
     if wishes.keep_activation or wishes.outputs:
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
-    left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
+    recipe_warnings = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
     try:
         opened = open_likeliest(ranked.likely, wishes).opened
         if opened is None or (wishes.as_given and not opened.facts.classes):
             opened = open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
-        error.next = "; ".join(filter(None, (error.next, *left_out)))
+        error.next = "; ".join(filter(None, (error.next, *recipe_warnings)))
         raise
-    notes = (
-        [
-            (
-                f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol "
-                "unless others are stated"
-            )
-        ]
-        if opened.member
-        else []
+    notes = list(opened.file.notes)
+    if opened.member:
+        notes.append(
+            f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol "
+            "unless others are stated"
+        )
+    if activation := opened.facts.activation:
+        notes.append(f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it")
+    file = opened.file.model_copy(update={"notes": tuple(notes)})
+    photos, damage_warnings = (
+        facts_in_metadata(checkpoint) if checkpoint.stated else facts_beside(checkpoint.beside)
     )
-    activation = opened.facts.activation
-    notes += [f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it"] if activation else []
-    noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
-    photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.beside)
     # A file that was changed after porter wrote it may have another head than its metadata says.
-    photos, unused = photos.for_head(opened.facts)
-    facts = photos.put_into(opened.facts, checkpoint.path.name)
+    photos, unused_warnings = photos.matching_head(opened.facts)
+    facts = photos.override(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
     return replace(
         opened,
-        file=noted,
+        file=file,
         facts=facts,
         sizes=sizes,
-        warnings=(*left_out, *damaged, *unused, *opened.warnings),
+        warnings=(*recipe_warnings, *damage_warnings, *unused_warnings, *opened.warnings),
     )
 
 
-def _by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """Opens a file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the
+def _open_by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """Open a file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the
     network that the library which wrote the folder builds.
     """
     likeliest = open_likeliest(rank(checkpoint, recipes).likely, wishes)
@@ -154,52 +152,56 @@ def _by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> 
     origin = None if opened is None else opened.facts.origin
     states_library = origin is not None and origin.by == "config.json" and origin.zoo is not None
     if opened is not None and states_library and not wishes.keep_activation:
-        return _with_config(opened)
+        return _with_stated_photos(opened)
     try:
         built = build_by_library(checkpoint, wishes.outputs, wishes.size)
     except NotInstalled as error:
-        otherwise = no_graph(checkpoint, likeliest, recipes).next
+        otherwise = error_without_graph(checkpoint, likeliest, recipes).next
         error.next = f"{error.next}, which builds the network of this folder; or {otherwise}"
         raise
     if built is None:
-        raise no_graph(checkpoint, likeliest, recipes)
-    opened = _of_model(built, wishes, recipes)
+        raise error_without_graph(checkpoint, likeliest, recipes)
+    opened = _open_model(built, wishes, recipes)
     return replace(opened, facts=opened.stating(origin=stated_origin(checkpoint)))
 
 
-def _with_config(opened: Opened) -> Opened:
-    """Adds what timm's config.json beside the weights states, unless a zoo publishes them."""
+def _with_stated_photos(opened: Opened) -> Opened:
+    """Return the source with what timm's config.json beside the weights states of photos. Weights that a zoo
+    publishes stay as they are.
+    """
     if opened.file.published or opened.fitted is None:
         return opened
     checkpoint = opened.fitted.checkpoint
-    photos, warnings = stated_beside(checkpoint.beside)
-    photos, others = photos.for_head(opened.facts)
-    facts = photos.put_into(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
-    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
+    photos, warnings = facts_beside(checkpoint.beside)
+    photos, unused_warnings = photos.matching_head(opened.facts)
+    facts = photos.override(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
+    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *unused_warnings))
 
 
-def _of_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened:
-    """Opens a model by the graph that it was saved with; where porter lacks an op for it, as the recipe's
+def _open_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened:
+    """Open a model by the graph that it was saved with; where porter lacks an op for it, as the recipe's
     variant that has its variables.
     """
     saved = exported.saved
     wishes = replace(wishes, size=wishes.size or saved.size)
     checkpoint = exported.checkpoint
     try:
-        opened = open_graph(checkpoint, wishes) if wishes.as_given else _by_graph(checkpoint, wishes, recipes)
+        opened = (
+            open_graph(checkpoint, wishes) if wishes.as_given else _open_by_graph(checkpoint, wishes, recipes)
+        )
     except PorterError as error:
-        found = _as_variables(exported, wishes, recipes)
+        found = _open_by_variables(exported, wishes, recipes)
         if found is None:
-            raise renamed(error, saved) from None
+            raise naming_model(error, saved) from None
         opened = found
-    return exported.marked(replace(opened, warnings=(*saved.notes, *opened.warnings)))
+    return exported.as_model(replace(opened, warnings=(*saved.notes, *opened.warnings)))
 
 
-def _as_variables(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened | None:
-    """Opens a model whose graph has ops that porter lacks as the variant that its variables fit. Only the
-    model itself says whether it computes that variant.
+def _open_by_variables(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened | None:
+    """Open a model whose graph has ops that porter lacks as the variant that its variables fit; None if they
+    fit none. Only the model itself says whether it computes that variant.
     """
-    variables, size = by_variables(exported), exported.saved.size
+    variables, size = checkpoint_of_variables(exported), exported.saved.size
     if variables is None or wishes.keep_activation or wishes.outputs:
         return None
     opened = open_likeliest(rank(variables, recipes).likely, wishes).opened

@@ -22,8 +22,8 @@ from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
 from porter.recipe.expressions import Value
 from porter.recipe.fixed import COMPUTED
-from porter.recipe.transforms import apply_transforms, computed
-from porter.source.fitting.fit import Fit, TensorKey, placed, shape_text
+from porter.recipe.transforms import apply_transforms, computes_numbers
+from porter.source.fitting.fit import Fit, TensorKey, shape_text, with_places
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Saved
@@ -72,7 +72,7 @@ class Opened:
     in_memory: Saved | None = None
 
     def stating(self, **facts: Any) -> Facts:
-        """The facts of this source, with others in place of some."""
+        """Return the facts of this source, with others in place of some."""
         return self.facts.model_copy(update=facts)
 
     @property
@@ -84,10 +84,10 @@ class Opened:
         return graph.built_size if graph else None
 
 
-def of_fit(
+def open_fit(
     fit: Fit, checkpoint: Checkpoint, framework: str, native: KnownSize, dialect: Dialect | None = None
 ) -> Opened:
-    """A file opened as it was fitted, without what only a recipe states.
+    """Return a file opened as it was fitted, without what only a recipe states.
 
     Args:
         native: rows and columns that the source is built for, where the file states none.
@@ -116,7 +116,8 @@ def of_fit(
                 *(
                     name
                     for (path, role), name in fit.tensors.items()
-                    if (file and name in file.evaluated) or computed(fit.transforms.get(path, ()), role)
+                    if (file and name in file.evaluated)
+                    or computes_numbers(fit.transforms.get(path, ()), role)
                 ),
                 *(f"{path} ({word})" for path, word in fit.computed.items()),
             ),
@@ -129,44 +130,46 @@ def of_fit(
             format=checkpoint.format,
             sha256=checkpoint.sha256,
             published=False,
-            notes=(*checkpoint.notes, *fit.notes, *_of_several(fit)),
+            notes=(*checkpoint.notes, *fit.notes, *_shared_tensors_note(fit)),
         ),
         fitted=Fitted(checkpoint, fit),
     )
 
 
-def _of_several(fit: Fit) -> tuple[str, ...]:
-    """A note on tensors that several layers of the port have for themselves, because they are not calls of
-    one layer.
+def _shared_tensors_note(fit: Fit) -> tuple[str, ...]:
+    """Return a note on tensors that several layers of the port have for themselves, because they are not
+    calls of one layer.
     """
     paths: dict[str, list[str]] = {}
     for (path, _), name in fit.tensors.items():
         if fit.graph.by_path[path].shares is None:
             paths.setdefault(name, []).append(path)
-    shared = {name: each for name, each in paths.items() if len(each) > 1}
+    shared = {name: layers for name, layers in paths.items() if len(layers) > 1}
     if not shared:
         return ()
-    name, first = next(iter(shared.items()))
+    name, example_paths = next(iter(shared.items()))
     copies = "the port has a copy for each layer, and training it would make the copies differ"
     return (
         (
             f"several layers share tensors ({len(shared)} in all, such as {name} of "
-            f"{' and '.join(first[:2])}); {copies}"
+            f"{' and '.join(example_paths[:2])}); {copies}"
         ),
     )
 
 
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
-    """The layers of a file that its graph leaves out, each behind the path of the node that it follows."""
+    """Return the layers of a file that its graph leaves out. `after` of each is the path of the node that it
+    follows; None if the graph lacks that.
+    """
     paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
-    shown = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
+    taps_by_layer = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
     return tuple(
-        replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out
+        replace(layer, after=paths.get(taps_by_layer.get(layer.after or "") or "")) for layer in file.left_out
     )
 
 
 def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> OwnTensors:
-    """Every tensor of the fitted graph, in canonical axis order, path to role to array.
+    """Return every tensor of the fitted graph in canonical axis order: path to role to array.
 
     Args:
         dialect: of the file's names, which tells the axes where the file's graph does not (Fit.stored).
@@ -185,21 +188,23 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> O
             wrong.append((f"{name} at {path}: {error.message}", fit.places.get(path)))
             continue
         if expected is not None and array.shape != expected:
-            needed = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
-            wrong.append((needed, fit.places.get(path)))
+            mismatch = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
+            wrong.append((mismatch, fit.places.get(path)))
         tensors.setdefault(path, {})[role] = array
     for path, word in fit.computed.items():
         tensors[path] = {role: COMPUTED[word].values(shape) for role, shape in shapes[path].items()}
     if wrong:
-        raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
-    _expect_numbers(fit, checkpoint)
+        raise MappingError(
+            "tensors of another shape: " + some(with_places(wrong)), where=str(checkpoint.path)
+        )
+    _expect_no_nan(fit, checkpoint)
     return tensors
 
 
 def laid_out(
     fit: Fit, dialect: Dialect | None, key: TensorKey, expected: tuple[int, ...] | None, array: Array
 ) -> Array:
-    """A tensor of the file in canonical axis order, as its node takes it.
+    """Return a tensor of the file in canonical axis order, as its node takes it.
 
     Args:
         dialect: as `read_tensors`.
@@ -220,15 +225,15 @@ def laid_out(
     return apply_transforms(transforms, role, array)
 
 
-def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
-    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see
+def _expect_no_nan(fit: Fit, checkpoint: Checkpoint) -> None:
+    """Refuse NaN: one in the weights can make every logit NaN. Infinities may be intended: see
     --allow-overflow.
     """
     for name in fit.tensors.values():
         array = checkpoint.tensors[name]
-        if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
+        if is_floating(array) and (count := int(np.count_nonzero(np.isnan(array)))):
             raise FileError(
-                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or "
+                f"{count} of {array.size} values in tensor '{name}' are NaN: the training diverged, or "
                 "the file is damaged",
                 where=str(checkpoint.path),
                 next="take an earlier checkpoint, or fetch the file again",

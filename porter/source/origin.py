@@ -22,7 +22,13 @@ from porter.recipe.expressions import Value
 from porter.recipe.twins import twins_of
 from porter.source.fitting.candidate import Candidate
 from porter.source.opened import Opened
-from porter.source.origin_statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
+from porter.source.origin_statements import (
+    RELEASE,
+    OriginStatement,
+    statement_in_config,
+    statement_in_file_name,
+    statement_in_metadata,
+)
 from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting
 
 _LIBRARIES = {
@@ -32,7 +38,7 @@ _LIBRARIES = {
     "transformers": "transformers",
     "transformers_torch": "transformers",
 }
-"""The library whose models a zoo has, by the zoo's reference."""
+"""The library whose models a zoo has, by the name of the zoo's reference."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class KnownOrigin:
 
 
 def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
-    """The origin of a file that is asked for as a variant of a zoo, or looks like it.
+    """Return the origin of a file that is asked for as a variant of a zoo, or looks like it.
 
     Args:
         insisted: the zoo that the user insists on (`--origin`).
@@ -71,11 +77,11 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
         return KnownOrigin(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return KnownOrigin(stated_origin(checkpoint))
-    if (statement := of_metadata(checkpoint)) is not None:
+    if (statement := statement_in_metadata(checkpoint)) is not None:
         known = _origin_in_recipe(member, statement)
         if known.origin is not None:
             return known
-    if (statement := of_config(checkpoint)) is not None:
+    if (statement := statement_in_config(checkpoint)) is not None:
         return _origin_in_recipe(member, statement)
     if (publisher := candidate.publisher) is not None:
         return KnownOrigin(
@@ -87,20 +93,22 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
             return KnownOrigin(
                 Origin(by="file name", says=variant.name, variant=variant.variant, zoo=variant.zoo.name)
             )
-    statement = of_release(checkpoint)
+    statement = statement_in_file_name(checkpoint)
     return KnownOrigin() if statement is None else _origin_in_recipe(member, statement)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
-    """The origin of a file that fits no recipe, as its graph or the config.json beside it states it."""
+    """Return the origin of a file that fits no recipe, as its graph or the config.json beside it states it;
+    None if neither does.
+    """
     if checkpoint.graph is not None:
         return Origin(by="graph", says="the file's own graph")
-    statement = of_config(checkpoint)
+    statement = statement_in_config(checkpoint)
     return None if statement is None else Origin(by=statement.by, says=statement.says)
 
 
 def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
-    """Refuses a variant of a zoo that computes something else than what the weights are stated to be.
+    """Refuse a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
         UsageError: with both names.
@@ -108,7 +116,7 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
     if origin is None or origin.by in ("graph", "user") or _is_stated(candidate, origin):
         return
-    stated = _in_another_recipe(member, known)
+    stated = _find_in_other_recipes(member, known)
     if origin.variant is not None:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
     if stated is None and _reference_of(member) not in _LIBRARIES:
@@ -128,8 +136,8 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     )
 
 
-def _in_another_recipe(member: Member, known: KnownOrigin) -> Member | None:
-    """The variant of another recipe that a statement names."""
+def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
+    """Return the variant of another recipe that a statement names; None if no recipe has it."""
     if known.statement is None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
@@ -141,7 +149,7 @@ def _in_another_recipe(member: Member, known: KnownOrigin) -> Member | None:
 
 
 def twin_warnings(opened: Opened, weights: Path) -> tuple[str, ...]:
-    """A warning for each twin of a source whose origin nothing states."""
+    """Return a warning for each twin of a source whose origin nothing states."""
     member, facts = opened.member, opened.facts
     if member is None or facts.origin is not None:
         return ()
@@ -154,11 +162,11 @@ def twin_warnings(opened: Opened, weights: Path) -> tuple[str, ...]:
     )
 
 
-def as_stated(
+def as_stated_zoo(
     candidate: Candidate, known: KnownOrigin | None = None, others: Iterable[Candidate] = ()
 ) -> Candidate:
-    """The variant as the zoo has it that the weights are stated to come from, if that is a twin or computes
-    the same; otherwise the candidate. It may be one of `others`, which are of the same file.
+    """Return the candidate in the zoo that the weights are stated to come from, if that zoo's variant is a
+    twin or computes the same; otherwise the candidate itself. `others` of the same file are used again.
     """
     member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant:
@@ -166,25 +174,25 @@ def as_stated(
     computes_the_same = (member.variant, origin.zoo) in candidate.equals
     if not computes_the_same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
-    already = (other for other in others if other.member.is_a == (member.variant, origin.zoo))
-    return next(already, None) or Candidate.of(
+    same_member = (other for other in others if other.member.is_a == (member.variant, origin.zoo))
+    return next(same_member, None) or Candidate.of(
         member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint
     )
 
 
 def _is_stated(candidate: Candidate, origin: Origin) -> bool:
-    """Whether the candidate is the stated variant, or computes the same."""
+    """Return whether the candidate is the stated variant, or computes the same."""
     stated = origin.variant, origin.zoo
     return stated == candidate.member.is_a or stated in candidate.equals
 
 
 def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin:
-    """The variant that a statement names, among those of the member's recipe. Where several have the stated
-    name, the member itself comes first, then the member's variant in another zoo.
+    """Return the origin that a statement names among the variants of the member's recipe. Where several have
+    the stated name, the member itself comes first, then the member's variant in another zoo.
     """
     if statement.name is None:
         return KnownOrigin(Origin(by=statement.by, says=statement.says))
-    if any(_begins(statement.name, twin, not statement.strict) for twin in TWINS_OF_TIMM):
+    if any(_has_name(statement.name, twin, not statement.strict) for twin in TWINS_OF_TIMM):
         return KnownOrigin(Origin(by=statement.by, says=f"timm's {statement.name:.80}"))
     matches = list(_variants_of_name(member, statement))
     longest = max((len(name) for _, name, _ in matches), default=0)
@@ -195,11 +203,9 @@ def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin
         and (options := _options_of_call(statement, name_arguments, variant)) is not None
     ]
     if not fitting:
-        return (
-            KnownOrigin(Origin(by=statement.by, says=statement.says), statement=statement)
-            if statement.strict
-            else KnownOrigin()
-        )
+        if not statement.strict:
+            return KnownOrigin()
+        return KnownOrigin(Origin(by=statement.by, says=statement.says), statement=statement)
     same_variant = [match for match in fitting if match[0].variant == member.variant]
     same_member = (match for match in same_variant if match[0].is_a == member.is_a)
     variant, options = next(same_member, (same_variant or fitting)[0])
@@ -213,8 +219,8 @@ def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin
 
 
 def _variants_of_name(member: Member, statement: OriginStatement) -> Iterator[tuple[Member, str, JsonObject]]:
-    """The variants of the member's recipe that have the stated name or its beginning, each with that name and
-    the arguments that the name stands for.
+    """Yield the variants of the member's recipe that have the stated name or its beginning, each with that
+    name and the arguments that the name stands for.
     """
     recipe, stated_name = member.recipe, statement.name or ""
     for variant_name in recipe.variants:
@@ -222,24 +228,25 @@ def _variants_of_name(member: Member, statement: OriginStatement) -> Iterator[tu
             library = _LIBRARIES.get(_reference_of(variant))
             if library is not None and statement.library in (None, library):
                 for name, name_arguments in _library_names(variant):
-                    if _begins(stated_name, name, not statement.strict):
+                    if _has_name(stated_name, name, not statement.strict):
                         yield variant, name, name_arguments
 
 
 def _reference_of(member: Member) -> str:
+    """Return the name of the zoo's reference implementation, otherwise the zoo's own."""
     return member.recipe.zoos[member.zoo.name].reference or member.zoo.name
 
 
-def _begins(stated_name: str, name: str, loosely: bool) -> bool:
-    """Whether a stated name is this one or, `loosely`, begins with it. A release appends its recipe of
+def _has_name(stated_name: str, name: str, loosely: bool) -> bool:
+    """Return whether a stated name is this one or, `loosely`, begins with it. A release appends its recipe of
     training: `mobilenetv3_small_100_lamb`.
     """
     return stated_name == name or (loosely and stated_name.startswith(f"{name}_"))
 
 
 def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
-    """The names that a variant has in its zoo's library, each with the arguments that its function takes for
-    it.
+    """Yield the names that a variant has in its zoo's library, each with the arguments that its function
+    takes for it.
     """
     reference = _reference_of(member)
     call = REFERENCES["torch"][reference].get(member.variant)
@@ -254,16 +261,15 @@ def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
 def _options_of_call(
     statement: OriginStatement, name_arguments: JsonObject, member: Member
 ) -> Mapping[str, Value] | None:
-    """The options with which the member's recipe is the model of the stated call; None if it is another
-    model.
+    """Return the options with which the member's recipe is the model of the stated call; None if it is
+    another model.
 
     Args:
         name_arguments: those that the member's name stands for.
     """
     if not statement.strict:
-        return (
-            {} if not name_arguments else None
-        )  # a name does not say that its function was called otherwise
+        # A name does not say that its function was called with other arguments.
+        return None if name_arguments else {}
     model_kind = str(statement.name) if statement.library == "transformers" else str(statement.library)
     settings = SETTINGS.get(model_kind, {})
     usual_arguments = {**TRANSFORMERS_DEFAULTS.get(model_kind, {}), **name_arguments}
@@ -285,8 +291,8 @@ def _options_of_call(
 
 
 def _option_value(setting: OptionSetting, argument: Any, recipe_value: Value | None) -> Value | None:
-    """The value of the recipe's option that a library's argument sets; None where the option, which is
-    `recipe_value` in the recipe, cannot have it.
+    """Return the value of the recipe's option that a library's argument sets; None if the option, whose value
+    in the recipe is `recipe_value`, cannot have it.
     """
     if setting.values is not None:
         return setting.values.get(argument) if isinstance(argument, str | bool) else None
@@ -299,5 +305,6 @@ def _option_value(setting: OptionSetting, argument: Any, recipe_value: Value | N
 
 
 def _deciding_study(member: Member, twin: str, weights: Path) -> str:
+    """Return the command that decides from photos which of two zoos the weights are of."""
     zoos = (member.zoo.name, twin)
     return STUDY.advise(variant=member.variant, source=None, weights=weights, data=PHOTOS, between=zoos)

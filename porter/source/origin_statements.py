@@ -16,7 +16,7 @@ from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
 """The stem of a released file, which torch.hub holds to the digest at its end."""
-_NEUTRAL = frozenset(
+_NEUTRAL_ARGUMENTS = frozenset(
     {
         "num_classes",
         "in_chans",
@@ -32,7 +32,7 @@ _NEUTRAL = frozenset(
     }
 )
 """Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""
-_POOLS = ("avg", "fast", "token")
+_POOLS_OF_RECIPES = ("avg", "fast", "token")
 """What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the
 same tensors.
 """
@@ -59,57 +59,70 @@ class OriginStatement:
     strict: bool = True
 
 
-def of_metadata(checkpoint: Checkpoint) -> OriginStatement | None:
-    """What a training script wrote into a .pth."""
+def statement_in_metadata(checkpoint: Checkpoint) -> OriginStatement | None:
+    """Return the statement that a training script wrote into a .pth; None if it wrote none."""
     arch, library = checkpoint.stated.get(ARCH), checkpoint.stated.get(LIBRARY)
     if arch is None:
         return None
-    said = f"{library}'s {arch:.80}" if library else f"'{arch:.80}'"
-    return OriginStatement("metadata", said, arch, library, strict=False)
+    words = f"{library}'s {arch:.80}" if library else f"'{arch:.80}'"
+    return OriginStatement("metadata", words, arch, library, strict=False)
 
 
-def of_release(checkpoint: Checkpoint) -> OriginStatement | None:
-    """What the name of a released file says."""
+def statement_in_file_name(checkpoint: Checkpoint) -> OriginStatement | None:
+    """Return the statement in the name of a released file; None for any other name."""
     release = RELEASE.match(checkpoint.path.stem)
     return release and OriginStatement(
         "file name", f"'{checkpoint.path.name}'", release["name"], strict=False
     )
 
 
-def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
-    """What the config.json of timm, transformers or keras-hub beside a file says."""
+def statement_in_config(checkpoint: Checkpoint) -> OriginStatement | None:
+    """Return the statement in the config.json of timm, transformers or keras-hub beside a file; None if it
+    names no network.
+    """
     config = config_of(checkpoint)
-    name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
+    name, kind, class_name = config.get("architecture"), config.get("model_type"), config.get("class_name")
     if isinstance(name, str) and name:
         name = name.partition(".")[0]
         arguments = config.get("model_args")
         given = arguments if isinstance(arguments, dict) else {}
-        told = {
+        telling_arguments = {
             key: value
             for key, value in given.items()
-            if key not in _NEUTRAL and (key, value) != _usual_pads(name)
+            if key not in _NEUTRAL_ARGUMENTS and (key, value) != _default_pads(name)
         }
-        if (pool := told.pop("global_pool", config.get("global_pool"))) and pool not in _POOLS:
-            told["global_pool"] = pool
-        return OriginStatement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
-    if isinstance(kind, str) and kind:
-        usual = TRANSFORMERS_DEFAULTS.get(kind)
-        if usual is None:
-            return OriginStatement("config.json", f"transformers' {kind:.80}", None)
-        told = {key: config[key] for key, value in usual.items() if config.get(key, value) != value}
+        if (
+            pool := telling_arguments.pop("global_pool", config.get("global_pool"))
+        ) and pool not in _POOLS_OF_RECIPES:
+            telling_arguments["global_pool"] = pool
         return OriginStatement(
-            "config.json", f"transformers' {_called(kind, told)}", kind, "transformers", {**usual, **told}
+            "config.json", f"timm's {_call_text(name, telling_arguments)}", name, "timm", telling_arguments
         )
-    if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
-        return OriginStatement("config.json", f"keras-hub's {made:.80}", None)
+    if isinstance(kind, str) and kind:
+        defaults = TRANSFORMERS_DEFAULTS.get(kind)
+        if defaults is None:
+            return OriginStatement("config.json", f"transformers' {kind:.80}", None)
+        telling_arguments = {
+            key: config[key] for key, value in defaults.items() if config.get(key, value) != value
+        }
+        return OriginStatement(
+            "config.json",
+            f"transformers' {_call_text(kind, telling_arguments)}",
+            kind,
+            "transformers",
+            {**defaults, **telling_arguments},
+        )
+    if isinstance(class_name, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
+        return OriginStatement("config.json", f"keras-hub's {class_name:.80}", None)
     return None
 
 
-def _usual_pads(name: str) -> tuple[str, str]:
-    """The argument with which timm's function pads as it does without it."""
+def _default_pads(name: str) -> tuple[str, str]:
+    """Return the argument of timm's functions that pads as the function does without it."""
     return "pad_type", "same" if name.startswith("tf_") else ""
 
 
-def _called(name: str, arguments: JsonObject) -> str:
+def _call_text(name: str, arguments: JsonObject) -> str:
+    """Return a call in words: `resnet50 (output_stride 8)`."""
     listed = ", ".join(f"{key} {value}" for key, value in arguments.items())
     return f"{name:.80}" + (f" ({listed:.200})" if listed else "")

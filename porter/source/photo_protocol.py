@@ -12,14 +12,14 @@ import numpy as np
 from porter.base.errors import UsageError
 from porter.base.options import PREPROCESS
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import in_words
+from porter.data.statements import protocol_in_words
 from porter.graph import Affine
 from porter.padding import KnownSize
 from porter.port import Facts
 
 
 def expect_colours(channels: int, where: str, next: str | None = None) -> None:
-    """Expects that a model takes photos, which have 3 channels.
+    """Expect that a model takes photos, which have 3 channels.
 
     Raises:
         UsageError: it takes something else.
@@ -29,15 +29,18 @@ def expect_colours(channels: int, where: str, next: str | None = None) -> None:
         raise UsageError(message, where=where, next=next)
 
 
-def doubted(facts: Facts, zoo: str | None, only: KnownSize | None = None) -> tuple[str, ...]:
-    """One line where photos are prepared as a zoo prepares them, and the file is not the zoo's.
+def protocol_doubt(facts: Facts, zoo: str | None, only_size: KnownSize | None = None) -> tuple[str, ...]:
+    """Return one line if photos are prepared as a zoo prepares them and the file is not the zoo's own; none
+    otherwise.
 
     Args:
-        only: the rows and columns that a port takes, if it takes one size.
+        only_size: the rows and columns that a port takes, if it takes one size.
     """
     if facts.preprocess is None or facts.protocol_by != "recipe":
         return ()
-    words = in_words(facts.preprocess if only is None else _for_squares(facts.preprocess, only))
+    words = protocol_in_words(
+        facts.preprocess if only_size is None else _at_square(facts.preprocess, only_size)
+    )
     return (
         (
             f"photos are prepared as {zoo}'s ({words}), because the file does not say how to prepare them; "
@@ -47,14 +50,14 @@ def doubted(facts: Facts, zoo: str | None, only: KnownSize | None = None) -> tup
 
 
 def in_proportion(protocol: Preprocess | None, built: KnownSize, native: KnownSize) -> Preprocess | None:
-    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's
-    `native` one.
+    """Return the zoo's protocol; in proportion if the model was built for squares of another size than the
+    recipe's `native` one.
     """
-    return protocol if protocol is None or built == native else _for_squares(protocol, built)
+    return protocol if protocol is None or built == native else _at_square(protocol, built)
 
 
-def _for_squares(protocol: Preprocess, size: KnownSize) -> Preprocess:
-    """The protocol in proportion to a square size; unchanged for other sizes."""
+def _at_square(protocol: Preprocess, size: KnownSize) -> Preprocess:
+    """Return the protocol in proportion to a square size; unchanged for other sizes."""
     if size[0] != size[1]:
         return protocol
     try:
@@ -64,28 +67,28 @@ def _for_squares(protocol: Preprocess, size: KnownSize) -> Preprocess:
         return protocol
 
 
-def scaled(
+def with_scaling(
     protocol: Preprocess | None, scaling: Sequence[Affine]
 ) -> tuple[Preprocess | None, tuple[str, ...]]:
-    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph
-    was made for.
+    """Return the zoo's protocol and no note. If the file's graph scales its own input, return the protocol
+    with the scale of pixels that the graph was made for, and a note.
 
     The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is
     the one whose span, after the file's scaling, is closest to the span that the network was trained on.
     """
     if not scaling or protocol is None:
         return protocol, ()
-    plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    unscaled: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     choices = {
-        "pixels from 0 to 255": replace(protocol, divide=1.0, **plain),
-        "pixels from 0 to 1": replace(protocol, divide=255.0, **plain),
+        "pixels from 0 to 255": replace(protocol, divide=1.0, **unscaled),
+        "pixels from 0 to 1": replace(protocol, divide=255.0, **unscaled),
         "pixels scaled as the zoo does": protocol,
     }
     gain = math.prod(float(np.mean(np.abs(op.scale))) for op in scaling) or 1.0
-    chosen = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
-    return choices[chosen], (f"the model scales its own input: its input is {chosen}",)
+    closest = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
+    return choices[closest], (f"the model scales its own input: its input is {closest}",)
 
 
 def _span(protocol: Preprocess) -> float:
-    """The difference between the brightest and the darkest pixel after they are prepared."""
+    """Return the difference between the brightest and the darkest pixel after they are prepared."""
     return 255 / protocol.divide / float(np.mean(protocol.std))

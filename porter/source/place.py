@@ -79,8 +79,8 @@ Place: TypeAlias = File | FilePair | PortFolder | TrainedPort | InMemory
 
 
 def find(path: Path) -> File | PortFolder:
-    """What is at a path that a user names: a file, a port or one of its files, a folder of the Hub, or a
-    repository of the Hub, which is fetched.
+    """Return the file or port at a path that a user names: a file, a port or one of its files, a folder of
+    the Hub, or a repository of the Hub, which is fetched.
 
     Raises:
         PorterError: the port's record is damaged, the port does not hold its tensors, or the repository
@@ -91,16 +91,22 @@ def find(path: Path) -> File | PortFolder:
 
 
 def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
-    """What is at a path whose graph is taken with all tensors of another file or port. See `find`."""
+    """Return the pair at two paths: the graph of the first with all tensors of the second, a file or port.
+    See `find`.
+    """
     tensors = file_at(weights).path
     port = port_at(path, held=False)  # its own model file may be the one that was trained on
     if port is None:
         return FilePair(file_at(path), tensors)
-    return PortFolder(read_port(port.folder)) if _is_own(port, tensors) else TrainedPort(port, tensors)
+    return (
+        PortFolder(read_port(port.folder))
+        if _is_untrained_model_file(port, tensors)
+        else TrainedPort(port, tensors)
+    )
 
 
 def find_weights(member: Member, weights: Path | None) -> File | PortFolder:
-    """What is at a path of a variant's weights; without a path, the zoo's published file.
+    """Return the file or port at the path of a variant's weights; without a path, the zoo's published file.
 
     Raises:
         PorterError: as `find` and `fetch_published`.
@@ -112,7 +118,8 @@ def find_weights(member: Member, weights: Path | None) -> File | PortFolder:
 
 
 def fetch_published(member: Member) -> Fetched:
-    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch.
+    """Return the zoo's published file of a variant, from the cache or the network, checked. See
+    porter.files.fetch.
 
     Raises:
         UsageError: the zoo publishes none.
@@ -124,7 +131,7 @@ def fetch_published(member: Member) -> Fetched:
 
 
 def file_at(path: Path) -> File:
-    """The file of weights that a path means.
+    """Return the file of weights that a path means.
 
     A repository of the Hub is fetched as a folder. In a folder that has a config.json, it is the file that
     has one of the Hub's names, otherwise the only one; in a port, the model's. Every other path is taken as
@@ -140,14 +147,16 @@ def file_at(path: Path) -> File:
     return File(file, read_sidecars(file))
 
 
-def _is_own(port: StoredPort, weights: Path) -> bool:
-    """Whether weights are the model file of a port that nobody trains on: both its files are given."""
+def _is_untrained_model_file(port: StoredPort, weights: Path) -> bool:
+    """Return whether the weights are the port's own model file, of a framework in which porter knows no
+    further training.
+    """
     own = port.folder / port.destination.MODEL_FILE
     return port.record.framework not in TRAINED and weights.resolve() == own.resolve()
 
 
 def expect_file(subject: str, recipes: Path | None) -> Path:
-    """The file that a command names in place of a variant, or a repository of the Hub.
+    """Return the file that a command names in place of a variant, or a repository of the Hub.
 
     Raises:
         UsageError: there is no such file.

@@ -9,14 +9,16 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
 from porter.padding import Size
 from porter.source.hub_download import with_repository
-from porter.source.older_transformers import as_torch
+from porter.source.older_transformers import with_torch_names
 from porter.source.place import File, FilePair
 
 
 def read(
     place: File | FilePair, outputs: Sequence[str] = (), size: Size | None = None, md5: bool | None = True
 ) -> Checkpoint:
-    """Reads as porter.formats.reading.read_weights does, with what lies beside the file."""
+    """Read a file or a pair of files as porter.formats.reading.read_weights does, with what lies beside the
+    file.
+    """
     file, weights = (place, None) if isinstance(place, File) else (place.graph, place.weights)
     checkpoint = read_weights(file.path, md5, outputs, size, weights)
-    return with_repository(as_torch(replace(checkpoint, beside=file.beside)))
+    return with_repository(with_torch_names(replace(checkpoint, beside=file.beside)))

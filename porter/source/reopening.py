@@ -15,8 +15,8 @@ from porter.source.by_recipe import open_candidate
 from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.file_pair import digest_of
 from porter.source.fitting.candidate import Candidate, needs_md5
-from porter.source.from_port import member_of, open_port
-from porter.source.in_memory import ModelWeights, by_variables, export
+from porter.source.from_port import find_member_of, open_port
+from porter.source.in_memory import ModelWeights, checkpoint_of_variables, save_and_read
 from porter.source.library_model import build_by_library
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
@@ -38,35 +38,35 @@ from porter.source.training_pads import with_padding
 from porter.source.wishes import Wishes
 
 
-def source_of(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
-    """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or
-    the zoo's published file; with its dropouts if the port has them.
+def reopen_source(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
+    """Return the source of a port, opened again from `weights`, a file or the model in memory that it was
+    made from, or from the zoo's published file. It has its dropouts if the port has them.
 
     Raises:
-        UsageError: as `_opened_again`.
+        UsageError: as `_reopen`.
     """
-    opened = _opened_again(port, weights, recipes)
+    opened = _reopen(port, weights, recipes)
     return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
 
 
-def _opened_again(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
-    """The source of a port without what is put into it.
+def _reopen(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
+    """Return the source of a port as it was opened, without the dropouts that a port may keep.
 
     Raises:
         UsageError: the port was made from other weights; or none are given, and it was not made from the
             zoo's published ones, or does not record whether it was.
     """
-    record, member = port.record, member_of(port.record, recipes)
+    record, member = port.record, find_member_of(port.record, recipes)
     if weights is None:
         _expect_published(port, member)
-    wishes = _wishes_of(port, member)
-    opened = _at(_place(port, member, weights), record, member, wishes)
+    wishes = _recorded_wishes(port, member)
+    opened = _open_at(_find_source(port, member, weights), record, member, wishes)
     return with_padding(opened, record.padding)
 
 
-def _place(port: StoredPort, member: Member | None, weights: ModelWeights | None) -> Place:
-    """Where the source of a port is. A file whose graph was taken is found by its name: beside the weights,
-    above them, or here.
+def _find_source(port: StoredPort, member: Member | None, weights: ModelWeights | None) -> Place:
+    """Return where the source of a port is. A file whose graph was taken is found by its name: beside the
+    weights, in the folder above theirs, or in the working folder.
     """
     source = port.record.source
     if weights is None:
@@ -74,8 +74,8 @@ def _place(port: StoredPort, member: Member | None, weights: ModelWeights | None
         try:
             return find_weights(member, None)
         except DownloadError as error:
-            given = f"give {WEIGHTS} the {source.file} that the port was made from"
-            raise error.at(error.where, f"{given}, or {error.next}") from None
+            advice = f"give {WEIGHTS} the {source.file} that the port was made from"
+            raise error.at(error.where, f"{advice}, or {error.next}") from None
     if not isinstance(weights, Path):
         return InMemory(weights)
     if source.graph is None:
@@ -89,54 +89,58 @@ def _place(port: StoredPort, member: Member | None, weights: ModelWeights | None
     return find_pair(graph, tensors)
 
 
-def _at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> Opened:
-    """Opens what is at a place, if a port was made from it."""
+def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """Open what is at a place, if the port was made from it."""
     ended_at, size = record.ended_at, record.input.native_size
     match place:
         case InMemory(model):
-            exported = export(model, None, ended_at, size)
-            checkpoint = (by_variables(exported) if member is not None else None) or exported.checkpoint
-            _expect_same(record, checkpoint.sha256, exported.saved.name)
-            return replace(_again(checkpoint, record, member, wishes), in_memory=exported.saved)
+            exported = save_and_read(model, None, ended_at, size)
+            checkpoint = (
+                checkpoint_of_variables(exported) if member is not None else None
+            ) or exported.checkpoint
+            _expect_same_file(record, checkpoint.sha256, exported.saved.name)
+            return replace(_open_checkpoint(checkpoint, record, member, wishes), in_memory=exported.saved)
         case PortFolder(first):
             file = first.destination.MODEL_FILE
-            _expect_same(record, first.record.model[file], first.folder / file)
+            _expect_same_file(record, first.record.model[file], first.folder / file)
             return open_port(first, member)
         case TrainedPort(first, tensors):
             checkpoint = read_weights(tensors)
-            _expect_same(record, checkpoint.sha256, tensors)
+            _expect_same_file(record, checkpoint.sha256, tensors)
             _expect_graph(record, graph_file(first).sha256, first.folder, tensors)
             return open_trained(first, checkpoint, member)
         case FilePair(graph, tensors):
             checkpoint = read(place, ended_at, size)
-            _expect_same(record, digest_of(checkpoint, tensors), tensors)
+            _expect_same_file(record, digest_of(checkpoint, tensors), tensors)
             _expect_graph(record, checkpoint.digests[graph.path]["sha256"], graph.path, tensors)
-            return _again(checkpoint, record, member, wishes)
+            return _open_checkpoint(checkpoint, record, member, wishes)
         case File(path):
             checkpoint = read(place, ended_at, size, md5=member is not None and needs_md5(member))
-            _expect_same(record, checkpoint.sha256, path)
+            _expect_same_file(record, checkpoint.sha256, path)
             built = None
             if record.source.built_by is not None:  # its folder's library builds the network again
                 built = build_by_library(checkpoint, ended_at, size)
-            opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
-            opened = opened if built is None else built.marked(opened)
+            opened = _open_checkpoint(
+                checkpoint if built is None else built.checkpoint, record, member, wishes
+            )
+            opened = opened if built is None else built.as_model(opened)
             return replace(opened, warnings=(*place.warnings, *opened.warnings))
 
 
-def _expect_graph(record: Record, found: str, where: Path, weights: Path) -> None:
-    """Expects the file with the graph that the port was made from."""
-    whose = record.source.graph
-    assert whose is not None, "two files are looked for where a port was made from two"
-    if found != whose.sha256:
+def _expect_graph(record: Record, sha256: str, where: Path, weights: Path) -> None:
+    """Expect the file with the graph that the port was made from."""
+    expected = record.source.graph
+    assert expected is not None, "two files are looked for where a port was made from two"
+    if sha256 != expected.sha256:
         message = (
-            f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not "
-            f"{whose.sha256[:12]}..."
+            f"the port's graph is that of another {expected.file}: its sha256 is {sha256[:12]}..., not "
+            f"{expected.sha256[:12]}..."
         )
-        raise UsageError(message, where=str(where), next=f"put that {whose.file} beside {weights.name}")
+        raise UsageError(message, where=str(where), next=f"put that {expected.file} beside {weights.name}")
 
 
 def _expect_published(port: StoredPort, member: Member | None) -> None:
-    """Refuses a port that was not made from a published file."""
+    """Refuse a port that was not made from a published file."""
     record, source = port.record, port.record.source
     published = source.is_published(member.file) if member else False
     if published:
@@ -157,8 +161,8 @@ def _expect_published(port: StoredPort, member: Member | None) -> None:
     raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
 
 
-def _wishes_of(port: StoredPort, member: Member | None) -> Wishes:
-    """What the user wished of the source."""
+def _recorded_wishes(port: StoredPort, member: Member | None) -> Wishes:
+    """Return the wishes with which the source was opened, as the port records them."""
     record = port.record
     if member is None:
         return Wishes(
@@ -172,8 +176,8 @@ def _wishes_of(port: StoredPort, member: Member | None) -> Wishes:
     return Wishes(record.background, record.mapped, chosen)
 
 
-def _expect_same(record: Record, sha256: str, where: Path | str) -> None:
-    """Expects the file of weights that the port was made from."""
+def _expect_same_file(record: Record, sha256: str, where: Path | str) -> None:
+    """Expect the file of weights that the port was made from."""
     if sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
@@ -184,8 +188,8 @@ def _expect_same(record: Record, sha256: str, where: Path | str) -> None:
         )
 
 
-def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
-    """The source of a port, from its file."""
+def _open_checkpoint(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """Return the source of a port, opened from its file as read."""
     if member is not None:
         return open_candidate(Candidate.of(member, checkpoint), wishes)
     if checkpoint.graph is None:

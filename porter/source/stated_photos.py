@@ -17,24 +17,32 @@ from typing import Any, TypeVar
 from porter.base.errors import PorterError, UsageError
 from porter.base.json import JsonObject
 from porter.base.options import PREPROCESS, AnyPath
-from porter.data.classes import recognised
-from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
+from porter.data.classes import with_imagenet_recognised
+from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDING_DIFFERS, from_keras_hub
 from porter.data.labels import LABEL_MAPS, Labels, labels_of, read_labels
 from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
-from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
+from porter.data.transformers_config import PROCESSOR_FILE, differences_of_transformers, from_transformers
 from porter.filegraph.checkpoint import Checkpoint, Sidecars
 from porter.padding import KnownSize
 from porter.port import Facts, ProtocolBy
 from porter.source.photo_protocol import expect_colours
 
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
-_BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
-"""What reading settings raises that are none."""
+_SETTING_ERRORS = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    ZeroDivisionError,
+    OverflowError,
+)
+"""What reading raises where a file has other values than settings."""
 
 
-Some = TypeVar("Some", bound=Facts)
+AnyFacts = TypeVar("AnyFacts", bound=Facts)
 
 
 @dataclass(frozen=True)
@@ -47,10 +55,11 @@ class PhotoFacts:
     labels: Labels | None = None
     by: ProtocolBy = "user"
 
-    def put_into(self, facts: Some, where: str, channels: int = 3) -> Some:
-        """The facts with what is stated.
+    def override(self, facts: AnyFacts, where: str, channels: int = 3) -> AnyFacts:
+        """Return the facts of a source or of a port with what is stated in place of their own.
 
         Args:
+            where: the file that errors name.
             channels: of the model's input.
 
         Raises:
@@ -74,9 +83,9 @@ class PhotoFacts:
             update |= {"labels": self.labels.name, "class_names": self.labels.names}
         return facts.model_copy(update=update)
 
-    def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
-        """What a file states; without the names of classes, and with a warning, where they are of another
-        head.
+    def matching_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
+        """Return what a file states. Names of classes that are as many as another head has are left out, with
+        a warning.
         """
         if self.labels is None or self.labels.count == facts.classes - facts.background:
             return self, ()
@@ -90,21 +99,21 @@ class PhotoFacts:
 NOTHING = PhotoFacts()
 
 
-def read_stated(preprocess: AnyPath | JsonObject | None, class_names: AnyPath | None) -> PhotoFacts:
-    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on
-    each line.
+def read_statements(preprocess: AnyPath | JsonObject | None, class_names: AnyPath | None) -> PhotoFacts:
+    """Return what a user states: a protocol (porter.data.statements), and a file of the names of the classes,
+    one on each line.
 
     Raises:
         PorterError: the protocol is none, or the file cannot be read.
     """
     return PhotoFacts(
         None if preprocess is None else read_preprocess(preprocess),
-        None if class_names is None else recognised(read_labels(Path(class_names))),
+        None if class_names is None else with_imagenet_recognised(read_labels(Path(class_names))),
     )
 
 
-def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What porter's metadata in a file says, and a warning where it is damaged."""
+def facts_in_metadata(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
+    """Return what porter's metadata in a file says of photos and classes, and a warning if it is damaged."""
     protocol, names, name = (
         checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels")
     )
@@ -120,16 +129,20 @@ def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
 
 
-def native_within(checkpoint: Checkpoint) -> KnownSize | None:
-    """The native size, rows and columns, that porter's metadata in a file states."""
+def native_size_in_metadata(checkpoint: Checkpoint) -> KnownSize | None:
+    """Return the native size, rows and columns, that porter's metadata in a file states; None if it states
+    none.
+    """
     match = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
     return (int(match[1]), int(match[2])) if match else None
 
 
-def stated_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
-    beside a file of weights says (Checkpoint.beside), and the names of classes in config.json; a warning
-    where it says what porter cannot do, or is damaged.
+def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
+    """Return what the JSON beside a file of weights (Checkpoint.beside) says of photos and classes, and
+    warnings where it is damaged or says what porter cannot do.
+
+    Photos are described by timm's config.json, transformers' preprocessor_config.json or KerasHub's
+    image_converter.json, the names of the classes by config.json.
     """
     warnings = [
         f"{name} beside the weights is damaged and not used: {content}"
@@ -143,27 +156,29 @@ def stated_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
     protocol, labels = None, None
     readings = (
         (CONFIG_FILE, config.get("pretrained_cfg"), from_timm, lambda settings: ()),
-        (PROCESSOR_FILE, processor, from_transformers, unlike_transformers),
-        (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDED,)),
+        (PROCESSOR_FILE, processor, from_transformers, differences_of_transformers),
+        (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDING_DIFFERS,)),
     )
-    file, settings, read, unlike = next((reading for reading in readings if reading[1]), readings[0])
+    file, settings, read, differences_of = next((reading for reading in readings if reading[1]), readings[0])
     try:
         if settings and isinstance(settings, dict):
             protocol = read_preprocess(read(settings))
-            warnings += unlike(settings)
-    except (PorterError, *_BAD) as error:
+            warnings += differences_of(settings)
+    except (PorterError, *_SETTING_ERRORS) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else error
         warnings.append(f"the preprocessing that {file} states is not used: {lacks}")
     try:
-        if (names := _names(config)) is not None:
-            labels = recognised(labels_of(CONFIG_FILE, *names))
-    except (PorterError, *_BAD) as error:
+        if (names := _names_of_classes(config)) is not None:
+            labels = with_imagenet_recognised(labels_of(CONFIG_FILE, *names))
+    except (PorterError, *_SETTING_ERRORS) as error:
         warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
     return PhotoFacts(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
 
 
-def _names(config: JsonObject) -> tuple[list[object], str] | None:
-    """The names of the classes, and their key. transformers calls classes without names LABEL_0 and on."""
+def _names_of_classes(config: JsonObject) -> tuple[list[object], str] | None:
+    """Return the names of the classes, and the key that has them; None if config.json has none. transformers
+    calls classes without names LABEL_0 and on.
+    """
     if isinstance(names := config.get("label_names"), list):
         return names, "label_names"
     if not isinstance(listed := config.get("id2label"), dict):

@@ -27,11 +27,11 @@ from porter.port.holding import expect_digest
 from porter.port.layer_names import layers_in
 from porter.recipe import Member
 from porter.source.fitting.fit import Fit, TensorKey
-from porter.source.opened import Opened, of_fit
-from porter.source.own_graph import translation
+from porter.source.opened import Opened, open_fit
+from porter.source.own_graph import translate
 from porter.source.wishes import Wishes
 
-_NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
+_NORM_TENSORS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
 """A tensor that a norm's layer has and its node may lack, by its role: the attribute that gives the node one,
 and the number that the layer has in its place.
 """
@@ -46,8 +46,8 @@ _SAVING: Mapping[str, str] = {
 
 
 def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> Opened:
-    """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
-    model: all of them.
+    """Return the graph, the classes and the preprocessing of a port with the tensors of a file that was saved
+    from its model: all of them.
 
     The head may have another number of rows: then the names of the classes are not known.
 
@@ -66,19 +66,19 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
     _expect_cover(port, checkpoint, matched)
     rows, record = _head_rows(port, checkpoint, matched), port.record
     fit = Fit(
-        graph=_graph(port, matched, rows),
+        graph=_graph_as_trained(port, matched, rows),
         tensors=matched.tensors,
         ignored=matched.ignored,
         source_classes=rows,
         head=None,
         taps=_taps(port, checkpoint, matched),
     )
-    opened = of_fit(
+    opened = open_fit(
         fit, checkpoint, matched.framework, record.input.native_size, get_port_dialect(matched.framework)
     )
-    said = f"the graph and what is known of photos and classes are those of {_name(port)}"
-    other = (
-        f"the head has {rows} classes, and that of {_name(port)} {record.classes}: what they are "
+    note = f"the graph and what is known of photos and classes are those of {_folder_name(port)}"
+    head_warning = (
+        f"the head has {rows} classes, and that of {_folder_name(port)} {record.classes}: what they are "
         "called is not known"
     )
     return replace(
@@ -86,22 +86,24 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
         member=member,
         facts=_facts(port, rows),
         sizes=record.input.sizes,
-        file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, said)}),
-        warnings=() if rows == record.classes else (f"{other}; {CLASS_NAMES.placeholder} names them",),
-        own_model=f"{_name(port)}'s own model in {matched.framework}"
+        file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, note)}),
+        warnings=() if rows == record.classes else (f"{head_warning}; {CLASS_NAMES.placeholder} names them",),
+        own_model=f"{_folder_name(port)}'s own model in {matched.framework}"
         if matched.framework == record.framework
         else None,
     )
 
 
 def graph_file(port: StoredPort) -> GraphFile:
-    """A port, as the one whose graph was taken."""
-    return GraphFile(file=_name(port), format="port", sha256=port.record.model[port.destination.MODEL_FILE])
+    """Return the record of a port as the one whose graph was taken."""
+    return GraphFile(
+        file=_folder_name(port), format="port", sha256=port.record.model[port.destination.MODEL_FILE]
+    )
 
 
-def is_of(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bool:
-    """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have
-    another number of rows.
+def has_tensors_of_port(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bool:
+    """Return whether a file has all tensors of a port's model, of their shapes, and no others. The head may
+    have another number of rows.
 
     Raises:
         MappingError: a tensor has another rank.
@@ -109,7 +111,7 @@ def is_of(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bo
     matched = _match(port, checkpoint, member)
     if not matched.tensors or matched.missing or matched.unexpected:
         return False
-    graph = _graph(port, matched, _head_rows(port, checkpoint, matched))
+    graph = _graph_as_trained(port, matched, _head_rows(port, checkpoint, matched))
     dialect = get_port_dialect(matched.framework)
     return all(
         dialect.to_canonical(
@@ -121,12 +123,12 @@ def is_of(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> bo
     )
 
 
-def _name(port: StoredPort) -> str:
+def _folder_name(port: StoredPort) -> str:
     return port.folder.resolve().name
 
 
 @dataclass(frozen=True)
-class _Matched:
+class _MatchedTensors:
     """The tensors of a file, each with the tensor of a port that it is.
 
     Attributes:
@@ -145,28 +147,32 @@ class _Matched:
     unexpected: tuple[str, ...]
 
 
-def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:
-    """Expects that what computes is what porter wrote: the port's code, or its model file where that has the
+def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> None:
+    """Expect that the computing file is what porter wrote: the port's code, or its model file if that has the
     graph and the file of tensors has none.
     """
-    own = (
+    by_torch_export = (
         "restore the file; to port a model of other code, save its own graph by torch.export "
         f"({page('files.md')})"
     )
     code = port.destination.code_files(port.plan, port.record.layers)
     for name in code:
         if name in port.record.model:
-            expect_digest(port.folder / name, port.record.model[name], own)
+            expect_digest(port.folder / name, port.record.model[name], by_torch_export)
     if not code and checkpoint.graph is None and matched.framework == port.record.framework:
-        whole = "restore the file, or give the whole model, which has its graph: model.save('FILE.keras')"
+        by_whole_model = (
+            "restore the file, or give the whole model, which has its graph: model.save('FILE.keras')"
+        )
         expect_digest(
-            port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole
+            port.folder / port.destination.MODEL_FILE,
+            port.record.model[port.destination.MODEL_FILE],
+            by_whole_model,
         )
 
 
 def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
-    """The framework whose names a file has. A file of safetensors does not say it, nor does an .npz: it is of
-    the port's own framework, or of torch if more of its names are.
+    """Return the framework whose names a file has. A file of safetensors does not say it, nor does an .npz:
+    it is of the port's own framework, or of torch if more of its names are.
     """
     own = port.record.framework
     stated = {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "")
@@ -180,9 +186,9 @@ def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
     return own if known(own) >= known("torch") else "torch"
 
 
-def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _Matched:
-    """Matches tensors by the names that the port's model gives them. A file of another framework has those of
-    a port to that framework.
+def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _MatchedTensors:
+    """Match tensors by the names that the port's model gives them. A file of another framework has the names
+    of a port to that framework.
     """
     graph, record = port.graph, port.record
     framework = _framework(port, checkpoint)
@@ -193,32 +199,33 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
         plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     keys = get_port_dialect(framework).port_keys(plan, layers)
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
-    left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
+    unmatched = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     names_of_tensors = dict[TensorKey, str]()
     ignored = dict[str, str]()
     missing = list[str]()
     for (path, role), names in keys.items():
         if graph.by_path[path].shares is not None:
             continue
-        node, name = graph.by_path[path], next((name for name in names if name in left), None)
+        node = graph.by_path[path]
+        name = next((name for name in names if name in unmatched), None)
         needed = role in node.op.tensors(channels_of(graph)[node.inputs[0]])
         if name is None:
             missing += [names[0]] if needed else []
             continue
-        array = left.pop(name)
-        if needed or role == "batches" or np.any(array != _NORMS[role][1]):
+        array = unmatched.pop(name)
+        if needed or role == "batches" or np.any(array != _NORM_TENSORS[role][1]):
             names_of_tensors[path, role] = name
         else:
-            ignored[name] = f"it is {_NORMS[role][1]}, and the port's graph has no {role} there"
+            ignored[name] = f"it is {_NORM_TENSORS[role][1]}, and the port's graph has no {role} there"
     shared = {(path, role): (graph.by_path[path].holder, role) for path, role in keys}
     names_of_tensors = {
         place: names_of_tensors[holder] for place, holder in shared.items() if holder in names_of_tensors
     }
-    return _Matched(framework, names_of_tensors, ignored, tuple(missing), tuple(left))
+    return _MatchedTensors(framework, names_of_tensors, ignored, tuple(missing), tuple(unmatched))
 
 
-def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> None:
-    """Expects all tensors of the port's model, and no others."""
+def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> None:
+    """Expect all tensors of the port's model, and no others."""
     if not (matched.missing or matched.unexpected):
         return
     problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []
@@ -230,12 +237,14 @@ def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -
         next = f"{line} ports the file by its own graph"
     elif checkpoint.counted:
         next = "save the whole model, which has the layers' names: model.save('FILE.keras')"
-    message = f"these are not the tensors of {_name(port)}: {'; '.join(problems)}"
+    message = f"these are not the tensors of {_folder_name(port)}: {'; '.join(problems)}"
     raise MappingError(message, where=str(checkpoint.path), next=next)
 
 
-def _head_rows(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> int:
-    """Rows of the file's head; those of the port where it has no head, or the head is no layer."""
+def _head_rows(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> int:
+    """Return the number of rows of the file's head; the port's classes if it has no head, or if the head is
+    no layer.
+    """
     graph, classes = port.graph, port.record.classes
     head = head_of(graph)
     name = matched.tensors.get((head.path, "kernel"))
@@ -245,30 +254,30 @@ def _head_rows(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> i
     return int(kernel.shape[0])
 
 
-def _graph(port: StoredPort, matched: _Matched, rows: int) -> Graph:
-    """The port's graph with so many classes, and with the scales and offsets that its norms got in
+def _graph_as_trained(port: StoredPort, matched: _MatchedTensors, rows: int) -> Graph:
+    """Return the port's graph with so many classes, and with the scales and offsets that its norms got in
     training.
     """
     graph, head = port.graph, head_of(port.graph)
-    others: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     if rows != port.record.classes:
-        others[head.path] = {"units" if isinstance(head.op, Dense) else "filters": rows}
+        changes[head.path] = {"units" if isinstance(head.op, Dense) else "filters": rows}
     for path, role in matched.tensors:
         node = graph.by_path[path]
-        if role in _NORMS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
-            others.setdefault(path, {})[_NORMS[role][0]] = True
+        if role in _NORM_TENSORS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
+            changes.setdefault(path, {})[_NORM_TENSORS[role][0]] = True
     nodes = (
-        replace(node, op=replace(cast(Any, node.op), **others[node.path])) if node.path in others else node
+        replace(node, op=replace(cast(Any, node.op), **changes[node.path])) if node.path in changes else node
         for node in graph.nodes
     )
     return replace(graph, nodes=tuple(nodes))
 
 
 def _facts(port: StoredPort, rows: int) -> Facts:
-    """The facts of a port, without those of its classes if the file has another number of them."""
+    """Return the facts of a port, without those of its classes if the file has another number of them."""
     record = port.record
     facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
-    facts |= {"origin": Origin(by="graph", says=f"the graph of {_name(port)}"), "twins": ()}
+    facts |= {"origin": Origin(by="graph", says=f"the graph of {_folder_name(port)}"), "twins": ()}
     if "classes" in record.options:
         facts["options"] = {**record.options, "classes": rows}
     if rows != record.classes:
@@ -276,27 +285,33 @@ def _facts(port: StoredPort, rows: int) -> Facts:
     return Facts(**facts)
 
 
-def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
-    """The names by path under which the file's own graph shows values: those of layers with the same tensors
-    that are called once, and the outputs. Empty if the file has none.
+def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> dict[str, str]:
+    """Return the names by path under which the file's own graph shows values: those of layers with the same
+    tensors that are called once, and those of the outputs. There are none if the file has no graph.
     """
     file = checkpoint.graph
     if file is None:
         return {}
     uses = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
-    shown = {
+    taps_of_tensors = {
         stored.name: node.tap
         for node in file.nodes
         for stored in node.tensors.values()
         if uses[stored.name] == 1
     }
-    taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
-    translated, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
-    ends = [file.by_name[translated.names[path]].tap for path in translated.graph.outputs]
-    if len(ends) != len(port.graph.outputs):
+    taps = {
+        path: tap
+        for (path, _), name in matched.tensors.items()
+        if (tap := taps_of_tensors.get(name)) is not None
+    }
+    own_graph, _ = translate(checkpoint, Wishes(size=port.record.input.native_size))
+    end_taps = [file.by_name[own_graph.names[path]].tap for path in own_graph.graph.outputs]
+    if len(end_taps) != len(port.graph.outputs):
         message = (
-            f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} "
+            f"expected {len(port.graph.outputs)} outputs, as {_folder_name(port)} has, got {len(end_taps)} "
             "from the file's own graph"
         )
         raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
-    return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}
+    return taps | {
+        path: tap for path, tap in zip(port.graph.outputs, end_taps, strict=True) if tap is not None
+    }

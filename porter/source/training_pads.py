@@ -18,21 +18,22 @@ from porter.source.opened import Opened
 
 
 def parse_padding(text: str, member: Member) -> Padding:
-    """`shipped` or `trained`.
+    """Return the padding that a text names, `shipped` or `trained`.
 
     Raises:
         UsageError: another word, or `trained` where the zoo records no pads of training.
     """
     if text == "trained":
         if not member.zoo.padding_as_trained:
-            raise _not_recorded(member)
+            raise _no_training_pads(member)
         return "trained"
     if text == "shipped":
         return "shipped"
     raise UsageError(f"'{text}' is not a padding", where=str(PADDING), next="write shipped or trained")
 
 
-def _not_recorded(member: Member) -> UsageError:
+def _no_training_pads(member: Member) -> UsageError:
+    """Return the error for a zoo that records no pads of training other than the shipped ones."""
     return UsageError(
         f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the "
         "shipped ones",
@@ -42,8 +43,8 @@ def _not_recorded(member: Member) -> UsageError:
 
 
 def with_padding(opened: Opened, padding: Padding) -> Opened:
-    """An opened source with the pads asked for: those of its own graph, or those of training at the sites
-    that the recipe lists.
+    """Return an opened source with the pads asked for: those of its own graph, or those of training at the
+    sites that the recipe lists.
 
     A file that carries its graph keeps its other pads; a port that already has the pads of training is left
     as it is.
@@ -62,8 +63,8 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
         )
     assert opened.member is not None, "only a recipe states pads of training"
     graph = with_conventions(opened.graph, trained_conventions(opened.member))
-    # It may have them already.
+    # A file's own graph may have the pads of training already.
     own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None
     if graph == opened.graph and not own_graph:
-        raise _not_recorded(opened.member)
+        raise _no_training_pads(opened.member)
     return replace(opened, facts=opened.stating(padding=padding), graph=graph, shipped=opened.graph)

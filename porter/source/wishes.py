@@ -44,7 +44,7 @@ NONE = Wishes()
 
 
 def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
-    """Refuses options of a recipe, because the source itself states them."""
+    """Refuse options of a recipe, because the source itself states them."""
     if wishes.options:
         message = f"{OPTION} {', '.join(wishes.options)} changes nothing here: {reason}"
         raise UsageError(message, where=where, next="leave it out")

@@ -22,9 +22,9 @@ from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import shape_text
 from porter.padding import ANY, KnownSize, Size
 from porter.port import OWN_BUILD, Record, StoredPort, read_port
-from porter.source.in_memory import weights_of
+from porter.source.in_memory import parse_weights
 from porter.source.opened import Opened
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors, with_port_paths
 from porter.verification.inputs import make_images
@@ -69,7 +69,7 @@ def verify(asked: VerifyOptions) -> Verdict:
     given = None if asked.reference is None else parse_reference(fspath(asked.reference))
     port = read_port(Path(asked.folder))
     check = Check(port, ("float64",) if asked.float64 else CHECKED_DTYPES, asked.tolerance, asked.device)
-    source = source_of(port, weights_of(asked.weights), path_of(asked.recipes))
+    source = reopen_source(port, parse_weights(asked.weights), path_of(asked.recipes))
     _expect_outputs(port, source.graph)
     _expect_as_large(port, source.graph)
     verdict, warnings = check_against(check, source, given)

@@ -34,7 +34,7 @@ from porter.graph.ops import is_map
 from porter.padding import ANY, KnownSize
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
-from porter.source.in_memory import export
+from porter.source.in_memory import save_and_read
 from porter.source.opened import Opened
 from porter.verification.itself import compare_with_saved_graph
 from porter.verification.pairing import pair, weight_distances
@@ -281,7 +281,7 @@ def _reference_of_saved_model(
         Contradiction: the model itself gives something else than that file.
     """
     try:
-        exported = export(model)
+        exported = save_and_read(model)
         file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
         reference = _reference_of_checkpoint(given, file, exported.checkpoint, opened, stored)
     except Contradiction:

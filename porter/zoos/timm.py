@@ -14,7 +14,7 @@ from typing import Any
 from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import STOCK
-from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
+from porter.data.timm_config import CONFIG_FILE, differences_of_timm, to_timm
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
@@ -74,7 +74,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
             message = f"timm has no model of {model.variant}" + (f": {reason}" if reason else "")
             raise UsageError(message, where=STOCK, next=f"convert without {STOCK}")
         (name, arguments), options = call_for(model)
-        unlike = unlike_timm(model.preprocess) if model.preprocess else ()
+        unlike = differences_of_timm(model.preprocess) if model.preprocess else ()
         cautions = tuple(
             f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {reason}" for reason in unlike
         )

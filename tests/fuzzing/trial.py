@@ -24,7 +24,7 @@ from porter.data.statements import read_preprocess
 from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port
 from porter.source.hub_folder import read_sidecars
-from porter.source.stated_photos import stated_beside
+from porter.source.stated_photos import facts_beside
 from tests.fuzzing.mutations import damaged
 from tests.fuzzing.seeds import Seed
 from tests.fuzzing.tiny import RECIPE
@@ -148,7 +148,7 @@ def _port(path: Path) -> int:
 
 
 def _settings(path: Path) -> int:
-    stated_beside(read_sidecars(path.with_name("model.onnx")))
+    facts_beside(read_sidecars(path.with_name("model.onnx")))
     read_labels(path)
     if "=" in path.read_text(encoding="utf-8", errors="replace"):
         read_preprocess(path)

@@ -36,7 +36,7 @@ from porter.graph import (
 from porter.padding import ANY
 from porter.port import StoredPort
 from porter.recipe import expand, find_recipe
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.inputs import SIGNED, InputRange, stated_range
 from porter.verification.source_forms import references_of
 from tests.mutation.by_hand import SIZE, by_hand
@@ -225,7 +225,7 @@ def _of_file(
     with TemporaryDirectory() as folder:
         path = MADE[name](Path(folder), seed) if family == "made" else Path(name)
         made = _converted(path, destination, Path(folder) / "port")
-        opened = source_of(made, path, None)
+        opened = reopen_source(made, path, None)
         held = made.tensors()
     record = made.record
     reference = next(references_of(opened, "float64" if record.computed else record.dtype))

@@ -22,7 +22,7 @@ from porter.port import read_port
 from porter.recipe import find_recipe, load_recipe
 from porter.source.by_recipe import open_candidate
 from porter.source.fitting.candidate import Candidate
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
@@ -121,7 +121,7 @@ def test_what_is_assumed_can_be_set_and_is_proved(
     settings = {"weights": weights, "options": {option: "false"}, "input_size": "any", "check": False}
     made = porter.convert(variant, zoo, "torch", out=tmp_path / "port", **settings)  # type: ignore[arg-type]
     assert path not in made.port.graph.by_path and made.port.record.chosen == {option: False}
-    (reference,) = references_of(source_of(made.port, weights, None), "float32")
+    (reference,) = references_of(reopen_source(made.port, weights, None), "float32")
     verdict = Check(made.port, ("float64",)).prove(reference, Sizes(((96, 76),), ()))
     assert verdict.ok and verdict.proof.reference == zoo
 
@@ -233,11 +233,11 @@ def test_only_the_published_file_has_the_published_licence(
     port = read_port(tmp_path / "port")
     silent = port.record.source.model_copy(update={"published": None})
     older = replace(port, record=port.record.model_copy(update={"source": silent}))
-    assert source_of(older, None, tmp_path / "pinned1").file.sha256 == sha256
+    assert reopen_source(older, None, tmp_path / "pinned1").file.sha256 == sha256
     for recipes, words in (
         ("other1", "the zoo does not publish"),
         ("other0", "not record whether the zoo publishes it"),
     ):
         with pytest.raises(UsageError, match=words) as caught:
-            source_of(older, None, tmp_path / recipes)
+            reopen_source(older, None, tmp_path / recipes)
         assert "add --weights" in (caught.value.next or "")

@@ -24,7 +24,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.graph.walks import downstream
 from porter.padding import ANY
-from porter.source.in_memory import export
+from porter.source.in_memory import save_and_read
 from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
 from tests.support.frameworks.torch.every_op import OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.frameworks.torch.graphs import inception, small_mobilenet
@@ -366,7 +366,7 @@ def test_an_unreadable_module_is_the_recipe_that_fits_its_variables(
 def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[], Graph]) -> None:
     graph = make()
     module = flax.ENGINE.build(make_plan(graph, ANY, flax.CAPABILITIES), tensors_of(graph), {}, "float32")
-    checkpoint = export(module, size=(75, 64)).checkpoint
+    checkpoint = save_and_read(module, size=(75, 64)).checkpoint
     assert checkpoint.graph is not None and checkpoint.graph.size == (None, None)
     nodes: Any = checkpoint.graph.nodes
     assert sorted(node.op.name for node in nodes) == sorted(node.op.name for node in graph.nodes)
@@ -381,7 +381,7 @@ def test_every_op() -> None:
     graph = every_op(OF_MAPS)
     tensors = tensors_of(graph)
     module = flax.ENGINE.build(make_plan(graph, SIZE, flax.CAPABILITIES), tensors, {}, "float32")
-    found = export(module, size=SIZE).checkpoint.graph
+    found = save_and_read(module, size=SIZE).checkpoint.graph
     assert found is not None
     foreign = {node.name for node in found.nodes if isinstance(node.op, Foreign)}
     reached = downstream(found.by_name, lambda name: found.by_name[name].inputs, foreign)

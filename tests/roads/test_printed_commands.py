@@ -345,24 +345,24 @@ CASES = [
         PATH=lambda world: world.photos,
     ),
     case(
-        "source.advice.no_recipe source.advice.if_trained",
+        "source.advice.advice_without_recipe source.advice.advice_if_trained",
         INSPECT,
         lambda world: {"file": world.tuned("alone")},
         NAME="mine",
         PORT=lambda world: world.port("alone-port"),
         FRAMEWORK="onnx",
     ),
-    case("source.ports_beside.convert_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
-    case("source.inspection._by_its_library", INSPECT, lambda world: {"file": world.hub}),
-    case("source.inspection._of_port", INSPECT, lambda world: {"file": world.port("net-torch")}),
-    case("source.inspection._of_port", INSPECT, lambda world: {"file": world.variant()}),
+    case("source.ports_beside.line_for_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
+    case("source.inspection._inspect_by_library", INSPECT, lambda world: {"file": world.hub}),
+    case("source.inspection._inspect_port", INSPECT, lambda world: {"file": world.port("net-torch")}),
+    case("source.inspection._inspect_port", INSPECT, lambda world: {"file": world.variant()}),
     case(
         "source.from_port.convert_model_file",
         INSPECT,
         lambda world: {"file": world.port("tflite", to="tflite")},
     ),
-    case("source.inspection._by_itself", INSPECT, lambda world: {"file": world.pt2}),
-    case("source.inspection._of_opened", INSPECT, lambda world: {"file": world.published}),
+    case("source.inspection._inspect_own_graph", INSPECT, lambda world: {"file": world.pt2}),
+    case("source.inspection._inspect_opened", INSPECT, lambda world: {"file": world.published}),
     case(
         "source.place.expect_file",
         CONVERT,
@@ -372,10 +372,14 @@ CASES = [
         FILE=lambda world: world.onnx,
     ),
     case("source.place.expect_file", CONVERT, lambda world: {"subject": VARIANT, "to": "onnx"}, ZOO="keras"),
-    case("source.inspection._settled", INSPECT, lambda world: {"file": world.two_heads}, instead=True),
-    case("source.advice.no_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}),
     case(
-        "source.advice._advice",
+        "source.inspection._commands_with_map", INSPECT, lambda world: {"file": world.two_heads}, instead=True
+    ),
+    case(
+        "source.advice.error_without_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}
+    ),
+    case(
+        "source.advice._next_step",
         CONVERT,
         lambda world: {
             "subject": "resnet18",
@@ -468,13 +472,13 @@ CASES = [
     ),
     case("recipe.recipe._zoo", CONVERT, lambda world: {"subject": VARIANT, "source": "zoo", "to": "tf"}),
     case(
-        "recipe.find_recipes._extended",
+        "recipe.find_recipes._with_base",
         RECIPE_SHOW,
         lambda world: {"name": "half", "recipes": world.broken},
         status=2,
     ),
     case("recipe.find_recipes.find_recipe", RECIPE_SHOW, lambda world: {"name": world.onnx}),
-    case("recipe.find_recipes._advice", RECIPE_SHOW, lambda world: {"name": "zzz"}),
+    case("recipe.find_recipes._advice_for_unknown", RECIPE_SHOW, lambda world: {"name": "zzz"}),
     case(
         "recipe.load._open",
         RECIPE_CHECK,
@@ -505,7 +509,7 @@ CASES = [
         FRAMEWORK="onnx",
     ),
     case(
-        "formats.onnx.renewing._all",
+        "formats.onnx.renewing._all_tensors_hint",
         CONVERT,
         lambda world: {"subject": world.onnx, "to": "torch", "weights": world.nameless},
         FILE=lambda world: world.onnx,
@@ -538,7 +542,7 @@ CASES = [
     ),
     case("port.folder._made_by", PREDICT, lambda world: {"folder": world.onnx, "images": [world.onnx]}),
     case(
-        "source.fitting.names_in_file.lists_tensors",
+        "source.fitting.names_in_file.tensors_hint",
         CONVERT,
         lambda world: {
             "subject": VARIANT,
@@ -554,7 +558,7 @@ CASES = [
         lambda world: {"subject": SMALL, "source": "timm", "to": "tf", "weights": world.partial},
     ),
     case(
-        "source.advice._by_its_graph",
+        "source.advice._line_by_own_graph",
         CONVERT,
         lambda world: {
             "subject": "squeezenet1_1",
@@ -564,7 +568,7 @@ CASES = [
         },
     ),
     case(
-        "source.advice._by_its_graph",
+        "source.advice._line_by_own_graph",
         CONVERT,
         lambda world: {"subject": VARIANT, "source": "keras", "to": "tf", "weights": world.keras},
     ),

@@ -10,7 +10,7 @@ from porter.recipe.fingerprints import (
     FILE,
     Fingerprints,
     Recorded,
-    digest,
+    digest_of_recipes,
     fingerprint_of,
     layers_by_name,
 )
@@ -27,7 +27,7 @@ def text() -> str:
         }
         for recipe in all_recipes()
     }
-    return written(found, digest(recipes_folder()))
+    return written(found, digest_of_recipes(recipes_folder()))
 
 
 def recorded(member: Member) -> Recorded:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.data.photos import Bytes, Photo
-from porter.data.preprocess import Preprocess, normalise, resized, ten_crops
+from porter.data.preprocess import Preprocess, normalise, resize_image, ten_crops
 
 SIZES = ((120, 90), (91, 121), (64, 64), (83, 97), (57, 200))
 
@@ -25,7 +25,7 @@ def picture(number: int) -> Image.Image:
 
 def prepare_ten(image: Image.Image, protocol: Preprocess) -> NDArray[np.float32]:
     """The ten crops 10 x 3 x H x W that an evaluation shows a model, in the order of `ten_crops`."""
-    return normalise(np.stack(ten_crops(resized(image, protocol), protocol)), protocol)
+    return normalise(np.stack(ten_crops(resize_image(image, protocol), protocol)), protocol)
 
 
 def realistic(width: int, height: int) -> Image.Image:

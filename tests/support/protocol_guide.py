@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from porter.data.preprocess import Preprocess
-from porter.data.statements import in_words
+from porter.data.statements import protocol_in_words
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 
@@ -133,7 +133,7 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
 
 def weights() -> list[tuple[str, ...]]:
     rows = [
-        (use.zoo, ", ".join(f"`{variant}`" for variant in use.variants), in_words(use.protocol, 1))
+        (use.zoo, ", ".join(f"`{variant}`" for variant in use.variants), protocol_in_words(use.protocol, 1))
         for use in uses()
     ]
     return [("zoo", "variants", "protocol"), *rows]

@@ -235,12 +235,13 @@ def functions() -> Rows:
 
 
 def transforms() -> Rows:
-    """A row for each transform, with the first sentence of its docstring."""
-    rows = [(f"`{name}`", inspect.getdoc(found.forward) or "") for name, found in TRANSFORMS.items()]
-    return [
-        ("transform", "gives"),
-        *((name, " ".join(text.split()).partition(". ")[0].rstrip(".")) for name, text in rows),
-    ]
+    """A row for each transform, with what the first sentence of its docstring says that it returns."""
+    rows: Rows = [("transform", "gives")]
+    for name, found in TRANSFORMS.items():
+        text = " ".join((inspect.getdoc(found.forward) or "").split())
+        returned = text.partition(". ")[0].rstrip(".").removeprefix("Return ")
+        rows.append((f"`{name}`", returned[:1].upper() + returned[1:]))
+    return rows
 
 
 def conventions() -> Rows:

@@ -10,8 +10,8 @@ from itertools import permutations
 from porter.graph import Graph
 from porter.graph.difference import differences
 from porter.recipe import Member, Recipe, expand, recipes_folder
-from porter.recipe.fingerprints import digest
-from porter.recipe.twins import FILE, TRAINING, Twin, tensors_of
+from porter.recipe.fingerprints import digest_of_recipes
+from porter.recipe.twins import FILE, TRAINING_ATTRIBUTES, Twin, tensors_of
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 
@@ -35,7 +35,8 @@ def computed() -> Found:
                 f"{one.name} is a twin of {other.name}"
             )
             lines = tuple(
-                each.in_words(one.zoo.name, other.zoo.name) for each in differences(graph, theirs, TRAINING)
+                each.in_words(one.zoo.name, other.zoo.name)
+                for each in differences(graph, theirs, TRAINING_ATTRIBUTES)
             )
             if lines:
                 known = found[one.recipe.path.name][one.variant]
@@ -48,7 +49,10 @@ def computed() -> Found:
 
 def text(found: Found) -> str:
     """The content of twins.json."""
-    return json.dumps({"sha256": digest(recipes_folder()), "twins": found}, indent=1, default=asdict) + "\n"
+    return (
+        json.dumps({"sha256": digest_of_recipes(recipes_folder()), "twins": found}, indent=1, default=asdict)
+        + "\n"
+    )
 
 
 def page(found: Found) -> str:

@@ -21,7 +21,7 @@ from porter.base.dtypes import FP32
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import Feed, batches
 from porter.data.preprocess import Preprocess
-from porter.data.statements import in_words
+from porter.data.statements import protocol_in_words
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.evaluate import make_classifier
@@ -180,7 +180,7 @@ def all_protocols() -> Iterator[Whole]:
         by_protocol.setdefault(use.protocol, []).append(use)
     for protocol, those in by_protocol.items():
         zoos = ", ".join(sorted({use.zoo for use in those}))
-        yield Whole(f"{zoos}: {in_words(protocol, 1)}", protocol, partial(input_of, use=those[0]))
+        yield Whole(f"{zoos}: {protocol_in_words(protocol, 1)}", protocol, partial(input_of, use=those[0]))
 
 
 class _Inputs(torch.nn.Module):

@@ -62,12 +62,12 @@ def check_recipe(path: Path) -> Checked:
     zoo, those of the zoo.
     """
     faults = Faults()
-    faults.tried(expect_sections, path)
-    with faults.kept():
+    faults.attempt(expect_sections, path)
+    with faults.collect():
         recipe = load_recipe(*recipe_files(path))
     if faults.errors:
         return Checked(None, faults.errors)
-    with faults.kept():
+    with faults.collect():
         _expect_known(recipe, uses_in_graph(recipe))
     if faults.errors:
         return Checked(recipe, faults.errors)
@@ -86,12 +86,12 @@ def check_recipe(path: Path) -> Checked:
 def _check_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
     """Check a zoo, and return its variants that are right."""
     members: list[ExpandedVariant] = []
-    with faults.kept():
+    with faults.collect():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
         own = Faults()
         for variant in recipe.variants:
             if zoo.has(variant):
-                with own.kept():
+                with own.collect():
                     members.append(_check_variant(recipe.member(variant, zoo.name)))
         own.expect_none()
     return members
@@ -103,13 +103,13 @@ def _check_variant(member: Member) -> ExpandedVariant:
     graph, steps = expand_steps(member)
     faults = Faults()
     if zoo.padding_as_trained:
-        faults.tried(expand, member, as_trained=True)
-    faults.tried(expect_head, recipe, graph)
-    names = faults.tried(layer_names, member, graph)
+        faults.attempt(expand, member, as_trained=True)
+    faults.attempt(expect_head, recipe, graph)
+    names = faults.attempt(layer_names, member, graph)
     if zoo.taps:
-        faults.tried(tap_names, member, graph, names)
+        faults.attempt(tap_names, member, graph, names)
     for label in zoo.generations:
-        with faults.kept():
+        with faults.collect():
             older = member.at(label)
             layer_names(member, graph if older.zoo is zoo else expand(older), label)
     faults.expect_none()
@@ -121,6 +121,6 @@ def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
     faults = Faults()
     for use in uses:
         for name in use.unknown():
-            with faults.kept(), recipe.source.at(use.location):
+            with faults.collect(), recipe.source.at(use.location):
                 raise UnknownVariable(name, use.known)
     faults.expect_none()

@@ -10,11 +10,11 @@ from porter.authoring.todo import TO_DO, to_do
 from porter.base.errors import RecipeError
 from porter.graph import Graph, site_of
 from porter.recipe import NodeNames
-from porter.recipe.find_recipes import taken_name
+from porter.recipe.find_recipes import error_of_taken_name
 from porter.recipe.paddings import PadRule
 from porter.recipe.recipe import STANDARD_OPTIONS, NameRule, Recipe, Zoo
 from porter.recipe.source import Location
-from porter.recipe.steps import RecipeStep, nested
+from porter.recipe.steps import RecipeStep, with_branches
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[R
         members: every variant in every zoo.
     """
     yield from _undecided_places(recipe)
-    yield from filter(None, [taken_name(recipe.path)])
+    yield from filter(None, [error_of_taken_name(recipe.path)])
     yield from _undecided_pads(recipe, members)
     yield from _unused_names(recipe)
     yield from _repeated_paths(recipe, recipe.graph)
@@ -108,12 +108,12 @@ def _unused_names(recipe: Recipe) -> Iterator[RecipeError]:
 def _used_blocks(recipe: Recipe) -> set[str]:
     """Return the names of the blocks that the graph uses, directly or in another block."""
     used: set[str] = set()
-    waiting = list(nested(recipe.graph))
+    waiting = list(with_branches(recipe.graph))
     while waiting:
         kind = waiting.pop().kind
         if kind in recipe.blocks and kind not in used:
             used.add(kind)
-            waiting += nested(recipe.blocks[kind].steps)
+            waiting += with_branches(recipe.blocks[kind].steps)
     return used
 
 
@@ -136,7 +136,9 @@ def _repeated_paths(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[Rec
 
 def _steps_without_repeats(recipe: Recipe) -> Iterator[RecipeError]:
     """Yield steps that are repeated 0 times wherever they are used."""
-    for step in nested((*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))):
+    for step in with_branches(
+        (*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))
+    ):
         if type(step.repeat) is int and step.repeat == 0:
             advice = "remove the step, or write how often it repeats"
             yield _suspicion(

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from porter.graph import INPUT
 from porter.recipe.expressions import placeholders, variables_of
 from porter.recipe.path_patterns import compile_pattern
-from porter.recipe.recipe import OWN, PLACE, NameRule, Recipe, Zoo
+from porter.recipe.recipe import OWN_NAME, PLACE, NameRule, Recipe, Zoo
 from porter.recipe.source import Location
-from porter.recipe.steps import OPERATIONS, RecipeStep, expressions
+from porter.recipe.steps import OPERATIONS, RecipeStep, find_expressions
 
 KnownNames = frozenset[str]
 _OF_REPEATS: KnownNames = frozenset({"index", "first", "last"})
@@ -57,7 +57,7 @@ def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[VariableUse]:
     for pads in (zoo.padding, zoo.padding_as_trained, *parts):
         for pad in pads:
             yield from _uses_in_value(pad.location, pad.value, shared, None)
-    for rules, own in ((zoo.names, ()), (zoo.taps, (OWN,)), *((part.names, ()) for part in older)):
+    for rules, own in ((zoo.names, ()), (zoo.taps, (OWN_NAME,)), *((part.names, ()) for part in older)):
         for rule in rules:
             yield from _uses_in_name(rule, shared | {"variant", "count", INPUT, *own})
 
@@ -99,5 +99,5 @@ def _uses_in_value(
     location: Location, value: Mapping[str, Any] | Any, known: KnownNames, block: str | None
 ) -> Iterator[VariableUse]:
     """Yield the variables that the expressions in a value use."""
-    for own_location, text in expressions(location, value):
+    for own_location, text in find_expressions(location, value):
         yield VariableUse(own_location, variables_of(text), known, block)

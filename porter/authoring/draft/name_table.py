@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from porter.base.errors import RecipeError
 from porter.recipe.expressions import fill_in
-from porter.recipe.path_patterns import MAX_IN_PART, match_path
+from porter.recipe.path_patterns import MAX_WILDCARDS, match_path
 
 _NUMBER = re.compile(r"\d+")
 # A letter after a number counts too: block2a, block2b.
@@ -170,7 +170,7 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
         return []
     pattern = _fill_numbers(_NUMBER, own[0], variables)
     name = _fill_numbers(_COUNTED, names[own[0]], texts)
-    fits = all(part.count("{") <= MAX_IN_PART for part in pattern.split("/"))
+    fits = all(part.count("{") <= MAX_WILDCARDS for part in pattern.split("/"))
     return [_Rule(pattern, name, tuple(own))] if fits else []
 
 

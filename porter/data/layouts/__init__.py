@@ -18,20 +18,20 @@ from porter.base.errors import FileError, UsageError, escaped
 from porter.base.options import LABELS, SPLIT
 from porter.base.package import page
 from porter.data.arrow import is_saved
-from porter.data.classes import Classes, listed
+from porter.data.classes import Classes, list_few
 from porter.data.layouts.folders import (
-    class_folders,
-    class_tars,
-    contents,
-    flat_folder,
-    flat_tar,
     list_photos,
+    names_in_folder,
+    read_class_folders,
+    read_class_tars,
+    read_flat_folder,
+    read_flat_tar,
 )
-from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
-from porter.data.layouts.lists import is_list, labelled
-from porter.data.layouts.parquet import parquet, saved
-from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
-from porter.data.layouts.tfrecord import tfrecord
+from porter.data.layouts.label_files import devkit_beside, read_label_file, with_labels
+from porter.data.layouts.lists import is_list, with_labels_of_list
+from porter.data.layouts.parquet import read_parquet_photos, read_saved_photos
+from porter.data.layouts.tars import is_tar, is_webdataset, list_members, read_webdataset, unpacker
+from porter.data.layouts.tfrecord import read_tfrecord_photos
 from porter.data.parquet import is_parquet
 from porter.data.photos import (
     VALIDATION_IMAGES,
@@ -50,21 +50,21 @@ __all__ = ["open_any_photos", "open_photos"]
 
 T = TypeVar("T")
 
-_NEXT = f"{page('data.md')} lists the layouts that are read"
+_LAYOUTS_HINT = f"{page('data.md')} lists the layouts that are read"
 
 _SHARDS = (".parquet", ".tar")
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
-_SPLITS = {
+_SPLIT_WORDS = {
     **dict.fromkeys(("val", "valid", "validation"), "validation"),
     **dict.fromkeys(("train", "training"), "train"),
     "test": "test",
 }
-"""Words for a split to the split. Figures are published on validation."""
-_SPLIT = re.compile(rf"(?:^|[-_.])({'|'.join(_SPLITS)})(?=[-_.])", re.IGNORECASE)
-_SHARD = re.compile(r"\.tfrec(?:ords?)?(?:[-_.]?\d+(?:-of-\d+)?)?$|-\d{5}-of-\d{5}$")
+"""The split by each word for it. Figures are published on validation."""
+_SPLIT_IN_NAME = re.compile(rf"(?:^|[-_.])({'|'.join(_SPLIT_WORDS)})(?=[-_.])", re.IGNORECASE)
+_TFRECORD_NAME = re.compile(r"\.tfrec(?:ords?)?(?:[-_.]?\d+(?:-of-\d+)?)?$|-\d{5}-of-\d{5}$")
 """How TFRecord files are named: `x.tfrecord`, `x.tfrecord-00000-of-00128`, `train-00000-of-01024`."""
-_OF = re.compile(r"-(\d{5})-of-(\d{5})(?!\d)")
-_TRAINING = re.compile(r"n\d{8}_\d")
+_SHARD_OF = re.compile(r"-(\d{5})-of-(\d{5})(?!\d)")
+_TRAINING_PHOTO = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
 
 
@@ -76,7 +76,7 @@ def open_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """The photos of a data set and their labels; no photo is opened.
+    """Return the photos of a data set and their labels; no photo is opened.
 
     Args:
         path: a folder or a file in one of the layouts.
@@ -95,11 +95,11 @@ def open_photos(
     """
     if limit is not None and limit < 1:
         raise UsageError(f"expected at least 1 photo, got {limit}")
-    chosen_split = None if split is None else _split_of(split)
+    chosen_split = None if split is None else _parse_split(split)
     if labels is not None and not labels.exists():
         raise FileError("there is no such file", where=labels, next="check the path")
     if labels is not None and labels.is_file() and is_list(labels):
-        photos = labelled(_without_classes(path, classes, chosen_split), labels, classes)
+        photos = with_labels_of_list(_find_unlabelled(path, classes, chosen_split), labels, classes)
         labels_of_imagenet = None
     elif labels is not None and not classes.imagenet:
         raise UsageError(
@@ -108,20 +108,20 @@ def open_photos(
             next="leave it out, or give a list of photos with their classes",
         )
     else:
-        photos, labels_of_imagenet = _find(path, classes, chosen_split), labels
+        photos, labels_of_imagenet = _find_photos(path, classes, chosen_split), labels
     validation = classes.imagenet and _is_validation(photos.candidates)
     if labels_of_imagenet is not None:
-        photos = relabelled(photos, read_label_file(labels_of_imagenet))
+        photos = with_labels(photos, read_label_file(labels_of_imagenet))
     elif photos.beside and not any(candidate.labels for candidate in photos.candidates):
-        photos = relabelled(photos, devkit_beside(photos))
+        photos = with_labels(photos, devkit_beside(photos))
     if not any(candidate.labels and candidate.place for candidate in photos.candidates):
         reasons = sorted({candidate.why for candidate in photos.candidates})
         message = (
             f"none of the {len(photos.candidates):,} photos can be scored: "
-            f"{listed(reasons) or 'the labels exclude them'}"
+            f"{list_few(reasons) or 'the labels exclude them'}"
         )
-        raise FileError(message, where=photos.path, next=_NEXT)
-    chosen = _spread(photos.candidates, limit)
+        raise FileError(message, where=photos.path, next=_LAYOUTS_HINT)
+    chosen = _take_evenly(photos.candidates, limit)
     return PhotoSet(
         path=photos.path,
         layout=photos.layout,
@@ -148,8 +148,8 @@ def open_any_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """Opens photos as `open_photos` does; but a folder in which most photos tell no class that the port knows
-    gives all its photos without classes, and so does one that has no layout.
+    """Open photos as `open_photos` does. A folder in which most photos tell no class that the port knows
+    gives all its photos without classes, and so does a folder that has no layout.
 
     Raises:
         PorterError: as `open_photos`.
@@ -158,13 +158,13 @@ def open_any_photos(
         photos = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
         if labels is not None or len(photos.photos) >= len(photos.failed) or not path.is_dir():
             return photos
-        why = f"most photos tell no class: {listed(sorted({photo.why for photo in photos.failed}))}"
+        reason = f"most photos tell no class: {list_few(sorted({photo.why for photo in photos.failed}))}"
     except (FileError, UsageError) as error:
         if labels is not None or split is not None or not path.is_dir() or not list_photos(path).photos:
             raise
-        why = error.message
+        reason = error.message
     listing = list_photos(path)
-    chosen = _spread(listing.photos, limit)
+    chosen = _take_evenly(listing.photos, limit)
     return PhotoSet(
         path=path,
         layout="photos without classes",
@@ -174,13 +174,13 @@ def open_any_photos(
         failed=tuple(Failure(escaped(photo.name), photo.why) for photo in chosen if photo.why),
         excluded=listing.excluded,
         limit=limit if len(chosen) < len(listing.photos) else None,
-        unlabelled=why,
+        unlabelled=reason,
     )
 
 
 def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
-    """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names
-    of training photos.
+    """Return whether these are ImageNet's 50,000 validation photos: by their numbers, otherwise by 50 of each
+    class and no names of training photos.
     """
     if len(candidates) != VALIDATION_IMAGES:
         return False
@@ -188,57 +188,61 @@ def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
     if len(numbers - {None}) == VALIDATION_IMAGES:
         return True
     per_class = Counter(candidate.labels for candidate in candidates)
-    named = any(_TRAINING.match(candidate.key.rpartition("/")[2]) for candidate in candidates)
+    has_training_names = any(
+        _TRAINING_PHOTO.match(candidate.key.rpartition("/")[2]) for candidate in candidates
+    )
     return (
         set(per_class) == {(label,) for label in range(1000)}
         and set(per_class.values()) == {50}
-        and not named
+        and not has_training_names
     )
 
 
-def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
-    """`limit` of them, spread evenly: the first of each of `limit` equal parts."""
+def _take_evenly(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
+    """Return `limit` of the photos, spread evenly: the first of each of `limit` equal parts."""
     if limit is None or limit >= len(candidates):
         return candidates
     return [candidates[part * len(candidates) // limit] for part in range(limit)]
 
 
-def _split_of(word: str) -> str:
-    """porter's word for a split."""
-    if word.lower() not in _SPLITS:
+def _parse_split(word: str) -> str:
+    """Return porter's word for a split."""
+    if word.lower() not in _SPLIT_WORDS:
         raise UsageError(
-            f"there is no split '{word}'", where=SPLIT, next=f"write one of {', '.join(_SPLITS)}"
+            f"there is no split '{word}'", where=SPLIT, next=f"write one of {', '.join(_SPLIT_WORDS)}"
         )
-    return _SPLITS[word.lower()]
+    return _SPLIT_WORDS[word.lower()]
 
 
-def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
-    """The photos of a folder or file, at least one, with what it says of their classes.
+def _find_photos(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
+    """Return the photos of a folder or file, at least one, with the classes that it states.
 
     Raises:
         PorterError: as `open_photos`.
     """
     try:
         if not path.exists():
-            raise FileError("there is no such file or folder", where=path, next=f"check the path; {_NEXT}")
+            raise FileError(
+                "there is no such file or folder", where=path, next=f"check the path; {_LAYOUTS_HINT}"
+            )
         photos = (
-            _in_folder(*_split_folder(path, split), classes)
+            _read_folder(*_choose_split_folder(path, split), classes)
             if path.is_dir()
-            else _in_file(path, split, classes)
+            else _read_file(path, split, classes)
         )
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     if not photos.candidates:
-        raise FileError("there are no photos", where=photos.path, next=_NEXT)
+        raise FileError("there are no photos", where=photos.path, next=_LAYOUTS_HINT)
     return photos
 
 
-def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
-    """The photos of a folder or a tar whose classes are stated elsewhere; of other layouts with the classes
-    that they state.
+def _find_unlabelled(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
+    """Return the photos of a folder or a tar whose classes are stated elsewhere; those of other layouts with
+    the classes that they state.
     """
     if path.is_dir():
-        folder, _ = _split_folder(path, split)
+        folder, _ = _choose_split_folder(path, split)
         listing = list_photos(folder)
         if listing.photos:
             photos = [
@@ -246,13 +250,13 @@ def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPh
                 for each in listing.photos
             ]
             return FoundPhotos(folder, "folder", photos, listing.excluded)
-    elif path.is_file() and is_tar(path) and not is_webdataset(inside := members(path)):
-        return replace(flat_tar(path, inside), layout="tar")
-    return _find(path, classes, split)
+    elif path.is_file() and is_tar(path) and not is_webdataset(inside := list_members(path)):
+        return replace(read_flat_tar(path, inside), layout="tar")
+    return _find_photos(path, classes, split)
 
 
-def _split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
-    """The folder in which a split's files are, and the split that remains to be chosen among them.
+def _choose_split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
+    """Return the folder in which a split's files are, and the split that remains to be chosen among them.
 
     It is the split's own folder, where `path` has folders for splits: `val` beside `train`. It is `data`,
     where Hugging Face's shards are in there. Otherwise it is `path`.
@@ -260,24 +264,24 @@ def _split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
     Raises:
         UsageError: `path` has folders for splits, but none for this one.
     """
-    folders, files = contents(path)
-    splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
+    folders, files = names_in_folder(path)
+    splits = {name: _SPLIT_WORDS[name.lower()] for name in folders if name.lower() in _SPLIT_WORDS}
     # A folder of photos is a class of them, even if it is called "train".
-    if len(splits) == 1 and _is_class(path / next(iter(splits))):
+    if len(splits) == 1 and _is_class_folder(path / next(iter(splits))):
         splits = {}
     chosen = [name for name, split_of_name in splits.items() if split_of_name == (split or "validation")]
     if not chosen and splits and (split is not None or len(splits) > 1):
-        lacking = (
+        problem = (
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         )
         raise UsageError(
-            f"{lacking}: {', '.join(splits)}", where=path, next=f"add {SPLIT(next(iter(splits)))}"
+            f"{problem}: {', '.join(splits)}", where=path, next=f"add {SPLIT(next(iter(splits)))}"
         )
     if chosen:
         return path / chosen[0], None
     if splits and len(folders) == 1:
         return path / next(iter(splits)), None
-    if "data" in folders and not _has_shards(files) and _has_shards(contents(path / "data")[1]):
+    if "data" in folders and not _has_shards(files) and _has_shards(names_in_folder(path / "data")[1]):
         return path / "data", split
     return path, split
 
@@ -286,135 +290,142 @@ def _has_shards(files: Iterable[str]) -> bool:
     return any(name.endswith(_SHARDS) for name in files)
 
 
-def _is_class(folder: Path) -> bool:
-    """Whether a folder with the name of a split is a class, such as `valid` beside `invalid`: photos lie
-    directly in it, other than ImageNet's validation photos.
+def _is_class_folder(folder: Path) -> bool:
+    """Return whether a folder with the name of a split is a class, such as `valid` beside `invalid`: photos
+    lie directly in it, and they are not ImageNet's validation photos.
     """
-    folders, files = contents(folder)
+    folders, files = names_in_folder(folder)
     photos = [name for name in files if is_photo(name)]
     return not folders and bool(photos) and all(validation_number(name) is None for name in photos)
 
 
-def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
-    """Photos of a folder: the layout follows from the files that it holds."""
+def _read_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
+    """Return the photos of a folder. The layout follows from the files that it holds."""
     listing = list_photos(path)
     if is_saved(path):
         files = [path / name for name in listing.others if name.endswith(".arrow")]
-        return _of_shards(saved, path, _of_one_split(path, files, split), classes)
+        return _read_shards(read_saved_photos, path, _files_of_split(path, files, split), classes)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
-        return _of_shards(parquet, path, _of_one_split(path, tables, split), classes)
+        return _read_shards(read_parquet_photos, path, _files_of_split(path, tables, split), classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
     numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
     if classes.imagenet and numbered > in_folders:
-        _expect_none(split, path)
-        return flat_folder(path, listing)
+        _expect_no_split(split, path)
+        return read_flat_folder(path, listing)
     if in_folders:
-        _expect_none(split, path)
-        return class_folders(path, listing, classes)
-    shards = [path / name for name in listing.others if _SHARD.search(name)]
+        _expect_no_split(split, path)
+        return read_class_folders(path, listing, classes)
+    shards = [path / name for name in listing.others if _TFRECORD_NAME.search(name)]
     if any(map(is_tfrecord, shards)):
-        return _of_shards(tfrecord, path, _of_one_split(path, shards, split), classes)
+        return _read_shards(read_tfrecord_photos, path, _files_of_split(path, shards, split), classes)
     if tars := [path / name for name in listing.others if name.endswith(".tar")]:
-        return _of_shards(_in_tars, path, _of_one_split(path, tars, split), classes)
-    seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
+        return _read_shards(_read_tars, path, _files_of_split(path, tars, split), classes)
+    problems = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
-        seen.append(f"no photos in the folders {listed(listing.folders)}")
+        problems.append(f"no photos in the folders {list_few(listing.folders)}")
     packed_shards = [file.name for file in shards if unpacker(file)]
     if packed := [*(name for name in listing.others if name.endswith(_COMPRESSED)), *packed_shards]:
-        seen.append(f"compressed files are not read, so unpack them: {listed(packed)}")
-    if strange := [file.name for file in shards if file.name not in packed_shards]:
-        seen.append(f"these do not begin as TFRecord files do: {listed(strange)}")
-    next = f"put those of each class into a folder, or give {LABELS.placeholder}; {_NEXT}"
+        problems.append(f"compressed files are not read, so unpack them: {list_few(packed)}")
+    if not_tfrecord := [file.name for file in shards if file.name not in packed_shards]:
+        problems.append(f"these do not begin as TFRecord files do: {list_few(not_tfrecord)}")
+    next = f"put those of each class into a folder, or give {LABELS.placeholder}; {_LAYOUTS_HINT}"
     raise FileError(
-        "; ".join(seen) or "there are no photos", where=path, next=next if listing.photos else _NEXT
+        "; ".join(problems) or "there are no photos",
+        where=path,
+        next=next if listing.photos else _LAYOUTS_HINT,
     )
 
 
-def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
-    """Photos of a file: the layout follows from its content."""
+def _read_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
+    """Return the photos of a file. The layout follows from its content."""
     readers = (
-        (is_parquet, parquet),
-        (lambda file: is_tar(file) or unpacker(file), _in_tars),
-        (is_tfrecord, tfrecord),
+        (is_parquet, read_parquet_photos),
+        (lambda file: is_tar(file) or unpacker(file), _read_tars),
+        (is_tfrecord, read_tfrecord_photos),
     )
-    for recognised, read in readers:
-        if recognised(path):
-            return read(path, _of_one_split(path, [path], split), classes)
-    raise FileError("it is no folder, no tar, no TFRecord file and no Parquet file", where=path, next=_NEXT)
+    for is_of_layout, read in readers:
+        if is_of_layout(path):
+            return read(path, _files_of_split(path, [path], split), classes)
+    raise FileError(
+        "it is no folder, no tar, no TFRecord file and no Parquet file", where=path, next=_LAYOUTS_HINT
+    )
 
 
-def _of_shards(
+def _read_shards(
     read: Callable[[Path, Sequence[Path], Classes], FoundPhotos],
     path: Path,
     files: Sequence[Path],
     classes: Classes,
 ) -> FoundPhotos:
-    """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left
-    out.
+    """Return the photos in the files of a folder. Files of `-of-N` that are not there are named among those
+    that are left out.
     """
     photos = read(path, files, classes)
-    here = {file.name for file in files}
-    whole = {
+    names = {file.name for file in files}
+    expected = {
         f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
-        for name in here
-        if (numbers := _OF.search(name))
+        for name in names
+        if (numbers := _SHARD_OF.search(name))
         for number in range(int(numbers[2]))
     }
     missing = tuple(
-        Failure(escaped(name), "this file of the data set is not there") for name in sorted(whole - here)
+        Failure(escaped(name), "this file of the data set is not there") for name in sorted(expected - names)
     )
     return replace(photos, excluded=(*photos.excluded, *missing))
 
 
-def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
-    """Photos of tars: WebDataset's, ImageNet's own of the validation set, or folders within one tar."""
-    shards = [(file, members(file)) for file in files]
+def _read_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """Return the photos of tars: WebDataset's, ImageNet's own of the validation set, or folders within one
+    tar.
+    """
+    shards = [(file, list_members(file)) for file in files]
     if any(is_webdataset(inside) for _, inside in shards):
-        return webdataset(path, shards, classes)
+        return read_webdataset(path, shards, classes)
     names = [member.name for _, inside in shards for member in inside]
     if (
         classes.imagenet
         and len(shards) == 1
         and any(is_photo(name) and validation_number(name) is not None for name in names)
     ):
-        return replace(flat_tar(*shards[0]), path=path)
-    if classified := class_tars(path, shards, classes):
+        return replace(read_flat_tar(*shards[0]), path=path)
+    if classified := read_class_tars(path, shards, classes):
         return classified
     raise FileError(
         "an archive without labels, neither webdataset, class folders nor ImageNet's validation set: it has "
-        f"{listed(names) or 'no files'}",
+        f"{list_few(names) or 'no files'}",
         where=path,
         next="unpack it into class folders",
     )
 
 
-def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
-    """The files of a split among `files`, by their names: of validation where none is asked for, or all of
-    them where they name at most one split.
+def _files_of_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
+    """Return the files of a split, by their names: those of validation if no split is asked for, or all files
+    if they name at most one split.
     """
     splits: dict[str, list[Path]] = {}
     for file in files:
-        match = _SPLIT.search(file.name)
-        splits.setdefault(_SPLITS[match[1].lower()] if match else "", []).append(file)
+        match = _SPLIT_IN_NAME.search(file.name)
+        splits.setdefault(_SPLIT_WORDS[match[1].lower()] if match else "", []).append(file)
     wanted = split or "validation"
     if wanted in splits:
         return splits[wanted]
     if set(splits) == {""}:
-        _expect_none(split, path)
+        _expect_no_split(split, path)
     elif split is not None:
-        raise UsageError(f"it has no files of split '{split}', only {_listed(splits)}", where=path)
+        raise UsageError(f"it has no files of split '{split}', only {_split_list(splits)}", where=path)
     if len(splits) > 1:
-        message = f"files of several splits and none of validation: {_listed(splits)}"
+        message = f"files of several splits and none of validation: {_split_list(splits)}"
         raise UsageError(message, where=path, next=f"add {SPLIT(max(splits))}")
     return list(files)
 
 
-def _expect_none(split: str | None, path: Path) -> None:
+def _expect_no_split(split: str | None, path: Path) -> None:
+    """Refuse a split where the data set has none."""
     if split is not None:
         raise UsageError(
             f"it has no splits, and '{split}' is asked for", where=path, next=f"leave out {SPLIT}"
         )
 
 
-def _listed(splits: Iterable[str]) -> str:
+def _split_list(splits: Iterable[str]) -> str:
     return ", ".join(sorted(split or "no split" for split in splits))

@@ -21,7 +21,7 @@ from porter.data.photos import Bytes, Failure, FoundPhotos, PhotoCandidate, is_p
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
 
-class Photograph(NamedTuple):
+class ListedPhoto(NamedTuple):
     """A file that is a photo by its name.
 
     Attributes:
@@ -53,14 +53,14 @@ class Listing(NamedTuple):
         excluded: folders that are not entered, with the reason.
     """
 
-    photos: list[Photograph]
+    photos: list[ListedPhoto]
     folders: list[str]
     others: list[str]
     excluded: tuple[Failure, ...]
 
 
 def list_photos(folder: Path) -> Listing:
-    """The photos of a folder and of the folders in it.
+    """Return the photos of a folder and of the folders in it.
 
     Links to folders are followed only in `folder` itself, because people put class folders together so
     without copies; a link to a folder that contains `folder` is never followed.
@@ -68,7 +68,7 @@ def list_photos(folder: Path) -> Listing:
     Raises:
         FileError: a folder cannot be read.
     """
-    photos: list[Photograph] = []
+    photos: list[ListedPhoto] = []
     folders: list[str] = []
     others: list[str] = []
     excluded: list[Failure] = []
@@ -80,7 +80,7 @@ def list_photos(folder: Path) -> Listing:
             if entry.name.startswith(".") or entry.name == "__MACOSX":
                 continue
             if entry.is_dir():
-                if why := _barred(entry, folder, prefix):
+                if why := _why_not_entered(entry, folder, prefix):
                     excluded.append(Failure(escaped(name), why))
                     continue
                 if not prefix:
@@ -88,7 +88,7 @@ def list_photos(folder: Path) -> Listing:
                 waiting.append((entry.path, f"{name}/"))
             elif is_photo(name):
                 why = why_unread(name) if entry.is_file() else "a broken link, or no regular file"
-                photos.append(Photograph(name, entry.path, why))
+                photos.append(ListedPhoto(name, entry.path, why))
             elif not prefix:
                 others.append(name)
     photos.sort()
@@ -97,8 +97,9 @@ def list_photos(folder: Path) -> Listing:
     )
 
 
-def contents(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the folders and of the files in a folder, sorted, without those that begin with a dot.
+def names_in_folder(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and of the files in a folder, sorted, without those that begin with a
+    dot.
 
     Raises:
         FileError: it cannot be read.
@@ -112,6 +113,7 @@ def contents(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return what is in a folder."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -119,8 +121,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         raise FileError(f"the folder cannot be read: {error.strerror}", where=folder) from None
 
 
-def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
-    """Why a folder is not entered; empty if it is."""
+def _why_not_entered(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
+    """Return why a folder is not entered; an empty text if it is."""
     if not entry.is_symlink():
         return ""
     if prefix:
@@ -130,22 +132,24 @@ def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
     return "a link to a folder that it lies in" if target in (listed, *listed.parents) else ""
 
 
-def class_folders(path: Path, listing: Listing, classes: Classes) -> FoundPhotos:
-    """`val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo in it, at any depth.
+def read_class_folders(path: Path, listing: Listing, classes: Classes) -> FoundPhotos:
+    """Return the photos of `val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo
+    in it, at any depth.
 
     Raises:
         UsageError: see porter.data.classes.folder_labels.
     """
-    used = {photo.folder for photo in listing.photos if photo.folder}
-    known = folder_labels(used if classes.imagenet else listing.folders, classes, str(path))
-    candidates = [_in_class(photo.name, photo.place, photo.why, known) for photo in listing.photos]
+    class_names = {photo.folder for photo in listing.photos if photo.folder}
+    labels = folder_labels(class_names if classes.imagenet else listing.folders, classes, str(path))
+    candidates = [_candidate_in_class(photo.name, photo.place, photo.why, labels) for photo in listing.photos]
     return FoundPhotos(path, "class folders", candidates, listing.excluded)
 
 
-def class_tars(
+def read_class_tars(
     path: Path, archives: Sequence[tuple[Path, list[TarMember]]], classes: Classes
 ) -> FoundPhotos | None:
-    """Class folders in tars, at the top or in one folder that holds all of them; None where there are none.
+    """Return the photos of class folders in tars, at the top or in one folder that holds all of them; None if
+    there are none.
 
     Raises:
         UsageError: see porter.data.classes.folder_labels.
@@ -156,13 +160,13 @@ def class_tars(
     folders = {folder for name in names if (folder := _class_of(name.removeprefix(above)))}
     if not folders:
         return None
-    known = folder_labels(folders, classes, str(path))
+    labels = folder_labels(folders, classes, str(path))
     candidates = [
-        _in_class(
+        _candidate_in_class(
             member.name.removeprefix(above),
             None if member.why else Bytes(file, member.offset, member.size),
             member.why or why_unread(member.name),
-            known,
+            labels,
         )
         for file, member in sorted(photos, key=lambda photo: photo[1].name)
     ]
@@ -170,8 +174,8 @@ def class_tars(
 
 
 def _folder_above(names: Sequence[str]) -> str:
-    """The folder, with its slash, that holds the class folders: all names begin with it, and go on with a
-    folder.
+    """Return the folder, with its slash, that holds the class folders: all names begin with it, and go on
+    with a folder. It is empty if the class folders are at the top.
     """
     parts = [name.split("/")[:-2] for name in names]
     depth = 0
@@ -180,38 +184,41 @@ def _folder_above(names: Sequence[str]) -> str:
     return "".join(f"{part}/" for part in parts[0][:depth]) if parts else ""
 
 
-def _in_class(name: str, place: Bytes | None, why: str, known: Mapping[str, int | None]) -> PhotoCandidate:
-    """A photo whose class is the folder that it lies in."""
+def _candidate_in_class(
+    name: str, place: Bytes | None, why: str, labels_of_folders: Mapping[str, int | None]
+) -> PhotoCandidate:
+    """Return a photo whose class is the folder that it lies in."""
     folder = _class_of(name)
-    label = known.get(folder)
-    unknown = why_no_class(folder) if folder else "it lies in no class folder"
-    return PhotoCandidate(escaped(name), name, place, () if label is None else (label,), why or unknown)
+    label = labels_of_folders.get(folder)
+    why_no_label = why_no_class(folder) if folder else "it lies in no class folder"
+    return PhotoCandidate(escaped(name), name, place, () if label is None else (label,), why or why_no_label)
 
 
 def _class_of(name: str) -> str:
-    """The first folder of a photo's path; empty for a photo in no folder."""
+    """Return the first folder of a photo's path; an empty text for a photo in no folder."""
     return name.partition("/")[0] if "/" in name else ""
 
 
-def flat_folder(path: Path, listing: Listing) -> FoundPhotos:
-    """`ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit in it or beside
-    it.
+def read_flat_folder(path: Path, listing: Listing) -> FoundPhotos:
+    """Return the photos `ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit
+    in it or beside it.
     """
-    candidates = [_flat(photo.name, photo.place, photo.why) for photo in listing.photos]
+    candidates = [_flat_candidate(photo.name, photo.place, photo.why) for photo in listing.photos]
     return FoundPhotos(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
 
 
-def flat_tar(path: Path, members: list[TarMember]) -> FoundPhotos:
-    """The official ILSVRC2012_img_val.tar, read in place, with the devkit beside it."""
+def read_flat_tar(path: Path, members: list[TarMember]) -> FoundPhotos:
+    """Return the photos of the official ILSVRC2012_img_val.tar, read in place, with the devkit beside it."""
     photos = sorted(member for member in members if is_photo(member.name))
     candidates = [
-        _flat(name, None if why else Bytes(path, offset, size), why) for name, offset, size, why in photos
+        _flat_candidate(name, None if why else Bytes(path, offset, size), why)
+        for name, offset, size, why in photos
     ]
     return FoundPhotos(path, "flat tar", candidates, beside=(path.parent,))
 
 
-def _flat(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
-    """Hugging Face's val_images.tar.gz has the class in the name:
+def _flat_candidate(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
+    """Return a photo whose class is in its name, if that is one of Hugging Face's val_images.tar.gz:
     `ILSVRC2012_val_00000293_n01440764.JPEG`.
     """
     match = _WITH_WNID.match(name.rpartition("/")[2])

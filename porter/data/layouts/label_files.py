@@ -25,8 +25,12 @@ _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
-_LISTS = ((b"ImageId", "Kaggle's list"), (b"ILSVRC2012_val_", "Caffe's list"), (b"n", "slim's list"))
-"""How lists of labels begin."""
+_LIST_BEGINNINGS = (
+    (b"ImageId", "Kaggle's list"),
+    (b"ILSVRC2012_val_", "Caffe's list"),
+    (b"n", "slim's list"),
+)
+"""The first bytes of a list of labels, and its name in messages."""
 
 
 class LabelFile(NamedTuple):
@@ -43,9 +47,9 @@ class LabelFile(NamedTuple):
 
 
 def read_label_file(path: Path) -> LabelFile:
-    """Reads a devkit (the archive, its folder, or the ground truth), ReaL's real.json, or a list: slim's
-    `imagenet_2012_validation_synset_labels.txt`, Caffe's `val.txt`, Kaggle's `LOC_val_solution.csv`. The
-    content tells which it is.
+    """Return the labels of a devkit (the archive, its folder, or the ground truth), of ReaL's real.json, or
+    of a list: slim's `imagenet_2012_validation_synset_labels.txt`, Caffe's `val.txt`, Kaggle's
+    `LOC_val_solution.csv`. The content tells which it is.
 
     Raises:
         FileError: it is neither of them, or broken.
@@ -56,21 +60,21 @@ def read_label_file(path: Path) -> LabelFile:
         with path.open("rb") as file:
             head = file.read(64).lstrip()
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=path, next=_takes()) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path, next=_accepted_files()) from None
     if head.startswith(b"["):
         return LabelFile("ReaL", _read_real(path))
     if head.startswith(b"\x1f\x8b"):
         with tempfile.TemporaryDirectory(prefix="porter-devkit-") as name:
             unpack(path, f"ILSVRC2012_devkit_t12/data/{_TRUTH}", Path(name))
             return LabelFile("the devkit", _read_devkit(Path(name, _TRUTH)))
-    for start, name in _LISTS:
+    for start, name in _LIST_BEGINNINGS:
         if head.startswith(start):
             return LabelFile(name, _read_list(path, name))
     return LabelFile("the devkit", _read_devkit(path))
 
 
 def devkit_beside(found: FoundPhotos) -> LabelFile:
-    """The labels of the devkit that lies where the layout expects it.
+    """Return the labels of the devkit that lies where the layout expects it.
 
     Raises:
         FileError: there is none, or it is broken.
@@ -80,12 +84,12 @@ def devkit_beside(found: FoundPhotos) -> LabelFile:
             if (folder / name).exists():
                 return read_label_file(folder / name)
     message = "the photos do not tell their classes, and there is no devkit beside them"
-    raise FileError(message, where=found.path, next=_takes())
+    raise FileError(message, where=found.path, next=_accepted_files())
 
 
-def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
-    """A data set with the labels of `given`, found by the photos' numbers; photos without a label there are
-    excluded.
+def with_labels(found: FoundPhotos, label_file: LabelFile) -> FoundPhotos:
+    """Return a data set whose photos have the labels of a file, found by the photos' ImageNet numbers. Photos
+    that the file leaves out are excluded.
 
     Raises:
         FileError: no photo has a number.
@@ -93,14 +97,17 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
     candidates, excluded = [], list(found.excluded)
     numbers = [validation_number(candidate.key) for candidate in found.candidates]
     if not any(numbers):
-        message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
+        message = (
+            f"{label_file.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
+        )
         raise FileError(
             message, where=found.path, next="name the photos as ImageNet does, or leave these labels out"
         )
     for candidate, number in zip(found.candidates, numbers, strict=True):
-        labels = given.labels[number - 1] if number else ()
+        # Photos are numbered from 1 on; one without a number has no label here.
+        labels = label_file.labels[number - 1] if number else ()
         if number and not labels:
-            excluded.append(Failure(candidate.name, f"{given.name} gives it no label"))
+            excluded.append(Failure(candidate.name, f"{label_file.name} gives it no label"))
         elif candidate.place is None:
             candidates.append(candidate)
         else:
@@ -108,27 +115,29 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
             candidates.append(candidate._replace(labels=labels, why=why))
     return replace(
         found,
-        layout=f"{found.layout}, labels of {given.name}",
+        layout=f"{found.layout}, labels of {label_file.name}",
         candidates=candidates,
         excluded=tuple(excluded),
     )
 
 
 def _read_folder(path: Path) -> LabelFile:
-    """The labels of ImageNet's devkit, in a folder of it."""
+    """Return the labels of ImageNet's devkit in one of its folders."""
     for truth in (path / _TRUTH, path / "data" / _TRUTH):
         if truth.is_file():
             return LabelFile("the devkit", _read_devkit(truth))
     if (path / _ARCHIVE).is_file():
         return read_label_file(path / _ARCHIVE)
-    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=path, next=_takes())
+    raise FileError(
+        f"neither the folder nor its data folder has {_TRUTH}", where=path, next=_accepted_files()
+    )
 
 
 def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
-    """One ILSVRC id per line, in the order of the photos' names; ids 1 to 1000 are not in the order of
-    wnids.
+    """Return the labels of a ground truth, which has an ILSVRC id on each line, in the order of the photos'
+    names. The ids 1 to 1000 are not in the order of wnids.
     """
-    lines = _read(truth).split()
+    lines = _read_text(truth).split()
     if len(lines) != VALIDATION_IMAGES or not all(
         line.isascii() and line.isdigit() and len(line) <= 4 for line in lines
     ):
@@ -136,7 +145,7 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
             f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, "
             "one per line"
         )
-        raise FileError(message, where=truth, next=_takes())
+        raise FileError(message, where=truth, next=_accepted_files())
     by_id = {entry.ilsvrc: label for label, entry in enumerate(imagenet_classes())}
     ids = [int(line) for line in lines]
     if unknown := set(ids) - by_id.keys():
@@ -145,26 +154,30 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
 
 
 def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
-    """A photo on each line: its wnid; its name and its class from 0 in the order of wnids; or its name, a
-    comma, and boxes that begin with its wnid.
+    """Return the labels of a list with a photo on each line: its wnid; its name and its class from 0 in the
+    order of wnids; or its name, a comma, and boxes that begin with its wnid.
     """
-    lines = _read(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
+    lines = _read_text(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
     labels: dict[int, int] = {}
     for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
-        photo, label = _on_line(line, number)
+        photo, label = _parse_line(line, number)
         if photo is None or label is None:
             raise FileError(
-                f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_takes()
+                f"{name} has no photo and class in '{line[:60]}'",
+                where=f"{path}:{number}",
+                next=_accepted_files(),
             )
         labels[photo] = label
     if len(labels) != VALIDATION_IMAGES:
         message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(labels):,}"
-        raise FileError(message, where=path, next=_takes())
+        raise FileError(message, where=path, next=_accepted_files())
     return tuple((labels[number],) for number in range(1, VALIDATION_IMAGES + 1))
 
 
-def _on_line(line: str, number: int) -> tuple[int | None, int | None]:
-    """The number of a validation photo and its label on a line, each None if the line does not tell."""
+def _parse_line(line: str, number: int) -> tuple[int | None, int | None]:
+    """Return the number of a validation photo and its label on a line, each None if the line does not tell
+    it.
+    """
     name, _, label = line.replace(",", " ", 1).partition(" ")
     if not label:
         return (number if number <= VALIDATION_IMAGES else None), wnid_label(name)
@@ -175,17 +188,17 @@ def _on_line(line: str, number: int) -> tuple[int | None, int | None]:
 
 
 def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Lists of class indices in the order of the photos' names; an empty one leaves its photo out (ReaL's
-    README).
+    """Return ReaL's lists of class indices in the order of the photos' names. An empty one leaves its photo
+    out (ReaL's README).
     """
     try:
-        lists = json.loads(_read(path))
+        lists = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
-        raise FileError(f"not JSON: {error}", where=path, next=_takes()) from None
+        raise FileError(f"not JSON: {error}", where=path, next=_accepted_files()) from None
     classes = range(len(imagenet_classes()))
     if not isinstance(lists, list) or len(lists) != VALIDATION_IMAGES:
         message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
-        raise FileError(message, where=path, next=_takes())
+        raise FileError(message, where=path, next=_accepted_files())
     for number, labels in enumerate(lists, start=1):
         if not isinstance(labels, list) or not all(
             type(label) is int and label in classes for label in labels
@@ -193,11 +206,12 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
             message = (
                 f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
             )
-            raise FileError(message, where=path, next=_takes())
+            raise FileError(message, where=path, next=_accepted_files())
     return tuple(map(tuple, lists))
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
+    """Return the text of a file of labels; refuse one that is too large."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE + 1)
@@ -207,12 +221,13 @@ def _read(path: Path) -> str:
         raise FileError(
             f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes",
             where=path,
-            next=_takes(),
+            next=_accepted_files(),
         )
     return data.decode("utf-8", "replace")
 
 
-def _takes() -> str:
+def _accepted_files() -> str:
+    """Return the advice that says which files of labels are read."""
     return (
         f"{LABELS} takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or "
         f"Kaggle's list; {REAL_LABELS} takes real.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, UsageError, escaped
-from porter.data.classes import Classes, listed_label
+from porter.data.classes import Classes, label_in_list
 from porter.data.photos import PHOTO_SUFFIXES, Failure, FoundPhotos, PhotoCandidate
 
 _LINE = re.compile(
@@ -22,10 +22,10 @@ _LINE = re.compile(
 _MAX_FILE = 256 << 20
 """A list of ImageNet's 1.3 million training photos has 60 million bytes."""
 _MAX_LINE = 8192
-_NEXT = "write a photo and its class on each line, such as: n01440764_1.JPEG 0"
+_LINE_ADVICE = "write a photo and its class on each line, such as: n01440764_1.JPEG 0"
 
 
-class Line(NamedTuple):
+class ListLine(NamedTuple):
     """A line of a list, from 1 on."""
 
     number: int
@@ -34,15 +34,15 @@ class Line(NamedTuple):
 
 
 def is_list(path: Path) -> bool:
-    """Whether a file's first line is a photo and a class, or its second, after a heading."""
+    """Return whether a file's first line is a photo and a class, or its second line, after a heading."""
     with path.open("rb") as file:
         lines = [file.readline(_MAX_LINE).decode("utf-8", "replace") for _ in range(2)]
     return any(_LINE.fullmatch(line) for line in lines)
 
 
-def labelled(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
-    """A data set's photos with the classes that a list gives them. Photos that the list lacks are left out,
-    and those of the list that the data set lacks cannot be scored.
+def with_labels_of_list(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
+    """Return a data set's photos with the classes that a list gives them. Photos that the list lacks are left
+    out, and photos of the list that the data set lacks cannot be scored.
 
     A photo is named by its path, from the data set's folder or the list's or from the root, or by its file
     name, where only one photo has it.
@@ -51,73 +51,78 @@ def labelled(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
         FileError: the list cannot be read, a line is no photo with a class, or a photo has two classes.
         UsageError: the numbers seem to count from 1.
     """
-    lines = list(_lines(path))
-    known = {label: listed_label(label, classes) for label in dict.fromkeys(line.label for line in lines)}
-    if str(classes.count) in known and "0" not in known:
+    lines = list(_read_lines(path))
+    label_of_text = {
+        label: label_in_list(label, classes) for label in dict.fromkeys(line.label for line in lines)
+    }
+    if str(classes.count) in label_of_text and "0" not in label_of_text:
         raise UsageError(
             f"the classes are numbers from 1 to {classes.count}, and the port's are from 0 to "
             f"{classes.count - 1}",
             where=path,
             next="subtract 1 from each, or write wnids or names of classes",
         )
-    find = _Photos(found, path.parent).find
-    given = dict[str, Line]()
-    lacking = list[PhotoCandidate]()
+    find = _PhotoNames(found, path.parent).find
+    line_of_photo = dict[str, ListLine]()
+    not_found = list[PhotoCandidate]()
     for line in lines:
         key = find(line.photo)
         if key is None:
             name = escaped(line.photo)
-            lacking.append(PhotoCandidate(name, name, None, (), "the data set has no such photo"))
-        elif known[given.setdefault(key, line).label] != known[line.label]:
+            not_found.append(PhotoCandidate(name, name, None, (), "the data set has no such photo"))
+        elif label_of_text[line_of_photo.setdefault(key, line).label] != label_of_text[line.label]:
             raise FileError(
-                f"'{escaped(line.photo)}' has two classes", where=f"{path}:{line.number}", next=_NEXT
+                f"'{escaped(line.photo)}' has two classes", where=f"{path}:{line.number}", next=_LINE_ADVICE
             )
 
     def with_label(candidate: PhotoCandidate) -> PhotoCandidate:
-        label = known[given[candidate.key].label]
+        """Return a photo with the class that the list gives it."""
+        label = label_of_text[line_of_photo[candidate.key].label]
         if candidate.place is None:
             why = candidate.why
         elif label is None:
-            why = f"its class '{escaped(given[candidate.key].label[:40])}' is no class of the port"
+            why = f"its class '{escaped(line_of_photo[candidate.key].label[:40])}' is no class of the port"
         else:
             why = ""
         return candidate._replace(labels=() if label is None else (label,), why=why)
 
-    listed = [with_label(each) for each in found.candidates if each.key in given]
-    others = [each.name for each in found.candidates if each.key not in given]
+    listed = [with_label(each) for each in found.candidates if each.key in line_of_photo]
+    others = [each.name for each in found.candidates if each.key not in line_of_photo]
     return replace(
         found,
         layout=f"{found.layout}, labels of {path.name}",
-        candidates=[*listed, *lacking],
+        candidates=[*listed, *not_found],
         excluded=(*found.excluded, *(Failure(name, "the list does not name it") for name in others)),
     )
 
 
-class _Photos:
+class _PhotoNames:
     """The photos of a data set, by the names that a list may give them."""
 
     def __init__(self, found: FoundPhotos, beside: Path) -> None:
         folder = found.path.absolute()
         self._bases = (folder, folder.parent, beside.absolute())
         self._keys = {candidate.key for candidate in found.candidates}
-        times = Counter(map(_file_name, self._keys))
-        self._alone = {_file_name(key): key for key in self._keys if times[_file_name(key)] == 1}
+        counts = Counter(map(_file_name, self._keys))
+        self._keys_by_file_name = {_file_name(key): key for key in self._keys if counts[_file_name(key)] == 1}
 
     def find(self, photo: str) -> str | None:
-        """The key of a photo by its path, or by its file name where only one has it."""
+        """Return the key of a photo by its path, or by its file name if only one has it; None if there is no
+        such photo.
+        """
         name = photo.replace("\\", "/").removeprefix("./")
         folder = self._bases[0]
         paths = (base / name for base in self._bases)
         keys = (path.relative_to(folder).as_posix() for path in paths if path.is_relative_to(folder))
-        return next((key for key in keys if key in self._keys), self._alone.get(_file_name(name)))
+        return next((key for key in keys if key in self._keys), self._keys_by_file_name.get(_file_name(name)))
 
 
 def _file_name(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def _lines(path: Path) -> Iterator[Line]:
-    """The lines of a list, each a photo and its label."""
+def _read_lines(path: Path) -> Iterator[ListLine]:
+    """Yield the lines of a list, each a photo and its label."""
     try:
         size = path.stat().st_size
         if size > _MAX_FILE:
@@ -132,8 +137,10 @@ def _lines(path: Path) -> Iterator[Line]:
             continue
         match = _LINE.fullmatch(line) if len(line) <= _MAX_LINE else None
         if match is not None:
-            yield Line(number, match["photo"], match["label"])
+            yield ListLine(number, match["photo"], match["label"])
         elif number > 1:  # the first may be a heading
             raise FileError(
-                f"'{escaped(line[:60])}' is no photo with a class", where=f"{path}:{number}", next=_NEXT
+                f"'{escaped(line[:60])}' is no photo with a class",
+                where=f"{path}:{number}",
+                next=_LINE_ADVICE,
             )

@@ -9,36 +9,36 @@ from pathlib import Path
 
 from porter.base.errors import escaped
 from porter.data import arrow
-from porter.data.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, labels_of_names, wnid_label
 from porter.data.parquet import read_table
 from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
 
 
-def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
-    """Photos in the order of the files and of the rows in each.
+def read_parquet_photos(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """Return the photos of Parquet files, in the order of the files and of the rows in each.
 
     A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's
     classes.
 
     Raises:
-        FileError: a file cannot be read, or see porter.data.classes.named_labels.
+        FileError: a file cannot be read, or see porter.data.classes.labels_of_names.
         NotInstalled: pyarrow is not installed.
     """
     candidates = []
     for file in files:
         table = read_table(file)
-        known = _known(table.names, classes, file)
+        known = _classes_of_numbers(table.names, classes, file)
         for number, row in enumerate(table.rows):
             place = Cell(file, row.row_group, row.row)
             candidates.append(_candidate(file, number, row.path, row.label, place, known, classes.imagenet))
     return FoundPhotos(path, "Parquet", candidates)
 
 
-def saved(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
-    """Reads, as `parquet` does, a folder that `save_to_disk` wrote, whose `dataset_info.json` names the
-    classes.
+def read_saved_photos(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """Return the photos of a folder that `save_to_disk` wrote, as `read_parquet_photos` does. Its
+    `dataset_info.json` names the classes.
     """
-    known = _known(arrow.class_names(path), classes, path / arrow.INFO)
+    known = _classes_of_numbers(arrow.class_names(path), classes, path / arrow.INFO)
     candidates = [
         _candidate(file, number, row.path, row.label, row.place, known, classes.imagenet)
         for file in files
@@ -47,8 +47,11 @@ def saved(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     return FoundPhotos(path, "Arrow", candidates)
 
 
-def _known(names: Sequence[str] | None, classes: Classes, file: Path) -> Sequence[int | None]:
-    return tuple(range(classes.count)) if names is None else named_labels(names, classes, str(file))
+def _classes_of_numbers(names: Sequence[str] | None, classes: Classes, file: Path) -> Sequence[int | None]:
+    """Return the class of each number in a table: by the names of its classes if it states them, otherwise
+    the number itself.
+    """
+    return tuple(range(classes.count)) if names is None else labels_of_names(names, classes, str(file))
 
 
 def _candidate(
@@ -60,20 +63,21 @@ def _candidate(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> PhotoCandidate:
-    """A photo of a table's row."""
+    """Return the photo of a table's row."""
     if place is None:
         why = "it has no bytes"
     elif label is None:
         why = "it has no label"
     else:
         why = f"its label '{escaped(str(label)[:40])}' is no class of the port"
-    row = _row(label, known, imagenet)
+    row = _row_of_label(label, known, imagenet)
     return PhotoCandidate(
         f"{escaped(file.name)}#{number}", path or "", place, () if row is None else (row,), why
     )
 
 
-def _row(label: int | str | None, known: Sequence[int | None], imagenet: bool) -> int | None:
+def _row_of_label(label: int | str | None, known: Sequence[int | None], imagenet: bool) -> int | None:
+    """Return the class of a label, which is a number or a wnid; None if it is no class of the port."""
     if isinstance(label, int):
         return known[label] if 0 <= label < len(known) else None
     return wnid_label(label) if label and imagenet else None

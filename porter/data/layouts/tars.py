@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, labels_of_names, wnid_label
 from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
 
-_MAGICS = {
+_UNPACKERS = {
     b"\x1f\x8b": "gunzip",
     b"BZh": "bunzip2",
     b"\xfd7zXZ\x00": "unxz",
@@ -32,10 +32,10 @@ each are 3.9 million.
 _MAX_HEADER = 1 << 20
 _MAX_PADDING = 1 << 20  # GNU tar fills the last record with zeros: 10 KiB unless told otherwise
 
-_LABELS = ("cls", "json")
-_FIELDS = ("label", "cls")
+_LABEL_SUFFIXES = ("cls", "json")
+_LABEL_FIELDS = ("label", "cls")
 _MAX_LABEL = 1 << 20
-_NAMES = "classnames.txt"
+_NAMES_FILE = "classnames.txt"
 
 _Labels = tuple[int, ...]
 
@@ -55,22 +55,22 @@ class TarMember(NamedTuple):
 
 
 def is_tar(path: Path) -> bool:
-    """Whether the content of a file is a tar's; an empty tar is one too."""
+    """Return whether the content of a file is a tar's; an empty tar is one too."""
     with path.open("rb") as file:
         head = file.read(512)
     return head[257:262] == b"ustar" or (len(head) == 512 and not any(head))
 
 
 def unpacker(path: Path) -> str | None:
-    """The program that unpacks a compressed file; None for any other."""
+    """Return the program that unpacks a compressed file; None for any other file."""
     with path.open("rb") as file:
         head = file.read(6)
-    return next((program for magic, program in _MAGICS.items() if head.startswith(magic)), None)
+    return next((program for magic, program in _UNPACKERS.items() if head.startswith(magic)), None)
 
 
-def members(path: Path) -> list[TarMember]:
-    """All members except folders, in the order of the archive. Of several with one name it is the last, as
-    after unpacking.
+def list_members(path: Path) -> list[TarMember]:
+    """Return all members except folders, in the order of the archive. Of several with one name it has the
+    last, as after unpacking.
 
     Raises:
         FileError: it is no tar, compressed, cut off, joined from several, or has more than _MAX_MEMBERS.
@@ -81,12 +81,12 @@ def members(path: Path) -> list[TarMember]:
     try:
         with path.open("rb") as file:
             by_name: dict[str, TarMember] = {}
-            for count, member in enumerate(_members(file)):
+            for count, member in enumerate(_iterate_members(file)):
                 if count == _MAX_MEMBERS:
                     message = f"the archive has more than {_MAX_MEMBERS:,} members"
                     raise FileError(message, where=path, next="put the photos into several archives")
                 by_name[member.name] = member
-            _require_end(file)
+            _expect_end(file)
     except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(
             f"the archive cannot be read: {error}", where=path, next="check that it is complete"
@@ -94,22 +94,22 @@ def members(path: Path) -> list[TarMember]:
     return list(by_name.values())
 
 
-def _members(file: io.BufferedReader) -> Iterator[TarMember]:
-    """The members of a tar but its folders."""
-    headers = _Headers(file)
+def _iterate_members(file: io.BufferedReader) -> Iterator[TarMember]:
+    """Yield the members of a tar except folders, up to its end or to a damaged header."""
+    headers = _BoundedHeaders(file)
     with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as archive:
         while (entry := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # kept for lookups by name, of which there are none
             if not entry.isdir():
                 yield TarMember(
-                    entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry)
+                    entry.name.removeprefix("./"), entry.offset_data, entry.size, _why_unreadable(entry)
                 )
-        # tarfile takes a damaged header for the end: `_require_end` reads on from here and tells them apart.
+        # tarfile takes a damaged header for the end: `_expect_end` reads on from here and tells them apart.
         file.seek(archive.offset)
 
 
-def _unreadable(entry: tarfile.TarInfo) -> str:
-    """Why a member cannot be read; empty if it can."""
+def _why_unreadable(entry: tarfile.TarInfo) -> str:
+    """Return why a member cannot be read; an empty text if it can."""
     if entry.issparse():
         return "a sparse member of a tar is not stored as it is"
     if entry.issym() or entry.islnk():
@@ -117,8 +117,8 @@ def _unreadable(entry: tarfile.TarInfo) -> str:
     return "" if entry.isreg() else "a device or pipe, no file"
 
 
-def _require_end(file: io.BufferedReader) -> None:
-    """Expects the two blocks of zeros that end a tar, and nothing behind them."""
+def _expect_end(file: io.BufferedReader) -> None:
+    """Expect the two blocks of zeros that end a tar, and nothing after them."""
     position = file.tell()
     rest = file.read(_MAX_PADDING)
     if len(rest) < 512:
@@ -129,7 +129,7 @@ def _require_end(file: io.BufferedReader) -> None:
         raise ValueError(f"it goes on after its end at byte {position:,}, as joined archives do")
 
 
-class _Headers:
+class _BoundedHeaders:
     """The file as tarfile may read it: headers are bounded, and it never goes back.
 
     A member of negative size makes older versions of tarfile read the same headers forever (CVE-2025-8194).
@@ -140,7 +140,7 @@ class _Headers:
         self._reached = 0
 
     def read(self, size: int) -> bytes:
-        """Reads a header, and notes how far headers have been read."""
+        """Read a header, and note how far headers have been read."""
         if not 0 <= size <= _MAX_HEADER:
             raise tarfile.ReadError(f"a header of {size:,} bytes")
         data = self._file.read(size)
@@ -157,34 +157,40 @@ class _Headers:
 
 
 def is_webdataset(members: Sequence[TarMember]) -> bool:
-    """Whether there are labels among the photos."""
-    return any(_split(member.name)[1] in _LABELS for member in members)
+    """Return whether there are labels among the photos."""
+    return any(_split_name(member.name)[1] in _LABEL_SUFFIXES for member in members)
 
 
-def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes) -> FoundPhotos:
-    """Photos in the order of the shards and of the members in each.
+def read_webdataset(
+    path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes
+) -> FoundPhotos:
+    """Return the photos in the order of the shards and of the members in each.
 
     A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the
     shards' folder or above it; where they have other than 1000 classes, the numbers are those of these names.
 
     Raises:
-        FileError: a shard cannot be read, or see porter.data.classes.named_labels.
+        FileError: a shard cannot be read, or see porter.data.classes.labels_of_names.
     """
     folder = shards[0][0].parent
     candidates: list[PhotoCandidate] = []
     try:
-        names = next((file for file in (folder / _NAMES, folder.parent / _NAMES) if file.is_file()), None)
-        known = named_labels(_lines(names), classes, str(names)) if names else tuple(range(classes.count))
+        names = next(
+            (file for file in (folder / _NAMES_FILE, folder.parent / _NAMES_FILE) if file.is_file()), None
+        )
+        known = (
+            labels_of_names(_read_names(names), classes, str(names)) if names else tuple(range(classes.count))
+        )
         for shard, members in shards:
             prefix = f"{shard.name}/" if shard != path else ""
             with shard.open("rb") as file:
-                candidates += _in_shard(shard, file, members, prefix, known, classes.imagenet)
+                candidates += _photos_of_shard(shard, file, members, prefix, known, classes.imagenet)
     except OSError as error:
         raise FileError(f"cannot be read: {error}", where=path) from None
     return FoundPhotos(path, "webdataset", candidates)
 
 
-def _in_shard(
+def _photos_of_shard(
     shard: Path,
     file: BinaryIO,
     members: list[TarMember],
@@ -192,18 +198,18 @@ def _in_shard(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> list[PhotoCandidate]:
-    """The photos of a shard of WebDataset, each with the labels of its key."""
+    """Return the photos of a shard of WebDataset, each with the labels of its key."""
     photos: dict[str, TarMember] = {}
     beside: dict[str, dict[str, TarMember]] = {}
     for member in members:
-        key, suffix = _split(member.name)
-        if suffix in _LABELS:
+        key, suffix = _split_name(member.name)
+        if suffix in _LABEL_SUFFIXES:
             beside.setdefault(key, {})[suffix] = member
         elif is_photo(f"photo.{suffix}") and is_photo(member.name):
             photos.setdefault(key, member)
     candidates = []
     for key, member in photos.items():
-        labels, why = _label(file, beside.get(key, {}), known, imagenet)
+        labels, why = _read_label(file, beside.get(key, {}), known, imagenet)
         place = None if member.why else Bytes(shard, member.offset, member.size)
         candidates.append(
             PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why)
@@ -211,13 +217,13 @@ def _in_shard(
     return candidates
 
 
-def _label(
+def _read_label(
     file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
 ) -> tuple[_Labels, str]:
-    """The label beside a photo, or why there is none."""
+    """Return the label beside a photo, and why it cannot be scored if there is none."""
     if not beside:
         return (), "there is no .cls or .json beside it"
-    for suffix in _LABELS:
+    for suffix in _LABEL_SUFFIXES:
         member = beside.get(suffix)
         if member is None:
             continue
@@ -225,41 +231,44 @@ def _label(
             return (), f"its .{suffix} cannot be read: {member.why or f'{member.size:,} bytes'}"
         file.seek(member.offset)
         text = file.read(member.size).decode("utf-8", "replace")
-        value = text.strip() if suffix == "cls" else _field(text)
+        value = text.strip() if suffix == "cls" else _label_in_json(text)
         if value is None:
             continue
-        label = _of(value, known, imagenet)
-        return (
-            () if label is None else (label,)
-        ), f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
-    return (), f"its .json has no field {' or '.join(_FIELDS)}"
+        label = _class_of_text(value, known, imagenet)
+        labels = () if label is None else (label,)
+        return labels, f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
+    return (), f"its .json has no field {' or '.join(_LABEL_FIELDS)}"
 
 
-def _of(value: str, known: Sequence[int | None], imagenet: bool) -> int | None:
+def _class_of_text(value: str, known: Sequence[int | None], imagenet: bool) -> int | None:
+    """Return the class of a number or a wnid; None if it is no class of the port."""
     if value.isascii() and value.isdigit() and len(value) <= 9:
         return known[int(value)] if int(value) < len(known) else None
     return wnid_label(value) if imagenet else None
 
 
-def _field(text: str) -> str | None:
-    """The label in the JSON beside a photo."""
+def _label_in_json(text: str) -> str | None:
+    """Return the label in the JSON beside a photo; None if it has none."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict):
         return None
-    label = next((fields[name] for name in _FIELDS if name in fields), None)
+    label = next((fields[name] for name in _LABEL_FIELDS if name in fields), None)
     return str(label) if isinstance(label, (int, str)) and not isinstance(label, bool) else None
 
 
-def _split(name: str) -> tuple[str, str]:
-    """Key and suffix: the suffix begins at the first dot of the file name (webdataset's base_plus_ext)."""
+def _split_name(name: str) -> tuple[str, str]:
+    """Return the key and the suffix of a name: the suffix begins at the first dot of the file name
+    (webdataset's base_plus_ext).
+    """
     folder, slash, base = name.rpartition("/")
     key, _, suffix = base.partition(".")
     return folder + slash + key, suffix.lower()
 
 
-def _lines(path: Path) -> list[str]:
+def _read_names(path: Path) -> list[str]:
+    """Return the lines of a file of names, of which a bounded part is read."""
     with path.open("rb") as file:
         return file.read(_MAX_LABEL).decode("utf-8", "replace").splitlines()

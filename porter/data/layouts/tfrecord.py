@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, labels_of_names, wnid_label
 from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
-from porter.data.tfrecord import Example, TfRecord, read_example, records
+from porter.data.tfrecord import Example, TfRecord, iterate_records, read_example
 
-_PHOTOS = ("image/encoded", "image")
-_LABELS = ("image/class/label", "label")
-_WNIDS = ("image/class/synset", "image/class/label", "label")
-_FILES = ("image/filename", "file_name")
-_NAMES = ("labels.txt", "label.labels.txt")
+_PHOTO_FEATURES = ("image/encoded", "image")
+_LABEL_FEATURES = ("image/class/label", "label")
+_WNID_FEATURES = ("image/class/synset", "image/class/label", "label")
+_FILE_NAME_FEATURES = ("image/filename", "file_name")
+_NAMES_FILES = ("labels.txt", "label.labels.txt")
 """The files beside the shards that name the classes: slim's `0:daisy` on each line, and that of TensorFlow
 Datasets, a name on each line.
 """
-_NUMBERED = re.compile(r"([0-9]{1,9}):(.*)")
+_NUMBERED_LINE = re.compile(r"([0-9]{1,9}):(.*)")
 _MAX_NAMES = 1 << 20
 
 
-class _Row(NamedTuple):
+class _RecordRow(NamedTuple):
     shard: Path
     number: int
     record: TfRecord
     example: Example | str
 
 
-def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
-    """Photos in the order of the files and of the records in each.
+def read_tfrecord_photos(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """Return the photos in the order of the files and of the records in each.
 
     A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards:
     the one with this number, or on this line, from 0, where the lines have no numbers. Without these, numbers
@@ -45,90 +45,102 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
 
     Raises:
         FileError: a file cannot be read, it does not say which number a name has, or see
-            porter.data.classes.named_labels.
+            porter.data.classes.labels_of_names.
     """
-    rows: list[_Row] = []
+    values = (*_LABEL_FEATURES, *_WNID_FEATURES, *_FILE_NAME_FEATURES)
+    rows: list[_RecordRow] = []
     for shard in files:
         with shard.open("rb") as file:
-            for number, record in enumerate(records(file, shard)):
-                rows.append(
-                    _Row(
-                        shard,
-                        number,
-                        record,
-                        read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES)),
-                    )
-                )
-    known = _named(path if path.is_dir() else path.parent, classes)
-    first = _first(rows, classes)
-    return FoundPhotos(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
+            for number, record in enumerate(iterate_records(file, shard)):
+                example = read_example(file, record, _PHOTO_FEATURES, values)
+                rows.append(_RecordRow(shard, number, record, example))
+    classes_of_numbers = _classes_of_numbers(path if path.is_dir() else path.parent, classes)
+    first_number = _first_number(rows, classes)
+    return FoundPhotos(
+        path, "TFRecord", [_candidate(row, classes, classes_of_numbers, first_number) for row in rows]
+    )
 
 
 def _candidate(
-    row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int
+    row: _RecordRow, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
 ) -> PhotoCandidate:
-    """A photo of a record."""
+    """Return the photo of a record."""
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
         return PhotoCandidate(name, "", None, (), example)
     photo, values = example.photo, example.values
     key = next(
-        (value.decode("utf-8", "replace") for word in _FILES if isinstance(value := values.get(word), bytes)),
+        (
+            value.decode("utf-8", "replace")
+            for word in _FILE_NAME_FEATURES
+            if isinstance(value := values.get(word), bytes)
+        ),
         "",
     )
     if photo is None:
-        return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTOS)}")
+        return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTO_FEATURES)}")
     place = Sealed(
         row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start
     )
-    label = _label(example, classes, known, first)
-    said = next((values[word] for word in (*_LABELS, *_WNIDS) if word in values), None)
-    shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    why = "it has no label" if said is None else f"its label '{escaped(shown[:40])}' is no class of the port"
+    label = _label_of(example, classes, classes_of_numbers, first_number)
+    stated = next((values[word] for word in (*_LABEL_FEATURES, *_WNID_FEATURES) if word in values), None)
+    label_text = stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
+    why = (
+        "it has no label"
+        if stated is None
+        else f"its label '{escaped(label_text[:40])}' is no class of the port"
+    )
     return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
-def _label(
-    example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int
+def _label_of(
+    example: Example, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
 ) -> int | None:
-    """The row of the port that a record's label is."""
+    """Return the row of the port for a record's label; None if it is none."""
     if classes.imagenet:
-        for word in _WNIDS:
+        for word in _WNID_FEATURES:
             value = example.values.get(word)
             if (
                 isinstance(value, bytes)
                 and (label := wnid_label(value.decode("utf-8", "replace"))) is not None
             ):
                 return label
-    number = _number(example)
+    number = _stated_number(example)
     if number is None:
         return None
-    if known is not None:
-        return known.get(number)
-    return number - first if 0 <= number - first < classes.count else None
+    if classes_of_numbers is not None:
+        return classes_of_numbers.get(number)
+    return number - first_number if 0 <= number - first_number < classes.count else None
 
 
-def _number(example: Example) -> int | None:
-    return next((value for word in _LABELS if isinstance(value := example.values.get(word), int)), None)
+def _stated_number(example: Example) -> int | None:
+    """Return the number of a record's class, as it states it; None if it states none."""
+    return next(
+        (value for word in _LABEL_FEATURES if isinstance(value := example.values.get(word), int)), None
+    )
 
 
-def _first(rows: Sequence[_Row], classes: Classes) -> int:
-    """The number of the first class."""
+def _first_number(rows: Sequence[_RecordRow], classes: Classes) -> int:
+    """Return the number of the first class in a data set: 0 or 1."""
     numbers = {
         number
         for row in rows
-        if isinstance(row.example, Example) and (number := _number(row.example)) is not None
+        if isinstance(row.example, Example) and (number := _stated_number(row.example)) is not None
     }
-    slims = any(isinstance(row.example, Example) and _LABELS[0] in row.example.values for row in rows)
+    has_slims_label = any(
+        isinstance(row.example, Example) and _LABEL_FEATURES[0] in row.example.values for row in rows
+    )
     if 0 in numbers or not numbers:
         return 0
-    return int(classes.count in numbers or (slims and classes.imagenet))
+    return int(classes.count in numbers or (has_slims_label and classes.imagenet))
 
 
-def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
-    """The rows that the numbers of a data set are, by the file that names its classes; None without one."""
-    for name in _NAMES:
+def _classes_of_numbers(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
+    """Return the rows of the port by the numbers of a data set, which a file beside the shards names; None
+    without such a file.
+    """
+    for name in _NAMES_FILES:
         file = folder / name
         if file.is_file():
             try:
@@ -136,14 +148,14 @@ def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
                     text = opened.read(_MAX_NAMES).decode("utf-8", "replace")
             except OSError as error:
                 raise FileError(f"cannot be read: {error.strerror}", where=file) from None
-            names = _numbered([line.strip() for line in text.rstrip().split("\n")], str(file))
-            return dict(zip(names, named_labels(list(names.values()), classes, str(file)), strict=True))
+            names = _names_by_number([line.strip() for line in text.rstrip().split("\n")], str(file))
+            return dict(zip(names, labels_of_names(list(names.values()), classes, str(file)), strict=True))
     return None
 
 
-def _numbered(lines: Sequence[str], where: str) -> dict[int, str]:
-    """The names in a list of names by their numbers, in the order of the numbers."""
-    matches = [_NUMBERED.fullmatch(line) for line in lines if line]
+def _names_by_number(lines: Sequence[str], where: str) -> dict[int, str]:
+    """Return the names in a list of names by their numbers, in the order of the numbers."""
+    matches = [_NUMBERED_LINE.fullmatch(line) for line in lines if line]
     if not any(matches) and "" not in lines:
         return dict(enumerate(lines))
     names = {int(match[1]): match[2] for match in matches if match}

@@ -28,7 +28,7 @@ from porter.base.errors import UsageError
 from porter.base.options import CROPS
 from porter.data.jpeg import fast_decoder
 from porter.data.photos import Failure, Photo
-from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
+from porter.data.pipeline.ahead import map_ahead, take_ahead
 from porter.data.pipeline.chunks import Resized
 from porter.data.pipeline.store import Store, open_folder
 from porter.data.pipeline.workers import Workers
@@ -41,11 +41,11 @@ CHUNK = 16
 --limit would find nothing in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small
 beside the 100 ms that decoding it takes.
 """
-_STACKED_AHEAD = 1
+_BATCHES_AHEAD = 1
 """A batch of 256 is cropped and stacked in 10 to 100 ms, mostly for pages that the system fills: two at a
 time, because a GPU takes one in 10 ms.
 """
-_CUTS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
+_CROPS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
     1: lambda pixels, protocol: [centre_crop(pixels, protocol)],
     2: mirror_pair,
     10: ten_crops,
@@ -78,7 +78,7 @@ class Feed:
     def __post_init__(self) -> None:
         rank, world = self.share
         if (
-            self.crops not in _CUTS
+            self.crops not in _CROPS
             or self.batch_size < 1
             or min(self.workers, self.done) < 0
             or not 0 <= rank < world
@@ -93,7 +93,7 @@ class Batch:
     Attributes:
         positions: of the photos that `pixels` holds, in the sequence that was given.
         pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a
-            device: see porter.data.preprocess.resized.
+            device: see porter.data.preprocess.resize_image.
         failed: positions of the others, and why.
     """
 
@@ -103,7 +103,8 @@ class Batch:
 
 
 def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Generator[Batch, None, None]:
-    """Every photo once, in batches of its size; the last one may be smaller. Photos that failed are counted.
+    """Yield every photo once, in batches of its size; the last one may be smaller. Photos that failed are
+    counted.
 
     Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes
     temporary files: wrap it in `contextlib.closing`, so that an exception in between closes it at once.
@@ -120,22 +121,22 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
         )
     if protocol.jpeg == "fast":
         fast_decoder()
-    chunks = shared_chunks(len(photos), feed.share)[feed.done // CHUNK :]
-    return _batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
+    chunks = chunks_of_share(len(photos), feed.share)[feed.done // CHUNK :]
+    return _make_batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 
 
-def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
-    """The positions of one of several processes: (rank, world) takes every `world`-th chunk, from `rank`
-    on.
+def chunks_of_share(photos: int, share: tuple[int, int]) -> list[range]:
+    """Return the positions of the photos in the chunks of one of several processes: (rank, world) takes every
+    `world`-th chunk, from `rank` on.
     """
     rank, world = share
     return [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)][rank::world]
 
 
-def _batches(
+def _make_batches(
     photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: Sequence[range]
 ) -> Generator[Batch, None, None]:
-    """Batches of photos in their order; the chunks ahead are decoded by worker processes meanwhile."""
+    """Yield batches of photos in their order; worker processes decode the chunks ahead meanwhile."""
     cache, workers = feed.cache, feed.workers
     if cache is not None:
         open_folder(cache)
@@ -144,9 +145,9 @@ def _batches(
     with TemporaryDirectory(prefix="porter-", ignore_cleanup_errors=True) as temporary:
         store = Store(cache or Path(temporary), cache is not None, pool, protocol.geometry)
         readers = ThreadPoolExecutor(workers + 1 if workers else 1)
-        stackers = ThreadPoolExecutor(2 + _STACKED_AHEAD)
+        stackers = ThreadPoolExecutor(2 + _BATCHES_AHEAD)
         try:
-            decoded = mapped_ahead(
+            decoded = map_ahead(
                 readers,
                 lambda chunk: store.chunk([photos[position] for position in chunk]),
                 chunks,
@@ -155,10 +156,13 @@ def _batches(
             pairs = chain.from_iterable(
                 zip(chunk, read.photos, strict=True) for chunk, read in zip(chunks, decoded, strict=True)
             )
-            left = islice(pairs, feed.done % CHUNK, None)
-            groups = taken_ahead(stackers, _groups(left, feed.batch_size), 1)
-            yield from mapped_ahead(
-                stackers, lambda group: _batch(group, photos, protocol, feed.crops), groups, _STACKED_AHEAD
+            not_done = islice(pairs, feed.done % CHUNK, None)
+            groups = take_ahead(stackers, _groups(not_done, feed.batch_size), 1)
+            yield from map_ahead(
+                stackers,
+                lambda group: _make_batch(group, photos, protocol, feed.crops),
+                groups,
+                _BATCHES_AHEAD,
             )
         finally:
             pool.stop()
@@ -168,23 +172,24 @@ def _batches(
 
 
 def _groups(pairs: Iterable[tuple[int, Resized]], size: int) -> Iterator[list[tuple[int, Resized]]]:
+    """Yield the pairs in lists of `size`."""
     pairs = iter(pairs)
     while group := list(islice(pairs, size)):
         yield group
 
 
-def _batch(
+def _make_batch(
     group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protocol: Preprocess, crops: int
 ) -> Batch:
-    """A batch of decoded photos, cut into crops, and the failures among them."""
-    good = [(position, photo) for position, photo in group if not isinstance(photo, str)]
+    """Return a batch of decoded photos, cut into crops, and the failures among them."""
+    decoded = [(position, photo) for position, photo in group if not isinstance(photo, str)]
     side = protocol.crop or protocol.size
     kind = np.float32 if protocol.resampling.floats else np.uint8
-    pixels: NDArray[Any] = np.empty((len(good), crops, side, side, 3), kind)
-    for places, (_, photo) in zip(pixels, good, strict=True):
-        for place, view in zip(places, _CUTS[crops](photo, protocol), strict=True):
-            place[...] = view
+    pixels: NDArray[Any] = np.empty((len(decoded), crops, side, side, 3), kind)
+    for crops_of_photo, (_, photo) in zip(pixels, decoded, strict=True):
+        for target, view in zip(crops_of_photo, _CROPS[crops](photo, protocol), strict=True):
+            target[...] = view
     failed = tuple(
         (position, Failure(photos[position].name, why)) for position, why in group if isinstance(why, str)
     )
-    return Batch(tuple(position for position, _ in good), pixels, failed)
+    return Batch(tuple(position for position, _ in decoded), pixels, failed)

@@ -12,10 +12,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def mapped_ahead(
-    executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int
-) -> Iterator[R]:
-    """What `function` makes of each item, computed at most `depth` items ahead."""
+def map_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+    """Yield the results of `function` for the items, computed at most `depth` items ahead."""
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(executor.submit(function, item))
@@ -25,14 +23,16 @@ def mapped_ahead(
         yield waiting.popleft().result()
 
 
-def taken_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """The items, which `executor` takes at most `depth` ahead, in several threads only where `depth` is 1."""
-    waiting = deque(executor.submit(_next, items) for _ in range(depth))
+def take_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
+    """Yield the items, which `executor` takes at most `depth` ahead. An executor of several threads needs a
+    depth of 1, because two threads must not take from `items` at once.
+    """
+    waiting = deque(executor.submit(_next_or_none, items) for _ in range(depth))
     while item := waiting.popleft().result():
-        waiting.append(executor.submit(_next, items))
+        waiting.append(executor.submit(_next_or_none, items))
         yield from item
 
 
-def _next(items: Iterator[T]) -> list[T]:
-    """The next item, or none."""
+def _next_or_none(items: Iterator[T]) -> list[T]:
+    """Return a list with the next item, or an empty list after the last."""
     return list(islice(items, 1))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAGIC = b"porter pixels\n"
-_NUMBERS = struct.Struct("<II")
+_CHECKSUM_AND_LENGTH = struct.Struct("<II")
 _DTYPES = ("uint8", "float32")
 
 Resized = NDArray[np.uint8] | NDArray[np.float32] | str
@@ -31,10 +31,10 @@ class DamagedChunk(Exception):
 
 @dataclass(frozen=True)
 class Chunk:
-    """What a worker made of some photos.
+    """Some photos as a worker decoded and resized them.
 
     Attributes:
-        lasting: whether making it again would give the same: False where a photo could not be read at all.
+        lasting: making it again would give the same. False if a photo could not be read at all.
     """
 
     photos: tuple[Resized, ...]
@@ -42,7 +42,7 @@ class Chunk:
 
 
 def write_chunk(path: Path, chunk: Chunk) -> None:
-    """Writes in place: `path` gets its final name only when it is complete.
+    """Write a chunk in place; the caller gives `path` its final name once it is complete.
 
     Raises:
         OSError: it cannot be written.
@@ -63,34 +63,35 @@ def write_chunk(path: Path, chunk: Chunk) -> None:
     for cell in cells:
         checksum = zlib.crc32(cell.data, checksum)
     with path.open("wb") as file:
-        file.write(_MAGIC + _NUMBERS.pack(checksum, len(header)) + header)
+        file.write(_MAGIC + _CHECKSUM_AND_LENGTH.pack(checksum, len(header)) + header)
         for cell in cells:
             file.write(cell.data)
 
 
 def read_chunk(path: Path) -> Chunk:
-    """Reads it into memory: a mapped file that another program cuts short would end this one.
+    """Return a chunk, which is read into memory: a mapped file that another program cuts short would end this
+    process.
 
     Raises:
         DamagedChunk: not a chunk, cut short, or altered.
         OSError: it cannot be read.
     """
     data = path.read_bytes()
-    start = len(_MAGIC) + _NUMBERS.size
+    start = len(_MAGIC) + _CHECKSUM_AND_LENGTH.size
     if not data.startswith(_MAGIC) or len(data) < start:
         raise DamagedChunk
-    checksum, length = _NUMBERS.unpack_from(data, len(_MAGIC))
+    checksum, length = _CHECKSUM_AND_LENGTH.unpack_from(data, len(_MAGIC))
     if zlib.crc32(memoryview(data)[start:]) != checksum:
         raise DamagedChunk
     try:
-        return _parsed(json.loads(data[start : start + length]), data, start + length)
+        return _parse_chunk(json.loads(data[start : start + length]), data, start + length)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         # Somebody wrote it so: the checksum is right.
         raise DamagedChunk from None
 
 
-def _parsed(header: dict[str, Any], data: bytes, start: int) -> Chunk:
-    """The photos of a chunk, as views of its bytes."""
+def _parse_chunk(header: dict[str, Any], data: bytes, start: int) -> Chunk:
+    """Return the photos of a chunk, as views of its bytes."""
     if header["dtype"] not in _DTYPES:
         raise DamagedChunk
     dtype = np.dtype(header["dtype"])

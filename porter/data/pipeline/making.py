@@ -11,11 +11,11 @@ from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
 from porter.data.photos import PhotoPlace
 from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
-from porter.data.preprocess import Preprocess, open_image, resized
+from porter.data.preprocess import Preprocess, open_image, resize_image
 
 
 def make_chunk(places: Iterable[PhotoPlace], geometry: Preprocess, path: Path) -> str | None:
-    """Decodes and resizes photos; for a broken one, the chunk holds the reason.
+    """Decode and resize photos, and write them to `path`. For a broken photo, the chunk holds the reason.
 
     Returns:
         Why `path` cannot be written, or None.
@@ -31,7 +31,7 @@ def make_chunk(places: Iterable[PhotoPlace], geometry: Preprocess, path: Path) -
             continue
         try:
             photos.append(
-                resized(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes"
+                resize_image(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes"
             )
         except FileError as error:
             photos.append(error.message)

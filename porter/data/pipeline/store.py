@@ -23,9 +23,9 @@ from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
 from porter.data.pipeline.workers import WorkerEnded, Workers
 from porter.data.preprocess import Preprocess
 
-_FORMAT = 1
+_CACHE_VERSION = 1
 """Raise it with every change to what porter makes of the same photo."""
-_FORGOTTEN_S = 24 * 3600
+_LEFT_OVER_SECONDS = 24 * 3600
 
 
 class Store:
@@ -39,12 +39,12 @@ class Store:
         self._folder, self._keep, self._workers, self._geometry = folder, keep, workers, geometry
 
     def chunk(self, photos: Sequence[Photo]) -> Chunk:
-        """The photos' chunk, made unless it is there and whole.
+        """Return the photos' chunk, which is made unless it is there and whole.
 
         Raises:
             FileError: it cannot be written, or every one of these photos ends its worker.
         """
-        in_cache = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
+        in_cache = self._folder / f"{_digest_of_chunk(photos, self._geometry)}.pixels" if self._keep else None
         if in_cache:
             with suppress(DamagedChunk, OSError):
                 chunk = read_chunk(in_cache)
@@ -52,7 +52,7 @@ class Store:
                     return chunk
         part = self._folder / f"{uuid4().hex}.part"
         try:
-            chunk = self._made(photos, part)
+            chunk = self._make(photos, part)
             if in_cache and chunk.lasting:
                 part.replace(in_cache)
             return chunk
@@ -65,17 +65,17 @@ class Store:
         finally:
             part.unlink(missing_ok=True)
 
-    def _made(self, photos: Sequence[Photo], part: Path) -> Chunk:
-        """A chunk that a worker makes; photo by photo if the worker dies."""
+    def _make(self, photos: Sequence[Photo], part: Path) -> Chunk:
+        """Return a chunk that a worker makes; photo by photo if the worker is ended."""
         try:
             self._workers.make(photos, part)
             return read_chunk(part)
         except WorkerEnded as ended:
-            return self._one_by_one(photos, part, ended)
+            return self._make_one_by_one(photos, part, ended)
 
-    def _one_by_one(self, photos: Sequence[Photo], part: Path, ended: WorkerEnded) -> Chunk:
-        """Tries the photos of a worker that ended one by one: a photo fails only if it ends another one. None
-        is tried a third time.
+    def _make_one_by_one(self, photos: Sequence[Photo], part: Path, ended: WorkerEnded) -> Chunk:
+        """Return a chunk of the photos whose worker ended, made one by one: a photo fails only if it ends
+        another worker. None is tried a third time.
 
         The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its
         worker, the photos are not the reason.
@@ -95,7 +95,7 @@ class Store:
 
 
 def open_folder(folder: Path) -> None:
-    """Makes the user's folder, and removes what killed runs left in it.
+    """Make the user's folder, and remove the files that killed runs left in it.
 
     Raises:
         FileError: there is none and it cannot be made.
@@ -104,7 +104,7 @@ def open_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
             with suppress(FileNotFoundError):  # the process that made it removed it first
-                if time.time() - part.lstat().st_mtime > _FORGOTTEN_S:
+                if time.time() - part.lstat().st_mtime > _LEFT_OVER_SECONDS:
                     part.unlink()
     except OSError as error:
         raise FileError(
@@ -112,17 +112,22 @@ def open_folder(folder: Path) -> None:
         ) from None
 
 
-def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
-    """The digest of everything that decides a chunk's content, with the version of Pillow, which brings the
-    codecs.
+def _digest_of_chunk(photos: Sequence[Photo], geometry: Preprocess) -> str:
+    """Return the digest of everything that decides a chunk's content, with the version of Pillow, which
+    brings the codecs.
     """
-    content = [_FORMAT, PIL.__version__, asdict(geometry), [identity(photo.place) for photo in photos]]
+    content = [
+        _CACHE_VERSION,
+        PIL.__version__,
+        asdict(geometry),
+        [identity_of_place(photo.place) for photo in photos],
+    ]
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
-def identity(place: PhotoPlace) -> list[Any]:
-    """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both
-    is not noticed.
+def identity_of_place(place: PhotoPlace) -> list[Any]:
+    """Return where the photo is, and the size and time of its file. The file is not read: a change that keeps
+    both is not noticed.
     """
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:

@@ -19,13 +19,13 @@ from porter.data.pipeline.making import make_chunk
 from porter.data.preprocess import Preprocess
 
 
-def job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
-    """The request for a chunk."""
+def make_job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
+    """Return the request for a chunk."""
     return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
 
 
-def _place(fields: dict[str, Any]) -> PhotoPlace:
-    """The place of a photo from the fields of a request."""
+def _parse_place(fields: dict[str, Any]) -> PhotoPlace:
+    """Return the place of a photo from the fields of a request."""
     kind: type[PhotoPlace] = Bytes
     if "row" in fields:
         kind = Cell
@@ -35,14 +35,14 @@ def _place(fields: dict[str, Any]) -> PhotoPlace:
 
 
 def main() -> None:
-    """Makes the chunks that stdin asks for, a line each, and answers each with a line."""
+    """Make the chunks that stdin asks for, a line each, and answer each with a line."""
     warnings.simplefilter("ignore")  # open_image decides what Pillow warns about
     geometry = Preprocess(**json.loads(sys.argv[1]))
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
             failure = make_chunk(
-                [_place(fields) for fields in asked["photos"]], geometry, Path(asked["path"])
+                [_parse_place(fields) for fields in request["photos"]], geometry, Path(request["path"])
             )
         except MemoryError:
             sys.exit("memory ran out")

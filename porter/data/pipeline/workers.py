@@ -23,7 +23,7 @@ from porter.base.errors import FileError
 from porter.base.options import CACHE, WORKERS
 from porter.data.photos import Photo
 from porter.data.pipeline.making import make_chunk
-from porter.data.pipeline.worker import job
+from porter.data.pipeline.worker import make_job
 from porter.data.preprocess import Preprocess
 
 _Process = subprocess.Popen[bytes]
@@ -51,8 +51,8 @@ class Workers:
             self._free.put(None)
 
     def make(self, photos: Sequence[Photo], path: Path) -> None:
-        """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any
-        number of threads.
+        """Make the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any number
+        of threads.
 
         Raises:
             WorkerEnded: another worker takes its place.
@@ -71,35 +71,36 @@ class Workers:
             )
 
     def _ask(self, photos: Sequence[Photo], path: Path) -> str | None:
-        """Has a free worker make a chunk. Returns why it failed, or None."""
+        """Let a free worker make a chunk. Return why it failed, or None."""
         process = self._free.get()
         try:
             if self._stopped:
                 raise FileError("decoding was stopped")
             process = process or self._start()
-            answer = _answer(process, job([photo.place for photo in photos], path))
+            answer = _send(process, make_job([photo.place for photo in photos], path))
             if not answer:
                 ended, process = process, None
-                raise _ended(ended, photos)
+                raise _ended_error(ended, photos)
         finally:
             self._free.put(process)
         failure: str | None = json.loads(answer)
         return failure
 
     def stop(self) -> None:
-        """Ends the processes. Their unfinished chunks are lost, and `make` fails from now on."""
+        """End the processes. Their unfinished chunks are lost, and `make` fails from now on."""
         self._stopped = True
         for process in self._running:
             process.terminate()
             process.wait()
 
     def close(self) -> None:
-        """Stops them for good, once no thread asks any more."""
+        """Stop the processes for good, once no thread asks any more."""
         self.stop()
         for process in self._running:
-            _close(process)
+            _close_pipes(process)
 
     def _start(self) -> _Process:
+        """Start a process that decodes."""
         # -P and the same path: a worker imports what this process would import, and nothing from the current
         # folder. Workers multiply no matrices, and OpenBLAS would start a thread per core in each. They have
         # a session of their own: Ctrl-C reaches only this process, which then stops them.
@@ -117,8 +118,8 @@ class Workers:
         return process
 
 
-def _answer(process: _Process, message: Any) -> bytes:
-    """A line; empty if the process has ended."""
+def _send(process: _Process, message: Any) -> bytes:
+    """Send a message to a process, and return its answer, a line; empty if the process has ended."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -128,16 +129,16 @@ def _answer(process: _Process, message: Any) -> bytes:
     return process.stdout.readline()
 
 
-def _close(process: _Process) -> None:
+def _close_pipes(process: _Process) -> None:
     for pipe in filter(None, (process.stdin, process.stdout)):
         with suppress(OSError):  # a job that nobody read
             pipe.close()
 
 
-def _ended(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
-    """The error that a worker was ended."""
+def _ended_error(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
+    """Return the error that a worker was ended."""
     status = process.wait()
-    _close(process)
+    _close_pipes(process)
     how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"
     return WorkerEnded(
         f"a process that decodes photos was ended {how}",

@@ -13,7 +13,7 @@ from porter.base.options import BETWEEN
 from porter.base.package import page
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
-from porter.data.statements import in_words
+from porter.data.statements import protocol_in_words
 from porter.evaluation.measuring import Options
 from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.cases import Trial
@@ -24,7 +24,7 @@ from porter.evaluation.results import Crops, StudyAnswer
 from porter.graph import Graph, tensor_shapes, with_classes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
-from porter.recipe.twins import TRAINING
+from porter.recipe.twins import TRAINING_ATTRIBUTES
 from porter.source.opened import Opened
 from porter.source.photo_protocol import in_proportion
 
@@ -117,7 +117,7 @@ def networks_of_zoos(
         MappingError: a zoo's network takes other tensors.
     """
     first, second = (_graph(opened, member) for member in members)
-    found = differences(first, second, TRAINING)
+    found = differences(first, second, TRAINING_ATTRIBUTES)
     zoos = [member.zoo.name for member in members]
     if not found:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
@@ -137,7 +137,7 @@ def networks_of_zoos(
         for protocol, whose in protocols.items():
             name, differs = zoo, side
             if len(protocols) > 1:
-                differs = f"{side}; {in_words(protocol, crops)}"
+                differs = f"{side}; {protocol_in_words(protocol, crops)}"
             if len(protocols) > 1 and zoo not in whose:
                 name = f"{zoo}, photos prepared as {' and '.join(whose)}'s"
             by_zoo_and_protocol.append(ZooNetwork(name, zoo, graph, protocol, differs))

@@ -18,7 +18,7 @@ from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
-from porter.data.statements import in_words
+from porter.data.statements import protocol_in_words
 from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.best_case import error, judge, mean, undecided
 from porter.evaluation.padding_study.between import decide, networks_of_zoos, parse_between
@@ -35,7 +35,7 @@ from porter.port import StoredPort, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.open import open_source
 from porter.source.opened import Opened
-from porter.source.photo_protocol import doubted
+from porter.source.photo_protocol import protocol_doubt
 from porter.source.place import find_weights
 from porter.source.wishes import Wishes
 
@@ -84,7 +84,7 @@ def study(asked: StudyOptions) -> Study:
         origin=asked.origin,
     )
     opened = _open_weights(members, path_of(asked.weights), wishes)
-    opened = replace(opened, facts=how.stated.put_into(opened.facts, opened.file.file))
+    opened = replace(opened, facts=how.stated.override(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
     classes = Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map)
@@ -104,7 +104,7 @@ def _make_study(
 ) -> Study:
     """Make the result of a study from what it found."""
     assert opened.member is not None
-    assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
+    assumed = opened.facts.assumed + protocol_doubt(opened.facts, opened.member.zoo.name)
     return Study(
         variant=opened.member.variant,
         zoo=opened.member.zoo.name,
@@ -212,7 +212,7 @@ def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings
         trained=trained if chance is None else at_chance_level(trained, chance),
         by_entropy=by_entropy,
         sites=_tried_conventions(setting, rounds.trials),
-        protocol=in_words(bench.protocol, bench.options.crops),
+        protocol=protocol_in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
         skipped=rounds.skipped,
         complete=rounds.complete,
@@ -236,7 +236,7 @@ def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how
     labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)
     ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
     trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
-    protocols = dict.fromkeys(in_words(each.protocol, how.crops) for each in decided.networks)
+    protocols = dict.fromkeys(protocol_in_words(each.protocol, how.crops) for each in decided.networks)
     return _Findings(
         cases=tuple(
             _case(each.name, each.differs, {}, outcome, p)

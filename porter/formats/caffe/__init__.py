@@ -16,24 +16,23 @@ _LAYER = re.compile(
 
 
 def _is_net(content: Content) -> bool:
+    """Return whether a file is the text of a Caffe net."""
     return bool(_LAYER.search(content.text or ""))
 
 
 def _is_weights(content: Content) -> bool:
-    """A NetParameter has a name, then layers of the first format (field 2), inputs (3) or layers (100); or
-    layers only.
+    """Return whether a file is a NetParameter, which has a name, then layers of the first format, inputs or
+    layers; or layers only.
     """
     if not content.fields:
         return False
+    # Fields of a NetParameter: 1 is its name, 2 layers of the first format, 3 inputs, 100 layers.
     (number, value), *following = content.fields
     if not isinstance(value, bytes):
         return False
     if number == 1:
-        return (
-            value.isascii()
-            and value.decode().isprintable()
-            and [field for field, _ in following] in ([2], [3], [100])
-        )
+        is_name = value.isascii() and value.decode().isprintable()
+        return is_name and [field for field, _ in following] in ([2], [3], [100])
     return number == 100 and value[:1] == b"\n"
 
 

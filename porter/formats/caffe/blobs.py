@@ -10,17 +10,20 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
-from porter.formats.protobuf import expect_varint, fields
+from porter.formats.protobuf import expect_varint, iterate_fields
 
 _NET_NAME, _LAYER = 1, 100
 _NAME, _TYPE, _BOTTOM, _TOP, _BLOBS = 1, 2, 3, 4, 7
 """Fields of a LayerParameter."""
-_LAYERS = {2: (4, 6), _LAYER: (_NAME, _BLOBS)}
+_FIELDS_OF_LAYER = {2: (4, 6), _LAYER: (_NAME, _BLOBS)}
 """The fields of a layer's name and of its blobs, by the field of the net that has the layer: a
 V1LayerParameter or a LayerParameter.
 """
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
-_LEGACY = (1, 2, 3, 4)
+"""Fields of a BlobProto, and the only field of its shape."""
+_DELIMITED = 2
+"""Protobuf's wire type of bytes and messages."""
+_LEGACY_SHAPE = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
 _MOST_PARTS = 1 << 12
 _MOST_AXES = 32
@@ -28,25 +31,25 @@ _MOST_AXES = 32
 
 
 def read_blobs(data: bytes) -> dict[str, list[Array]]:
-    """The blobs of each layer that has some, in their order.
+    """Return the blobs of each layer that has some, in their order.
 
     Raises:
         ValueError: the file is damaged, or a blob does not hold what it declares.
     """
     by_layer, count = dict[str, list[Array]](), 0
-    for number, layer in fields(memoryview(data)):
-        if number not in _LAYERS or isinstance(layer, int):
+    for number, layer in iterate_fields(memoryview(data)):
+        if number not in _FIELDS_OF_LAYER or isinstance(layer, int):
             continue
-        name_field, blobs_field = _LAYERS[number]
+        name_field, blobs_field = _FIELDS_OF_LAYER[number]
         name = ""
         blobs = list[Array]()
-        for part, value in fields(layer):
+        for part, value in iterate_fields(layer):
             if isinstance(value, int):
                 continue
             if part == name_field:
                 name = bytes(value).decode()
             elif part == blobs_field:
-                blobs.append(_blob(value, name))
+                blobs.append(_read_blob(value, name))
             if count + len(blobs) > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} blobs")
         count += len(blobs)
@@ -55,8 +58,8 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     return by_layer
 
 
-def _blob(data: memoryview, name: str) -> Array:
-    """A blob of a layer."""
+def _read_blob(data: memoryview, name: str) -> Array:
+    """Return a blob of a layer."""
     shape, parts = _shape_and_parts(data, name)
     count = sum(part.size for part in parts)
     if count != math.prod(shape):
@@ -67,32 +70,34 @@ def _blob(data: memoryview, name: str) -> Array:
 
 
 def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list[Array]]:
-    """The sizes of a blob, and its numbers in the parts that they are stored in."""
+    """Return the sizes of a blob, and its numbers in the parts in which they are stored."""
     sizes = list[int]()
     legacy = dict[int, int]()
     parts = list[Array]()
-    for number, value in fields(data):
+    for number, value in iterate_fields(data):
         if isinstance(value, int):
-            legacy |= {number: value} if number in _LEGACY else {}
+            if number in _LEGACY_SHAPE:
+                legacy[number] = value
         elif number == _SHAPE:
-            sizes = list(islice(_sizes(value), _MOST_AXES + 1))
+            sizes = list(islice(_read_sizes(value), _MOST_AXES + 1))
         elif number in (_FLOATS, _DOUBLES) and len(value) % (width := 4 if number == _FLOATS else 8) == 0:
             parts.append(np.frombuffer(value, f"<f{width}"))
         if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
             raise ValueError(f"a blob of '{name}' has too many parts")
     if not sizes and legacy:
-        sizes = [legacy.get(number, 0) for number in _LEGACY]
+        sizes = [legacy.get(number, 0) for number in _LEGACY_SHAPE]
     return tuple(sizes), parts
 
 
-def _sizes(shape: memoryview) -> Iterator[int]:
-    for number, axis in fields(shape):
+def _read_sizes(shape: memoryview) -> Iterator[int]:
+    """Yield the sizes in a blob's shape."""
+    for number, axis in iterate_fields(shape):
         if number == _DIM:
-            yield from _varints(axis)
+            yield from _read_varints(axis)
 
 
-def _varints(packed: int | memoryview) -> Iterator[int]:
-    """One number, or several that are packed."""
+def _read_varints(packed: int | memoryview) -> Iterator[int]:
+    """Yield one number, or several that are packed."""
     if isinstance(packed, int):
         yield packed
         return
@@ -102,42 +107,46 @@ def _varints(packed: int | memoryview) -> Iterator[int]:
         yield value
 
 
-def net_message(
+def write_net(
     name: str, layers: Sequence[Mapping[str, Sequence[str]]], blobs: Sequence[Sequence[Array]]
 ) -> Iterator[bytes]:
-    """The parts of the message of a net, in their order, as Caffe writes it.
+    """Yield the parts of the message of a net, in their order, as Caffe writes it.
 
     Args:
         layers: the words of each: `name`, `type`, `bottom` and `top`.
         blobs: of each layer, float32 or float64.
     """
     numbers = {"name": _NAME, "type": _TYPE, "bottom": _BOTTOM, "top": _TOP}
-    yield _field(_NET_NAME, name.encode())
+    yield _write_field(_NET_NAME, name.encode())
     for words, arrays in zip(layers, blobs, strict=True):
         layer_parts = b"".join(
-            _field(numbers[key], word.encode()) for key, several in words.items() for word in several
+            _write_field(numbers[key], word.encode()) for key, several in words.items() for word in several
         )
-        parts = [part for array in arrays for part in _blob_parts(array)]
-        yield _head(_LAYER, len(layer_parts) + sum(map(len, parts))) + layer_parts
+        parts = [part for array in arrays for part in _write_blob(array)]
+        yield _write_head(_LAYER, len(layer_parts) + sum(map(len, parts))) + layer_parts
         yield from parts
 
 
-def _blob_parts(array: Array) -> tuple[bytes, bytes]:
+def _write_blob(array: Array) -> tuple[bytes, bytes]:
+    """Return the head of a blob's message, and its numbers."""
     number, kind = (_DOUBLES, "<f8") if array.dtype == np.float64 else (_FLOATS, "<f4")
     data = array.astype(kind, copy=False).tobytes()
-    heads = _field(_SHAPE, _field(_DIM, b"".join(map(_varint, array.shape)))) + _head(number, len(data))
-    return _head(_BLOBS, len(heads) + len(data)) + heads, data
+    heads = _write_field(_SHAPE, _write_field(_DIM, b"".join(map(_write_varint, array.shape)))) + _write_head(
+        number, len(data)
+    )
+    return _write_head(_BLOBS, len(heads) + len(data)) + heads, data
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _head(number, len(content)) + content
+def _write_field(number: int, content: bytes) -> bytes:
+    return _write_head(number, len(content)) + content
 
 
-def _head(number: int, length: int) -> bytes:
-    return _varint(number << 3 | 2) + _varint(length)
+def _write_head(number: int, length: int) -> bytes:
+    return _write_varint(number << 3 | _DELIMITED) + _write_varint(length)
 
 
-def _varint(value: int) -> bytes:
+def _write_varint(value: int) -> bytes:
+    """Return a number with seven bits in each byte, the lowest first."""
     groups = bytearray()
     while value > 127:
         groups.append(value & 127 | 128)

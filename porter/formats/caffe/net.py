@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Items, Reading
-from porter.formats.caffe.text_format import TextMessage, parse
+from porter.formats.caffe.text_format import TextMessage, parse_text
 from porter.formats.limits import MOST_NODES
 
 IMAGE = "image"
-_DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})
-_TEST = ("TEST", "1")
-_THROUGH = frozenset({"Dropout", "Split"})
-_NEWER = {
+_DATA_LAYERS = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})
+_TEST_PHASE = ("TEST", "1")
+_PASS_THROUGH = frozenset({"Dropout", "Split"})
+_NEWER_TYPES = {
     **{
         name.upper(): name
         for name in ("BNLL", "LRN", "MVN", "ELU", "SPP", "ReLU", "TanH", "AbsVal", "ArgMax")
     },
     "HDF5_DATA": "HDF5Data",
 }
-"""Types whose names in the second format are not those of the first one's words (V1LayerParameter in
+"""Types of the second format that are not the words of the first format's in capitals (V1LayerParameter in
 caffe.proto).
 """
 
@@ -84,20 +84,20 @@ class Net:
 
 
 def read_net(text: str) -> Net:
-    """The net of a .prototxt, in its phase TEST.
+    """Return the net of a .prototxt, in its phase TEST.
 
     Raises:
         ValueError: it is damaged, or in Caffe's first format.
     """
-    net = parse(text)
+    net = parse_text(text)
     layers_of_test = [layer for layer in (*net.parts("layers"), *net.parts("layer")) if _is_of_test(layer)]
     if len(layers_of_test) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} layers")
-    images = list(zip(net.words("input"), _dims(net), strict=False))
-    reader = _Layers(images, {name: (IMAGE, 0) for name, _ in images})
+    images = list(zip(net.words("input"), _sizes_of_inputs(net), strict=False))
+    reader = _LayerReader(images, {name: (IMAGE, 0) for name, _ in images})
     for layer in layers_of_test:
         reader.read(layer)
-    problem, dims = _only_image([dims for _, dims in images])
+    problem, dims = _expect_one_image([dims for _, dims in images])
     _, channels, *size = [size if size and size > 0 else None for size in dims] or [None] * 4
     return Net(
         layers=tuple(reader.layers),
@@ -109,8 +109,10 @@ def read_net(text: str) -> Net:
     )
 
 
-def _only_image(images: Sequence[Sequence[int | None]]) -> tuple[str | None, Sequence[int | None]]:
-    """Why a net takes no image, in words, and the four sizes of its image, if it states them."""
+def _expect_one_image(images: Sequence[Sequence[int | None]]) -> tuple[str | None, Sequence[int | None]]:
+    """Return why a net does not take one image, in words, or None; and the four sizes of its image, if it
+    states them.
+    """
     if len(images) != 1:
         return f"one image is expected as its only input, found {len(images)}", ()
     (dims,) = images
@@ -120,7 +122,7 @@ def _only_image(images: Sequence[Sequence[int | None]]) -> tuple[str | None, Seq
 
 
 @dataclass
-class _Layers:
+class _LayerReader:
     """The layers so far.
 
     Attributes:
@@ -143,19 +145,20 @@ class _Layers:
         return tuple(each for each in given if each not in read)
 
     def read(self, layer: TextMessage) -> None:
-        """Reads a layer, after those that it reads."""
+        """Read a layer, after those that it reads."""
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op = _type_of(layer)
         tops = layer.words("top")
-        if op in _DATA or op == "Input":
-            self._take(op, layer, tops)
+        if op in _DATA_LAYERS or op == "Input":
+            self._add_inputs(op, layer, tops)
             return
         sources = [self._source(name, layer) for name in layer.words("bottom")]
         values = tuple(source for source in sources if source is not None)
-        if len(values) < len(sources) or not values or op == "Silence":  # of labels: a loss, or an accuracy
+        # A layer of labels is a loss or an accuracy.
+        if len(values) < len(sources) or not values or op == "Silence":
             self.values |= dict.fromkeys(tops)
-        elif op in _THROUGH:
+        elif op in _PASS_THROUGH:
             self.values |= dict.fromkeys(tops, values[0])
             if op == "Dropout":
                 rate = layer.part("dropout_param").number("dropout_ratio", 0.5)
@@ -164,52 +167,54 @@ class _Layers:
             self._add(op, layer, values)
 
     def _add(self, op: str, layer: TextMessage, values: tuple[NodeOutput, ...]) -> None:
+        """Add a layer that a port has."""
         name = take_name(layer.word("name") or op.lower(), len(self.layers), self.names)
         tops = layer.words("top")
-        blobs = tuple((f"{name}/{index}", 0) for index in range(_blobs(op, layer)))
+        blobs = tuple((f"{name}/{index}", 0) for index in range(_count_blobs(op, layer)))
         self.layers.append(CaffeLayer(name, op, values + blobs, len(values), layer, len(tops)))
         self.values |= {top: (name, index) for index, top in enumerate(tops)}
 
-    def _take(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
-        """What the net is given: of a data layer an image and labels, of an Input images."""
+    def _add_inputs(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
+        """Add the inputs of a net: of a data layer an image and labels, of an Input images."""
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
             self.images += [(top, shapes[min(index, len(shapes) - 1)]) for index, top in enumerate(tops)]
             self.values |= dict.fromkeys(tops, (IMAGE, 0))
         else:
-            self.images += [(top, _cut_to(layer)) for top in tops[:1]]
+            self.images += [(top, _sizes_of_data(layer)) for top in tops[:1]]
             self.values |= {top: None if index else (IMAGE, 0) for index, top in enumerate(tops)}
 
     def _source(self, name: str, layer: TextMessage) -> NodeOutput | None:
+        """Return the source of a value by its name; None for labels."""
         if name not in self.values:
             raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
         return self.values[name]
 
 
 def _is_of_test(layer: TextMessage) -> bool:
-    """Whether a net without levels and stages has the layer when it is not trained."""
+    """Return whether a net without levels and stages has the layer when it is not trained."""
 
-    def holds(rule: TextMessage) -> bool:
+    def matches_test(rule: TextMessage) -> bool:
         level = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
-        return rule.word("phase", "TEST") in _TEST and level and not rule.words("stage")
+        return rule.word("phase", "TEST") in _TEST_PHASE and level and not rule.words("stage")
 
     included, excluded = layer.parts("include"), layer.parts("exclude")
-    stays = any(map(holds, included)) if included else not any(map(holds, excluded))
-    return stays and layer.word("phase", "TEST") in _TEST
+    is_included = any(map(matches_test, included)) if included else not any(map(matches_test, excluded))
+    return is_included and layer.word("phase", "TEST") in _TEST_PHASE
 
 
 def _type_of(layer: TextMessage) -> str:
-    """The type of a layer under the name that the second format has for it: the first one wrote
+    """Return the type of a layer under the name that the second format has for it: the first one wrote
     `INNER_PRODUCT` for `InnerProduct`.
     """
-    given = layer.word("type")
-    return _NEWER.get(given) or (
-        "".join(word.capitalize() for word in given.split("_")) if given.isupper() else given
+    stated = layer.word("type")
+    return _NEWER_TYPES.get(stated) or (
+        "".join(word.capitalize() for word in stated.split("_")) if stated.isupper() else stated
     )
 
 
-def _blobs(op: str, layer: TextMessage) -> int:
-    """How many blobs a layer has."""
+def _count_blobs(op: str, layer: TextMessage) -> int:
+    """Return how many blobs a layer has."""
     if op in (*_CONVOLUTIONS, "InnerProduct"):
         return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
     if op == "Scale":
@@ -217,8 +222,8 @@ def _blobs(op: str, layer: TextMessage) -> int:
     return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
 
 
-def _dims(net: TextMessage) -> list[Sequence[int | None]]:
-    """The sizes of the inputs that stand at the top of a net."""
+def _sizes_of_inputs(net: TextMessage) -> list[Sequence[int | None]]:
+    """Return the sizes of the inputs that stand at the top of a net."""
     shapes = [shape.counts("dim") for shape in net.parts("input_shape")]
     flat = net.counts("input_dim")
     return [
@@ -228,8 +233,8 @@ def _dims(net: TextMessage) -> list[Sequence[int | None]]:
     ]
 
 
-def _cut_to(layer: TextMessage) -> Sequence[int | None]:
-    """The sizes of what a data layer gives, as far as it states them."""
+def _sizes_of_data(layer: TextMessage) -> Sequence[int | None]:
+    """Return the sizes of a data layer's image, as far as it states them."""
     memory = layer.part("memory_data_param")
     side = layer.part("transform_param").count("crop_size", 0) or None
     return (

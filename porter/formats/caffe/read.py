@@ -38,9 +38,13 @@ from porter.padding import Convention, Pads, Size, Window
 
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
-"""Bytes of a net."""
-_OTHERWISE = frozenset({"weight_filler", "bias_filler", "filler", "engine", "num_output", "channel_shared"})
-"""Parameters of training, of how Caffe computes, and of what a layer's blobs say too."""
+"""The most bytes of a net's text."""
+_IGNORED_PARAMETERS = frozenset(
+    {"weight_filler", "bias_filler", "filler", "engine", "num_output", "channel_shared"}
+)
+"""Parameters that a reader need not look at: of training, of how Caffe computes, and those that a layer's
+blobs state too.
+"""
 _MOST_ONES = 1 << 24
 """The most ones of a convolution that makes channels of the cells around each cell: it takes 8 bytes for each
 one and each zero.
@@ -50,8 +54,8 @@ one and each zero.
 def read_caffe(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """A net with its weights, of which the path names either. The other has the same name, or is the only one
-    of its kind in the folder, or the only one that is called `deploy`.
+    """Return a net with its weights. The path names one of the two; the other has the same name, or is the
+    only one of its kind in the folder, or the only one that is called `deploy`.
 
     Args:
         outputs: names of layers, at which the graph ends.
@@ -62,7 +66,7 @@ def read_caffe(
         FileError: one of the two is missing or damaged, or they do not belong together.
         UsageError: the net lacks one of `outputs`.
     """
-    text, weights = (path, weights) if weights else _both(path)
+    text, weights = (path, weights) if weights else _find_both_files(path)
     with refusing_damage(path, "fetch both files again"):
         net = read_net(read_bounded(text, _MOST_TEXT).decode()) if text else None
         stored = read_blobs(read_bounded(weights, MOST_BYTES))
@@ -70,31 +74,33 @@ def read_caffe(
     if text is None or net is None or problem is not None:
         note = f"{UNREAD}: {problem}"
         return Checkpoint(
-            path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ()
+            path, "caffe", None, _tensors_without_net(stored), (note,), files=(text, weights) if text else ()
         )
-    tensors = _tensors(net, stored, weights)
+    tensors = _tensors_of_net(net, stored, weights)
     budget = most_bytes(weights.stat().st_size)
     image_size = fill_free_size(net.size, size)
     graph = replace(
-        read_for_sizes(image_size, partial(_graph, net, tensors, budget, outputs)),
+        read_for_sizes(image_size, partial(_read_graph, net, tensors, budget, outputs)),
         traced=image_size != net.size,
         definition=text.read_bytes(),
         language="caffe",
     )
-    said = dict(_FACT.findall(graph.definition.decode()))
+    stated = dict(_STATED_FACT.findall(graph.definition.decode()))
     return Checkpoint(
-        path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=said
+        path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=stated
     )
 
 
-def _both(path: Path) -> tuple[Path | None, Path]:
-    """The net, which weights may lack, and the weights."""
+def _find_both_files(path: Path) -> tuple[Path | None, Path]:
+    """Return the file of the net, None if there is none beside the weights, and the file of the weights."""
     files: list[Path] = []
     for suffix, what in ((_NET, "layers"), (_WEIGHTS, "weights")):
         others = sorted(path.parent.glob(f"*{suffix}"))
         deployed = [other for other in others if "deploy" in other.stem]
-        beside = path if path.suffix == suffix else path.with_suffix(suffix)
-        choices = [beside] if beside.is_file() else deployed if len(deployed) == 1 else others
+        same_name = path if path.suffix == suffix else path.with_suffix(suffix)
+        choices = deployed if len(deployed) == 1 else others
+        if same_name.is_file():
+            choices = [same_name]
         if suffix == _NET and not choices:
             return None, path
         if len(choices) != 1:
@@ -102,15 +108,17 @@ def _both(path: Path) -> tuple[Path | None, Path]:
                 f"a Caffe model's {what} are in a {suffix} beside it: there "
                 f"{f'are {len(choices)}' if choices else 'is none'}"
             )
-            raise FileError(message, where=path, next=f"name it {beside.name}")
+            raise FileError(message, where=path, next=f"name it {same_name.name}")
         files.append(choices[0])
     return files[0], files[1]
 
 
-def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> NamedArrays:
-    """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has
-    those of its layer. A layer whose blobs are of another number is refused, as Caffe refuses it (net.cpp,
-    `CopyTrainedLayersFrom`): a fork's BatchNorm has a scale of its own.
+def _tensors_of_net(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> NamedArrays:
+    """Return the blobs of the net's layers by name. Blobs that Caffe kept with four axes before blobs had
+    shapes get the axes of their layer.
+
+    A layer with another number of blobs is refused, as Caffe refuses it (net.cpp, `CopyTrainedLayersFrom`): a
+    fork's BatchNorm has a scale of its own.
     """
     by_name: dict[str, Array] = {}
     for layer in net.layers:
@@ -132,39 +140,41 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
                 raise FileError(
                     message, where=weights, next="name the net that these weights were trained for"
                 )
-            by_name[name] = (
-                array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
-            )
+            if dense:
+                array = array.reshape(array.shape[-2:])
+            elif not kernel:
+                array = array.reshape(-1)
+            by_name[name] = array
     return by_name
 
 
-def _without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
-    """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last
-    divides the others.
+def _tensors_without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
+    """Return all blobs by name. Three blobs of a layer, of which the last is one number, are a batch norm's:
+    the last one divides the others.
     """
     by_name: dict[str, Array] = {}
     for name, blobs in stored.items():
         names = [f"{name}/{index}" for index in range(len(blobs))]
-        own = dict(zip(names, blobs, strict=True))
+        arrays = dict(zip(names, blobs, strict=True))
         if len(blobs) == 3 and blobs[2].size == 1:
-            _, computed = _statistics(names, own)
-            own = dict(zip(names[:2], computed.values() or blobs[:2], strict=True))
-        by_name |= own
+            _, computed = _compute_statistics(names, arrays)
+            arrays = dict(zip(names[:2], computed.values() or blobs[:2], strict=True))
+        by_name |= arrays
     return by_name
 
 
-_FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
-"""In a comment, as porter writes it."""
+_STATED_FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
+"""A fact that porter writes into a comment of a net."""
 _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
 
 
-def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    """The graph of a net, with the tensors that are computed of its stored ones."""
-    layers = _with_norms(net.layers)
+def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
+    """Return the graph of a net, with the tensors that are computed of its stored ones."""
+    layers = _join_norms(net.layers)
     computed = dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
-            names, of_norm = _statistics(layer.blobs[:3], tensors)
+            names, of_norm = _compute_statistics(layer.blobs[:3], tensors)
             blobs = tuple((blob, 0) for blob in (*names, *layer.blobs[3:]))
             layers[name] = replace(layer, inputs=layer.inputs[: layer.values] + blobs)
             computed |= of_norm
@@ -182,43 +192,44 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
 
-def _passed_over(layer: CaffeLayer) -> list[str]:
-    """The parameters of a layer that its reader did not look at."""
-    return [name for name in layer.parameters.fields.passed_over if name not in _OTHERWISE]
+def _unread_parameters(layer: CaffeLayer) -> list[str]:
+    """Return the parameters of a layer that its reader did not look at."""
+    return [name for name in layer.parameters.fields.passed_over if name not in _IGNORED_PARAMETERS]
 
 
-def _with_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
-    """The layers by name, in which a BatchNorm and the Scale that only reads it are one norm: Caffe's has no
-    scale of its own.
+def _join_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
+    """Return the layers by name, in which a BatchNorm and the Scale that alone reads it are one norm: Caffe's
+    has no scale of its own.
     """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     by_name: dict[str, CaffeLayer] = {}
     for layer in layers:
         norm = by_name.get(layer.source[0])
-        plain = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
-        if norm is not None and plain and norm.op == "BatchNorm" and readers[layer.source] == 1:
+        is_by_channel = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
+        if norm is not None and is_by_channel and norm.op == "BatchNorm" and readers[layer.source] == 1:
             del by_name[norm.name]
             layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
         by_name[layer.name] = layer
     return by_name
 
 
-def _statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], dict[str, Array]]:
-    """The names of a norm's mean and variance, and the two where they are computed. Caffe keeps sums, and
-    what divides them as the third blob: by 0 both are 0 (batch_norm_layer.cpp).
+def _compute_statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], dict[str, Array]]:
+    """Return the names of a norm's mean and variance, and the two arrays if they are computed. Caffe keeps
+    sums, and their divisor as the third blob. With a divisor of 0 both are 0 (batch_norm_layer.cpp).
     """
     *sums, factor = blobs
     divisor = float(tensors[factor].ravel()[0]) if tensors[factor].size else 0.0
     if divisor == 1:
         return sums, {}
-    by = 1 / divisor if divisor else 0.0
+    factor_of_sums = 1 / divisor if divisor else 0.0
     computed: dict[str, Array] = {
-        f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in sums
+        f"{name} / {factor}": tensors[name].astype(np.float64) * factor_of_sums for name in sums
     }
     return [*computed], computed
 
 
 def _window(parameters: TextMessage) -> tuple[Window, Pads]:
+    """Return the window and the pads of a convolution or a pool."""
     window = Window(
         parameters.pair("kernel_size", 0), parameters.pair("stride", 1), parameters.pair("dilation", 1)
     )
@@ -226,12 +237,13 @@ def _window(parameters: TextMessage) -> tuple[Window, Pads]:
 
 
 def _stored_tensors(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
+    """Return the kernel and the bias of a layer by role."""
     kernel, *bias = layer.blobs
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
 
 
-def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    """A convolution, or a transposed one."""
+def _read_conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    """Read a convolution, by groups or by channels."""
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     filters, *_ = fixed_sizes(kernel.sizes)
@@ -241,17 +253,18 @@ def _conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _stored_tensors(layer, "OIHW"))
 
 
-def _deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+def _read_deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    """Read a transposed convolution."""
     _, width, *_ = fixed_sizes(kernel.sizes)
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
     return x.apply_op(op, **_stored_tensors(layer, "OIHW"))
 
 
-def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of forks, which
-    OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
-    one that would begin behind a map without pads is not.
+def _read_pool(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read a pool. Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of
+    forks, which OpenCV reads too. A last window that would begin in the last pads is left out
+    (pooling_layer.cpp), but one that would begin after a map without pads is not.
     """
     parameters = layer.parameters
     kind = layer.parameters.word("pool", "MAX")
@@ -267,7 +280,7 @@ def _pool(layer: CaffeLayer, x: Tensor) -> Tensor:
     return pool(x, function, (window, pads), "floor" if floors else "ceil")
 
 
-def _dense(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
+def _read_inner_product(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     parameters = layer.parameters
     if parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
@@ -275,8 +288,8 @@ def _dense(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.flatten(1).fully_connected(parameters.count("num_output", 0), stored)
 
 
-def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
-    """A batch norm with stored statistics; a Scale behind it may have its gamma and beta."""
+def _read_batch_norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Read a batch norm with stored statistics. A Scale that was joined with it gives its gamma and beta."""
     parameters = layer.parameters
     if not parameters.flag("use_global_stats", True):
         raise Unsupported("with the statistics of the batch")
@@ -285,8 +298,8 @@ def _norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.batch_norm(parameters.number("eps", 1e-5), momentum, **roles)
 
 
-def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
-    """A product with trained numbers, or with another value."""
+def _read_scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
+    """Read a product with trained numbers, or with another value."""
     parameters, builder = layer.parameters, x.walk.builder
     if layer.values == 2 and not layer.blobs and parameters.count("axis", 1) in (0, 1):
         (factors,) = tensors
@@ -306,8 +319,8 @@ def _scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     return with_bias
 
 
-def _bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
-    """A sum with a trained number for each channel, or with another value."""
+def _read_bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
+    """Read a sum with a trained number for each channel, or with another value."""
     if layer.values == 2:
         return x + other
     if layer.parameters.count("axis", 1) != 1 or layer.parameters.count("num_axes", 1) != 1:
@@ -317,12 +330,12 @@ def _bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
 
 
 def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
-    """A stored number for each channel of a value, or one for all."""
+    """Return a stored number for each channel of a value, or one for all, as a tensor that fits the value."""
     return x.scope.constant(stored.numbers().reshape(-1, *[1] * (x.rank - 2)))
 
 
-def _over_deviation(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """MVN, over the cells of each channel or over all axes (mvn_layer.cpp)."""
+def _read_mvn(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read MVN, over the cells of each channel or over all axes (mvn_layer.cpp)."""
     parameters = layer.parameters
     axes = (1, 2, 3) if parameters.flag("across_channels", False) else (2, 3)
     if not parameters.flag("normalize_variance", True):
@@ -330,9 +343,9 @@ def _over_deviation(layer: CaffeLayer, x: Tensor) -> Tensor:
     return functions.divide_by_deviation(x, axes, parameters.number("eps", 1e-9))
 
 
-def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
-    """SSD's Normalize: a value over its norm along the channels, or along all axes, times a number for each
-    channel or one (normalize_layer.cpp in github.com/weiliu89/caffe).
+def _read_normalize(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
+    """Read SSD's Normalize: a value over its norm along the channels, or along all axes, times a number for
+    each channel or one for all (normalize_layer.cpp in github.com/weiliu89/caffe).
     """
     axes = (1, 2, 3) if layer.parameters.flag("across_spatial", True) else (1,)
     normed = functions.divide_by_root_of_squares(x, axes, layer.parameters.number("eps", 1e-10))
@@ -341,18 +354,18 @@ def _over_norm(layer: CaffeLayer, x: Tensor, scale: Tensor) -> Tensor:
     return normed.apply_op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))
 
 
-def _permute(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """The Permute of SSD: axes that it does not name come last."""
+def _read_permute(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read the Permute of SSD. Axes that it does not name come last."""
     order = layer.parameters.counts("order")
     return x.transpose([*order, *(axis for axis in range(x.rank) if axis not in order)])
 
 
-def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
-    """A sum with coefficients, a product or a maximum of values."""
+def _read_eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
+    """Read a sum with coefficients, a product or a maximum of values."""
     parameters = layer.parameters
-    kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(
-        parameters.word("operation", "SUM"), "Add"
-    )
+    # A net states an operation by its name or by its number in caffe.proto.
+    operations = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}
+    kind = operations.get(parameters.word("operation", "SUM"), "Add")
     factors = [float(word) for word in parameters.words("coeff")] if kind == "Add" else []
     if all(factor == 1 for factor in factors):
         return merge_all(kind, values)
@@ -361,36 +374,37 @@ def _eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     return merge_all(kind, [factor * each for factor, each in zip(factors, values, strict=True)])
 
 
-def _line(x: Tensor, scale: float, shift: float) -> Tensor:
+def _affine(x: Tensor, scale: float, shift: float) -> Tensor:
+    """Return scale * x + shift; x itself if that changes nothing."""
     return x if (scale, shift) == (1, 0) else x.apply_elementwise(ops.Affine((scale,), (shift,)))
 
 
-def _power(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """The power of a line of x."""
+def _read_power(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read Power: (shift + scale * x) ** power."""
     power, scale, shift = (
         layer.parameters.number(name, default)
         for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
     )
-    line = _line(x, scale, shift)
+    line = _affine(x, scale, shift)
     if power == -1:
         return functions.ones(x) / line
     return line if power == 1 else line.apply_elementwise(ops.Power(power))
 
 
-def _lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """A response norm across channels, or within each of them."""
+def _read_lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read a response norm across channels, or within each of them."""
     parameters = layer.parameters
     size = parameters.count("local_size", 5)
     alpha = parameters.number("alpha", 1.0)
     beta = parameters.number("beta", 0.75)
     if parameters.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
         return x.apply_op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
-    return _lrn_within(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
+    return _lrn_within_channels(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
-def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
-    """Over the cells around each: a convolution of single ones makes them channels, of which the middle one
-    is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
+def _lrn_within_channels(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
+    """Return a response norm over the cells around each cell. A convolution of single ones makes channels of
+    these cells; the middle channel is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
     """
     channels = x.value.channels
     cells = size**2
@@ -406,63 +420,64 @@ def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
 
 
 def _axis(layer: CaffeLayer, older: str) -> int:
+    """Return the axis of a layer, which older nets state under another name."""
     return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
-def _slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
-    """The parts of an axis, at the stated points or of one size."""
+def _read_slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
+    """Read Slice: the parts of an axis, at the stated points or of one size."""
     axis = _axis(layer, "slice_dim")
     points = layer.parameters.counts("slice_point")
-    (whole,) = fixed_sizes([x.size(axis)])
-    ends = [*points, whole] if points else [whole // layer.gives * (part + 1) for part in range(layer.gives)]
+    (size,) = fixed_sizes([x.size(axis)])
+    ends = [*points, size] if points else [size // layer.gives * (part + 1) for part in range(layer.gives)]
     return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 
 
-def _crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
-    """A value cut to the size of another from an axis on, at offsets."""
-    sizes, wanted = x.sizes, like.sizes
+def _read_crop(layer: CaffeLayer, x: Tensor, like: Tensor) -> Tensor:
+    """Read Crop: a value cut to the size of another from an axis on, at offsets."""
+    sizes, target_sizes = x.sizes, like.sizes
     axis = layer.parameters.count("axis", 2)
     offsets = layer.parameters.counts("offset")
-    if len(sizes) != len(wanted):
-        raise Unsupported(f"of {len(sizes)} axes by a value of {len(wanted)}")
+    if len(sizes) != len(target_sizes):
+        raise Unsupported(f"of {len(sizes)} axes by a value of {len(target_sizes)}")
     axes = range(axis % len(sizes), len(sizes))
-    starts = dict(
-        zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True)
-    )
-    if any(start + wanted[at] > sizes[at] for at, start in starts.items()):
+    if len(offsets) != len(axes):  # one offset is for all axes
+        offsets = (offsets or [0])[:1] * len(axes)
+    starts = dict(zip(axes, offsets, strict=True))
+    if any(start + target_sizes[index] > sizes[index] for index, start in starts.items()):
         raise Unsupported("beyond the map")
-    return x.cut({at: slice(start, start + wanted[at]) for at, start in starts.items()})
+    return x.cut({index: slice(start, start + target_sizes[index]) for index, start in starts.items()})
 
 
-def _reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """A Reshape, in which 0 keeps a size."""
+def _read_reshape(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read Reshape, in which 0 keeps a size."""
     sizes = x.sizes
-    wanted = layer.parameters.part("shape").counts("dim")
+    target_sizes = layer.parameters.part("shape").counts("dim")
     if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         raise Unsupported("of a part of the axes")
-    return x.reshape([size or sizes[index] for index, size in enumerate(wanted)])
+    return x.reshape([size or sizes[index] for index, size in enumerate(target_sizes)])
 
 
-def _relu(layer: CaffeLayer, x: Tensor) -> Tensor:
+def _read_relu(layer: CaffeLayer, x: Tensor) -> Tensor:
     slope = layer.parameters.number("negative_slope", 0.0)
     return x.apply_elementwise(ops.LeakyRelu(slope) if slope else ops.Relu())
 
 
-def _exponential(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
-    base, scale, shift = _logarithmic(layer)
+def _read_exp(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read Exp: base ** (scale * x + shift). A base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
+    base, scale, shift = _base_scale_shift(layer)
     factor = 1.0 if base == -1 else math.log(base)
-    return functions.exp(_line(x, factor * scale, factor * shift))
+    return functions.exp(_affine(x, factor * scale, factor * shift))
 
 
-def _logarithm(layer: CaffeLayer, x: Tensor) -> Tensor:
-    """log(scale * x + shift) to a base, as of Exp."""
-    base, scale, shift = _logarithmic(layer)
-    return (1.0 if base == -1 else 1 / math.log(base)) * functions.log(_line(x, scale, shift))
+def _read_log(layer: CaffeLayer, x: Tensor) -> Tensor:
+    """Read Log: log(scale * x + shift) to a base, which is stated as Exp's."""
+    base, scale, shift = _base_scale_shift(layer)
+    return (1.0 if base == -1 else 1 / math.log(base)) * functions.log(_affine(x, scale, shift))
 
 
-def _logarithmic(layer: CaffeLayer) -> tuple[float, float, float]:
-    """The base, scale and shift of an Exp or a Log."""
+def _base_scale_shift(layer: CaffeLayer) -> tuple[float, float, float]:
+    """Return the base, scale and shift of an Exp or a Log."""
     base, scale, shift = (
         layer.parameters.number(name, usual)
         for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0))
@@ -473,35 +488,35 @@ def _logarithmic(layer: CaffeLayer) -> tuple[float, float, float]:
 
 
 _FUNCTIONS: Functions = {
-    **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
-    "Deconvolution": _deconv,
-    "Pooling": _pool,
-    "InnerProduct": _dense,
-    "BatchNorm": _norm,
-    "Scale": _scale,
-    "Bias": _bias,
-    "Eltwise": _eltwise,
-    "Power": _power,
-    "LRN": _lrn,
+    **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _read_conv),
+    "Deconvolution": _read_deconv,
+    "Pooling": _read_pool,
+    "InnerProduct": _read_inner_product,
+    "BatchNorm": _read_batch_norm,
+    "Scale": _read_scale,
+    "Bias": _read_bias,
+    "Eltwise": _read_eltwise,
+    "Power": _read_power,
+    "LRN": _read_lrn,
     "PReLU": lambda layer, x, alpha: prelu(x, layer.blobs[0]),
     "Concat": lambda layer, *values: concat(values, _axis(layer, "concat_dim")),
-    "Slice": _slice,
-    "Crop": _crop,
+    "Slice": _read_slice,
+    "Crop": _read_crop,
     "Flatten": lambda layer, x: x.flatten(
         layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
     ),
-    "Reshape": _reshape,
+    "Reshape": _read_reshape,
     "Clip": lambda layer, x: x.clip(
         layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf)
     ),
-    "ReLU": _relu,
+    "ReLU": _read_relu,
     "ELU": lambda layer, x: x.apply_elementwise(ops.Elu(layer.parameters.number("alpha", 1.0))),
     "Threshold": lambda layer, x: x > layer.parameters.number("threshold", 0.0),
-    "Exp": _exponential,
-    "Log": _logarithm,
-    "MVN": _over_deviation,
-    "Normalize": _over_norm,
-    "Permute": _permute,
+    "Exp": _read_exp,
+    "Log": _read_log,
+    "MVN": _read_mvn,
+    "Normalize": _read_normalize,
+    "Permute": _read_permute,
     "Softmax": lambda layer, x: x.softmax(layer.parameters.count("axis", 1)),
 }
 _PLAIN: Mapping[str, Op] = {
@@ -516,5 +531,5 @@ READERS: Mapping[str, Reader[CaffeLayer]] = refuse_unread_settings(
         **{kind: node_reader(function) for kind, function in _FUNCTIONS.items()},
         **{kind: op_reader(op) for kind, op in _PLAIN.items()},
     },
-    _passed_over,
+    _unread_parameters,
 )

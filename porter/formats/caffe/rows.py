@@ -24,6 +24,7 @@ _MAXIMUM = ("MAX", "2")
 
 
 def program(definition: bytes) -> KernelProgram:
+    """Return the steps that a net states, for porter's own engine."""
     steps = []
     for layer in read_net(definition.decode()).layers:
         gives = tuple(value_name((layer.name, output)) for output in range(layer.gives))
@@ -43,25 +44,29 @@ def program(definition: bytes) -> KernelProgram:
 
 
 def _settings(layer: TextMessage) -> Settings:
-    """The settings of a layer's type. It has those of no other type, so that their name does not matter."""
+    """Return the settings of a layer's type. A layer has those of no other type, so their field's name does
+    not matter.
+    """
     words = dict[str, list[str]]()
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
     for part in parts:
-        for name, given in part.fields.items() if isinstance(part, TextMessage) else ():
-            shapes = [each.fields.get("dim", ()) for each in given if isinstance(each, TextMessage)]
-            every = [*given, *(size for shape in shapes for size in shape)]
-            words.setdefault(name, []).extend(each for each in every if isinstance(each, str))
+        for name, field_values in part.fields.items() if isinstance(part, TextMessage) else ():
+            shapes = [each.fields.get("dim", ()) for each in field_values if isinstance(each, TextMessage)]
+            all_values = [*field_values, *(size for shape in shapes for size in shape)]
+            words.setdefault(name, []).extend(each for each in all_values if isinstance(each, str))
     return Settings(words)
 
 
 def _grid(settings: Settings, **more: Any) -> Grid:
+    """Return the stride, the dilation and the pads of a window."""
     down, across = settings.pair("pad", 0)
     return Grid(
         settings.pair("stride", 1), settings.pair("dilation", 1), (down, down, across, across), **more
     )
 
 
-def _pooled(settings: Settings, x: Numbers) -> Any:
+def _pool(settings: Settings, x: Numbers) -> Any:
+    """Compute Pooling, over windows or over the whole map."""
     average = settings.word("pool", "MAX") in _AVERAGE
     if settings.flag("global_pooling"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
@@ -75,22 +80,25 @@ def _pooled(settings: Settings, x: Numbers) -> Any:
     )
 
 
-def _normed(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
-    by = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
-    return values.batch_norm(x, mean * by, variance * by + settings.number("eps", 1e-5))
+def _batch_norm(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
+    factor_of_sums = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
+    return values.batch_norm(
+        x, mean * factor_of_sums, variance * factor_of_sums + settings.number("eps", 1e-5)
+    )
 
 
-def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
-    of_images = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
+def _scale(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
+    is_per_image = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
     scaled = x * (
         gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim))
-        if of_images
+        if is_per_image
         else values.per_channel(gamma, x)
     )
     return scaled if beta is None else scaled + values.per_channel(beta, x)
 
 
-def _joined(settings: Settings, *several: Numbers) -> Any:
+def _eltwise(settings: Settings, *several: Numbers) -> Any:
+    """Compute Eltwise: a product, a maximum, or a sum with coefficients."""
     operation = settings.word("operation", "SUM")
     factors = settings.values("coeff")
     if operation in _PRODUCT:
@@ -101,7 +109,7 @@ def _joined(settings: Settings, *several: Numbers) -> Any:
     return sum(parts[1:], parts[0])
 
 
-def _powered(settings: Settings, x: Numbers) -> Any:
+def _power(settings: Settings, x: Numbers) -> Any:
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     return inner if settings.number("power", 1.0) == 1 else inner ** settings.number("power", 1.0)
 
@@ -110,28 +118,28 @@ def _axis(settings: Settings, older: str) -> int:
     return settings.count("axis", settings.count(older, 1))
 
 
-def _parted(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
+def _slice(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
     settings = attributes["settings"]
     return tuple(
         np.split(x, settings.counts("slice_point") or attributes["gives"], _axis(settings, "slice_dim"))
     )
 
 
-def _cropped(settings: Settings, x: Numbers, like: Numbers) -> Any:
+def _crop(settings: Settings, x: Numbers, like: Numbers) -> Any:
     first = settings.count("axis", 2) % x.ndim
     offsets = settings.counts("offset") or [0]
-    every = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
-    cut = [slice(start, start + size) for start, size in zip(every, like.shape[first:], strict=True)]
-    return x[(*[slice(None)] * first, *cut)]
+    all_offsets = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
+    slices = [slice(start, start + size) for start, size in zip(all_offsets, like.shape[first:], strict=True)]
+    return x[(*[slice(None)] * first, *slices)]
 
 
-def _flattened(settings: Settings, x: Numbers) -> Any:
+def _flatten(settings: Settings, x: Numbers) -> Any:
     first = settings.count("axis", 1) % x.ndim
     last = settings.count("end_axis", -1) % x.ndim
     return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
-def _reshaped(settings: Settings, x: Numbers) -> Any:
+def _reshape(settings: Settings, x: Numbers) -> Any:
     sizes = settings.counts("shape")
     return x.reshape([size or x.shape[index] for index, size in enumerate(sizes)])
 
@@ -140,7 +148,7 @@ def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None 
     return windows.conv(x, kernel, bias, _grid(settings), settings.count("group", 1))
 
 
-def _by_channel(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+def _conv_by_channel(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     return windows.conv(x, kernel, bias, _grid(settings), x.shape[1])
 
 
@@ -148,12 +156,13 @@ def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | Non
     return windows.conv_transpose(x, kernel, bias, _grid(settings), settings.count("group", 1))
 
 
-def _product(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    turned = kernel.T if settings.flag("transpose") else kernel
-    return values.dense(x.reshape(len(x), -1), turned, bias)
+def _inner_product(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    kernel_out_in = kernel.T if settings.flag("transpose") else kernel
+    return values.dense(x.reshape(len(x), -1), kernel_out_in, bias)
 
 
-def _response(settings: Settings, x: Numbers) -> Any:
+def _response_norm(settings: Settings, x: Numbers) -> Any:
+    """Compute LRN, across channels or within each of them."""
     size = settings.count("local_size", 5)
     alpha = settings.number("alpha", 1.0)
     beta = settings.number("beta", 0.75)
@@ -163,30 +172,31 @@ def _response(settings: Settings, x: Numbers) -> Any:
     return values.response_norm(x, size, alpha, beta, settings.number("k", 1.0))
 
 
-def _standardised(settings: Settings, x: Numbers) -> Any:
+def _mvn(settings: Settings, x: Numbers) -> Any:
+    """Compute MVN: a value less its mean, over its deviation."""
     axes = (1, 2, 3) if settings.flag("across_channels") else (2, 3)
-    apart = x - x.mean(axes, keepdims=True)
-    by = apart.std(axes, keepdims=True) + settings.number("eps", 1e-9)
-    return apart / by if settings.flag("normalize_variance", True) else apart
+    centred = x - x.mean(axes, keepdims=True)
+    deviation = centred.std(axes, keepdims=True) + settings.number("eps", 1e-9)
+    return centred / deviation if settings.flag("normalize_variance", True) else centred
 
 
-def _normalised(settings: Settings, x: Numbers, scale: Numbers) -> Any:
+def _normalize(settings: Settings, x: Numbers, scale: Numbers) -> Any:
     total = (x**2).sum((1, 2, 3) if settings.flag("across_spatial", True) else 1, keepdims=True)
     return x / np.sqrt(total + settings.number("eps", 1e-10)) * scale.reshape(-1, 1, 1)
 
 
-def _permuted(settings: Settings, x: Numbers) -> Any:
+def _permute(settings: Settings, x: Numbers) -> Any:
     order = settings.counts("order")
     return x.transpose([*order, *sorted({*range(x.ndim)} - {*order})])
 
 
-def _exponential(settings: Settings, x: Numbers) -> Any:
+def _exp(settings: Settings, x: Numbers) -> Any:
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     base = settings.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
 
 
-def _logarithm(settings: Settings, x: Numbers) -> Any:
+def _log(settings: Settings, x: Numbers) -> Any:
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     base = settings.number("base", -1.0)
     return np.log(inner) if base == -1 else np.log(inner) / np.log(base)
@@ -194,22 +204,22 @@ def _logarithm(settings: Settings, x: Numbers) -> Any:
 
 _ROWS: Mapping[str, Row] = {
     "Convolution": row(_conv),
-    **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), row(_by_channel)),
+    **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), row(_conv_by_channel)),
     "Deconvolution": row(_deconv),
-    "Pooling": row(_pooled),
-    "InnerProduct": row(_product),
-    "BatchNorm": row(_normed),
-    "Scale": _scaled,
+    "Pooling": row(_pool),
+    "InnerProduct": row(_inner_product),
+    "BatchNorm": row(_batch_norm),
+    "Scale": _scale,
     "Bias": each(lambda x, beta: x + (beta if beta.ndim == x.ndim else values.per_channel(beta, x))),
-    "Eltwise": row(_joined),
-    "Power": row(_powered),
-    "LRN": row(_response),
+    "Eltwise": row(_eltwise),
+    "Power": row(_power),
+    "LRN": row(_response_norm),
     "PReLU": each(lambda x, slope: values.relu(x, slope=values.per_channel(slope, x))),
     "Concat": row(lambda settings, *several: np.concatenate(several, _axis(settings, "concat_dim"))),
-    "Slice": _parted,
-    "Crop": row(_cropped),
-    "Flatten": row(_flattened),
-    "Reshape": row(_reshaped),
+    "Slice": _slice,
+    "Crop": row(_crop),
+    "Flatten": row(_flatten),
+    "Reshape": row(_reshape),
     "Clip": row(
         lambda settings, x: np.clip(x, settings.number("min", -math.inf), settings.number("max", math.inf))
     ),
@@ -220,11 +230,11 @@ _ROWS: Mapping[str, Row] = {
     "TanH": each(np.tanh),
     "Threshold": row(lambda settings, x: (x > settings.number("threshold", 0.0)).astype(x.dtype)),
     "AbsVal": each(np.abs),
-    "Exp": row(_exponential),
-    "Log": row(_logarithm),
+    "Exp": row(_exp),
+    "Log": row(_log),
     "BNLL": each(lambda x: np.logaddexp(x, 0)),
-    "MVN": row(_standardised),
-    "Normalize": row(_normalised),
-    "Permute": row(_permuted),
+    "MVN": row(_mvn),
+    "Normalize": row(_normalize),
+    "Permute": row(_permute),
     "Softmax": row(lambda settings, x: values.softmax(x, settings.count("axis", 1))),
 }

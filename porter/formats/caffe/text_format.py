@@ -24,7 +24,7 @@ class TextMessage:
         return [value for value in self.fields.get(name, ()) if isinstance(value, str)]
 
     def word(self, name: str, default: str = "") -> str:
-        """A field's last value: later ones replace earlier ones, as in protobuf."""
+        """Return a field's last value: later ones replace earlier ones, as in protobuf."""
         return (self.words(name) or [default])[-1]
 
     def number(self, name: str, default: float) -> float:
@@ -37,12 +37,12 @@ class TextMessage:
         return (self.counts(name) or [default])[-1]
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size`
-        `kernel_h`.
+        """Return rows and columns: `stride_h` and `stride_w`, otherwise one or two numbers of `stride`.
+        `kernel_size` is short for `kernel_h` and `kernel_w`.
         """
-        given = self.counts(name) or [default]
+        values = self.counts(name) or [default]
         short = name.removesuffix("_size")
-        return self.count(f"{short}_h", given[0]), self.count(f"{short}_w", given[-1])
+        return self.count(f"{short}_h", values[0]), self.count(f"{short}_w", values[-1])
 
     def flag(self, name: str, default: bool) -> bool:
         return self.word(name).lower() not in _FALSE if self.words(name) else default
@@ -51,50 +51,50 @@ class TextMessage:
         return [value for value in self.fields.get(name, ()) if isinstance(value, TextMessage)]
 
     def part(self, name: str) -> TextMessage:
-        """A field's message; an empty one if it is left out."""
+        """Return a field's message; an empty one if it is left out."""
         return (self.parts(name) or [TextMessage()])[-1]
 
 
-def parse(text: str) -> TextMessage:
-    """A message as text.
+def parse_text(text: str) -> TextMessage:
+    """Return the message of a text.
 
     Raises:
         ValueError: it is no such text.
     """
     root = TextMessage()
-    open_ones = [root]
+    open_messages = [root]
     tokens = _tokens(text)
     for kind, token in tokens:
         if token in (";", ",") and kind == "mark":
             continue
         if token in ("}", ">") and kind == "mark":
-            open_ones.pop()
-            if not open_ones:
+            open_messages.pop()
+            if not open_messages:
                 raise ValueError("a message ends that has not begun")
             continue
         if kind != "word":
             raise ValueError(f"a field has a name, got {token!r}")
-        values = open_ones[-1].fields.setdefault(token, [])
+        values = open_messages[-1].fields.setdefault(token, [])
         kind, value = next(tokens, ("end", ""))
         if (kind, value) == ("mark", ":"):
             kind, value = next(tokens, ("end", ""))
         if (kind, value) == ("mark", "["):
-            values += _listed(tokens)
+            values += _read_list(tokens)
         elif kind == "mark" and value in ("{", "<"):
             message = TextMessage()
             values.append(message)
-            open_ones.append(message)
+            open_messages.append(message)
         elif kind in ("word", "text"):
             values.append(value)
         else:
             raise ValueError(f"the field {token!r} has no value")
-    if len(open_ones) > 1:
+    if len(open_messages) > 1:
         raise ValueError("a message does not end")
     return root
 
 
-def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
-    """The values of a list in brackets."""
+def _read_list(tokens: Iterator[tuple[str, str]]) -> list[str]:
+    """Return the values of a list in brackets, from the tokens after its beginning."""
     values: list[str] = []
     for kind, token in tokens:
         if (kind, token) == ("mark", "]"):
@@ -107,7 +107,7 @@ def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """The words, numbers, texts and marks of a text."""
+    """Yield the words, numbers, texts and marks of a text, each with its kind."""
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)

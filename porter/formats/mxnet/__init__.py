@@ -10,11 +10,12 @@ from functools import partial
 from porter.formats.format import Content, Format, reader, starts_with
 
 _SYMBOL = re.compile(r'\s*\{\s*"nodes"\s*:\s*\[')
-_LIST = (0x112).to_bytes(8, "little")
+_LIST_MAGIC = (0x112).to_bytes(8, "little")
 """kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 
 
 def _is_symbol(content: Content) -> bool:
+    """Return whether a file is the JSON of an MXNet graph."""
     return bool(_SYMBOL.match(content.text or ""))
 
 
@@ -26,5 +27,5 @@ _format = partial(
 )
 FORMATS = (
     _format("mxnet-symbol", "an MXNet graph (-symbol.json)", _is_symbol, weights="mxnet"),
-    _format("mxnet", "MXNet's .params", starts_with(_LIST)),
+    _format("mxnet", "MXNet's .params", starts_with(_LIST_MAGIC)),
 )

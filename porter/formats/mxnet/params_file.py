@@ -14,25 +14,26 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.formats.cursor import Cursor
 from porter.formats.limits import MOST_NODES
 
-LIST = 0x112
+LIST_MAGIC = 0x112
 """The number that a file begins with: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+"""The numbers that arrays of later versions begin with."""
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
-"""The types of numbers, at the places of mshadow's type flags."""
+"""The types of numbers, in the order of mshadow's type flags."""
 _MOST_AXES = 32
 
 
 def read_arrays(data: bytes) -> NamedArrays:
-    """The arrays by name, without what says whether a name is an argument's or an auxiliary state's (`arg:`,
-    `aux:`).
+    """Return the arrays by name, without the prefix that says whether a name is an argument's or an auxiliary
+    state's (`arg:`, `aux:`).
 
     Raises:
         ValueError: the file is damaged, or has sparse arrays, or arrays without names.
     """
     cursor = Cursor(data)
-    cursor.skip(16)
-    arrays = [_array(cursor) for _ in range(_count(cursor))]
-    names = [cursor.cut(cursor.number("Q")).decode() for _ in range(_count(cursor))]
+    cursor.skip(16)  # the magic number, and eight bytes that are reserved
+    arrays = [_read_array(cursor) for _ in range(_read_count(cursor))]
+    names = [cursor.cut(cursor.number("Q")).decode() for _ in range(_read_count(cursor))]
     if len(names) != len(arrays):
         raise ValueError(f"it has {len(arrays)} arrays and {len(names)} names")
     return {
@@ -41,17 +42,20 @@ def read_arrays(data: bytes) -> NamedArrays:
     }
 
 
-def _count(cursor: Cursor) -> int:
+def _read_count(cursor: Cursor) -> int:
+    """Return a number of arrays or names; refuse one that is larger than any model's."""
     count = cursor.number("Q")
     if count > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} arrays")
     return count
 
 
-def _array(cursor: Cursor) -> Array:
-    """An array of any version: the first had no number of its own, and began with how many axes it has."""
+def _read_array(cursor: Cursor) -> Array:
+    """Return an array of any version. The first version had no number of its own, and began with the number
+    of axes.
+    """
     first = cursor.number("I")
-    if first in (_V2, _V3) and cursor.number("i"):
+    if first in (_V2, _V3) and cursor.number("i"):  # the storage type, 0 for dense
         raise ValueError("it has sparse arrays")
     newer = first in (_V1, _V2, _V3)
     axes = cursor.number("I") if newer else first
@@ -66,9 +70,11 @@ def _array(cursor: Cursor) -> Array:
     return cursor.array(_TYPES[type], math.prod(shape)).reshape(shape)
 
 
-def arrays_parts(arrays: NamedArrays) -> Iterator[bytes | memoryview]:
-    """The bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. An array has axes."""
-    yield struct.pack("<QQQ", LIST, 0, len(arrays))
+def write_arrays(arrays: NamedArrays) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. An array has
+    axes.
+    """
+    yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
     for array in arrays.values():
         kind = array.dtype.newbyteorder("<")
         yield struct.pack(f"<IiI{array.ndim}q", _V2, 0, array.ndim, *array.shape)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from porter.graph import Op, ops
 
-OF_NUMBERS: Mapping[str, Op] = {
+OPS_OF_NUMBERS: Mapping[str, Op] = {
     "abs": ops.Abs(),
     "exp": ops.Exp(),
     "log": ops.Log(),

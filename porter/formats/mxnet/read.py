@@ -29,17 +29,17 @@ from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor, concat, maximum, merge_all, minimum
 from porter.filegraph.walk import Reader
-from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.params_file import read_arrays
-from porter.formats.mxnet.plain import OF_NUMBERS
+from porter.formats.mxnet.plain import OPS_OF_NUMBERS
 from porter.formats.mxnet.symbol import Symbol, SymbolNode, read_symbol
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
-_IN_PLACE = {
+_ACTIVATIONS = {
     "relu": ops.Relu(),
     "sigmoid": ops.Sigmoid(),
     "tanh": ops.Tanh(),
@@ -51,8 +51,9 @@ _IN_PLACE = {
 def read_mxnet(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """A graph with its arrays, of which the path names either. NAME-symbol.json belongs to NAME-0000.params,
-    or to the only .params in its folder; .params without a graph, as of gluon's zoo, are read as arrays only.
+    """Return a graph with its arrays. The path names one of the two: NAME-symbol.json belongs to
+    NAME-0000.params, or to the only .params in its folder. .params without a graph, as of gluon's zoo, are
+    read as arrays only.
 
     Args:
         outputs: names of operators, at which the graph ends.
@@ -63,8 +64,8 @@ def read_mxnet(
         FileError: one of the two is missing or damaged.
         UsageError: the graph lacks one of `outputs`.
     """
-    text, params = (path, weights) if weights else _both(path)
-    with refusing_damage(path, "fetch both files again", further=OF_JSON):
+    text, params = (path, weights) if weights else _find_both_files(path)
+    with refusing_damage(path, "fetch both files again", further=ERRORS_OF_JSON):
         tensors = read_arrays(params.read_bytes())
         if text is None:
             note = f"{UNREAD}: its operators are in a {_SYMBOL}, and there is none beside it"
@@ -72,12 +73,14 @@ def read_mxnet(
         definition = text.read_bytes()
         symbol = read_symbol(definition, tensors.__contains__)
         if symbol.image is None:
-            why = f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
-            note = f"{UNREAD} of {text.name}: {why}"
+            reason = (
+                f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
+            )
+            note = f"{UNREAD} of {text.name}: {reason}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends
-        graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
+        graph = _read_graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
     graph = replace(
         graph,
         traced=size is not None,
@@ -96,26 +99,28 @@ def read_mxnet(
     )
 
 
-def _both(path: Path) -> tuple[Path | None, Path]:
-    """The symbol and the .params of a model, either of which may be named."""
+def _find_both_files(path: Path) -> tuple[Path | None, Path]:
+    """Return the files of the symbol and of the .params of a model, either of which may be named. The symbol
+    is None if there is none beside the .params.
+    """
     if path.name.endswith(_SYMBOL) or path.suffix == ".json":
         named = sorted(path.parent.glob(f"{path.name.removesuffix(_SYMBOL)}-[0-9][0-9][0-9][0-9].params"))
         choices = named or sorted(path.parent.glob("*.params"))
         if len(choices) != 1:
-            have = f"there are {len(choices)}" if choices else "there is none"
+            found = f"there are {len(choices)}" if choices else "there is none"
             next = "name one of the .params itself" if choices else "fetch both files"
             raise FileError(
-                f"an MXNet model's arrays are in a .params beside it: {have}", where=path, next=next
+                f"an MXNet model's arrays are in a .params beside it: {found}", where=path, next=next
             )
         return path, choices[0]
     stem = _EPOCH.sub("", path.name)
-    own = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
-    others = [own] if own.is_file() else sorted(path.parent.glob(f"*{_SYMBOL}"))
+    symbol_of_name = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
+    others = [symbol_of_name] if symbol_of_name.is_file() else sorted(path.parent.glob(f"*{_SYMBOL}"))
     return others[0] if len(others) == 1 else None, path
 
 
-def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
-    """The graph of a symbol."""
+def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
+    """Return the graph of a symbol."""
     nodes = {node.name: node for node in symbol.nodes}
     image = symbol.image or ""
     live = names_depending_on(nodes, [image])
@@ -124,15 +129,17 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
         nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
     )
     _, channels, rows, columns = (
-        symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
+        symbol.sides if len(symbol.sides) == 4 else (0, _channels_of_image(nodes, image, tensors), 0, 0)
     )
     image_size = (rows or None, columns or None) if size is None else size
-    taken = GraphInput((image, 0), channels, image_size, order="CHW")
-    return read_graph(begin(flow, taken, tensors, value_name), READERS, symbol.ends)
+    image_input = GraphInput((image, 0), channels, image_size, order="CHW")
+    return read_graph(begin(flow, image_input, tensors, value_name), READERS, symbol.ends)
 
 
-def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
-    """The channels of the image: what the first convolution takes, of a part of it or of all."""
+def _channels_of_image(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
+    """Return the channels of the image: those that the first convolution takes, of a part of the image or of
+    all.
+    """
     convolutions = (node for node in nodes.values() if node.op == "Convolution")
     first = next((node for node in convolutions if node.inputs[1][0] in tensors), None)
     if first is None:
@@ -140,7 +147,7 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
     count = int(tensors[first.inputs[1][0]].shape[1])
     source = first.source[0]
     count *= first.attributes.count("num_group", 1)
-    slices = _slices(nodes.values())
+    slices = _channel_slices(nodes.values())
     while source in nodes and source != image:
         node = nodes[source]
         if node.op in ("SliceChannel", "split") and node.attributes.count("axis", 1) == 1:
@@ -151,8 +158,8 @@ def _channels(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays)
     return count
 
 
-def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequence[SymbolNode]]:
-    """The nodes that take a part of each value."""
+def _channel_slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequence[SymbolNode]]:
+    """Return the nodes that take a part of each value."""
     slices = defaultdict[tuple[NodeOutput, ...], list[SymbolNode]](list)
     for node in nodes:
         if node.op == "slice_axis":
@@ -161,24 +168,27 @@ def _slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequ
 
 
 def _last_channel(part: SymbolNode, count: int) -> int:
-    """Where a part of the channels ends that has so many of them, if it does not say so."""
+    """Return where a part of the channels ends; if it does not say so, by the `count` of its channels."""
     end = part.attributes.word("end", "None")
     return int(end) if end != "None" else part.attributes.count("begin", 0) + count
 
 
 def _stored_tensors(node: SymbolNode, axes: str) -> dict[str, Stored]:
+    """Return the kernel and the bias of a node by role."""
     kernel, *bias = [name for name, _ in node.inputs[1:]]
-    bare = node.attributes.flag("no_bias", node.op == "Deconvolution")
-    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not bare else {})}
+    has_no_bias = node.attributes.flag("no_bias", node.op == "Deconvolution")
+    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not has_no_bias else {})}
 
 
 def _window(node: SymbolNode) -> tuple[Window, Pads]:
+    """Return the window and the pads of a convolution or a pool."""
     settings = node.attributes
     window = Window(settings.pair("kernel", 0), settings.pair("stride", 1), settings.pair("dilate", 1))
     return window, symmetric_pads(settings.pair("pad", 0))
 
 
-def _conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
+def _read_conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Read Convolution, of maps N×C×H×W."""
     window, pads = _window(node)
     if len(node.attributes.counts("kernel")) != 2 or node.attributes.word("layout", "None") not in (
         "None",
@@ -189,18 +199,19 @@ def _conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _stored_tensors(node, "OIHW"))
 
 
-def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
-    """`adj` are rows and columns more, behind. A target shape takes the place of it and of pads: what is too
-    much is cut off on both sides, an odd cell in front (`InferPad` in src/operator/nn/deconvolution-inl.h).
+def _read_deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Read Deconvolution. `adj` adds rows and columns at the end. A target shape takes the place of it and of
+    pads: what is too much is cut off on both sides, an odd cell at the beginning (`InferPad` in
+    src/operator/nn/deconvolution-inl.h).
     """
     settings = node.attributes
     window, (top, bottom, left, right) = _window(node)
-    if wanted := settings.counts("target_shape"):
+    if target_shape := settings.counts("target_shape"):
         reach = (
             (size - 1) * stride + window.extent(axis)
             for axis, (size, stride) in enumerate(zip(fixed_sizes(x.sizes[2:]), window.stride, strict=True))
         )
-        down, across = (whole - size for whole, size in zip(reach, wanted, strict=True))
+        down, across = (whole - size for whole, size in zip(reach, target_shape, strict=True))
         if min(down, across) < 0:
             raise Unsupported("to more cells than its kernels reach")
         pads = -(-down // 2), down // 2, -(-across // 2), across // 2
@@ -213,8 +224,10 @@ def _deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     return x.apply_op(op, **stored)
 
 
-def _pool(node: SymbolNode, x: Tensor) -> Tensor:
-    """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
+def _read_pool(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read Pooling. `full` rounds up and keeps a last window wherever it begins
+    (src/operator/nn/pooling.cc).
+    """
     settings = node.attributes
     kind = node.attributes.word("pool_type", "max")
     rounding = settings.word("pooling_convention", "valid")
@@ -223,20 +236,20 @@ def _pool(node: SymbolNode, x: Tensor) -> Tensor:
     if kind == "lp":
         if settings.count("p_value", 2) != 2:
             raise Unsupported("of another order than 2")
-        return functions.sqrt(_sums(node, functions.square(x)))
+        return functions.sqrt(_sum_windows(node, functions.square(x)))
     if kind == "sum":
-        return _sums(node, x)
+        return _sum_windows(node, x)
     if kind not in ("max", "avg"):
         raise Unsupported(f"of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if settings.flag("global_pool"):
         return x.global_pool(function)
-    counted = settings.flag("count_include_pad", True)
-    return pool(x, function, _window(node), "full" if rounding == "full" else "floor", counted)
+    count_pads = settings.flag("count_include_pad", True)
+    return pool(x, function, _window(node), "full" if rounding == "full" else "floor", count_pads)
 
 
-def _sums(node: SymbolNode, x: Tensor) -> Tensor:
-    """The sum of each window, in which pads are zeros."""
+def _sum_windows(node: SymbolNode, x: Tensor) -> Tensor:
+    """Return the sum of each window, in which pads are zeros."""
     if node.attributes.flag("global_pool"):
         return x.sum((2, 3), True)
     window, pads = _window(node)
@@ -245,23 +258,26 @@ def _sums(node: SymbolNode, x: Tensor) -> Tensor:
     return math.prod(window.kernel) * mean
 
 
-def _adaptive(node: SymbolNode, x: Tensor) -> Tensor:
-    """The mean of windows that lie evenly; without a size, of all cells."""
+def _read_adaptive_pool(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read an adaptive pool: the mean of windows that lie evenly; without a size, of all cells."""
     counts = node.attributes.pair("output_size", 1)
     return x.derive("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
 
 
-def _dense(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+def _read_fully_connected(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Read FullyConnected, of all numbers of an image or along the last axis."""
     if not node.attributes.flag("flatten", True):
         added = None if node.attributes.flag("no_bias") or bias is None else bias.reference
         return x.dense(Product(kernel.reference, "OI", added))
-    return _features(x, kernel).fully_connected(
+    return _as_features(x, kernel).fully_connected(
         node.attributes.count("num_hidden", 0), _stored_tensors(node, "OI")
     )
 
 
-def _features(x: Tensor, kernel: Tensor) -> Tensor:
-    """A kernel with as many columns as a map of open size has channels says that it has one cell."""
+def _as_features(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return a map as features. A map of open size has one cell if the kernel has as many columns as the map
+    has channels.
+    """
     shape = x.value.shape
     columns = kernel.sizes[-1]
     if shape is not None and None in shape[1:] and shape[0] == columns:
@@ -269,8 +285,10 @@ def _features(x: Tensor, kernel: Tensor) -> Tensor:
     return x.flatten(1)
 
 
-def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """A batch norm; with `fix_gamma`, its default, the stored gamma is read as 1
+def _read_batch_norm(
+    node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """Read BatchNorm. With `fix_gamma`, its default, the stored gamma is read as 1
     (src/operator/nn/batch_norm.cc).
     """
     settings = node.attributes
@@ -282,36 +300,38 @@ def _norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor
     return x.batch_norm(epsilon, momentum, gamma=scale, beta=beta, mean=mean, variance=variance)
 
 
-def _leaky(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
-    """A LeakyReLU of each of MXNet's kinds."""
+def _read_leaky_relu(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Read LeakyReLU, of each of MXNet's kinds."""
     kind = node.attributes.word("act_type", "leaky")
     slope = node.attributes.number("slope", 0.25)
     if kind == "prelu":
         return prelu(x, node.inputs[1][0])
-    made: Mapping[str, Op] = {
+    op_of_kind: Mapping[str, Op] = {
         "leaky": ops.LeakyRelu(slope),
         "elu": ops.Elu(slope),
         "selu": ops.Selu(),
         "gelu": ops.Gelu(),
     }
-    if kind not in made:
+    if kind not in op_of_kind:
         raise Unsupported(f"of type {kind}")
-    return x.apply_elementwise(made[kind])
+    return x.apply_elementwise(op_of_kind[kind])
 
 
-def _activation(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_activation(node: SymbolNode, x: Tensor) -> Tensor:
     kind = node.attributes.word("act_type")
-    if kind not in _IN_PLACE:
+    if kind not in _ACTIVATIONS:
         raise Unsupported(f"of type {kind}")
-    return x.apply_elementwise(_IN_PLACE[kind])
+    return x.apply_elementwise(_ACTIVATIONS[kind])
 
 
-def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[SymbolNode, Tensor], Tensor]:
-    """A function of a value and of the number that the operator states."""
+def _reader_with_scalar(
+    function: Callable[[Tensor, float], Tensor],
+) -> Callable[[SymbolNode, Tensor], Tensor]:
+    """Return the reader of a function of a value and of the number that the operator states."""
     return lambda node, x: function(x, node.attributes.number("scalar", 0.0))
 
 
-def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_lrn(node: SymbolNode, x: Tensor) -> Tensor:
     settings = node.attributes
     size = node.attributes.count("nsize", 0)
     alpha = settings.number("alpha", 1e-4) / size
@@ -319,75 +339,91 @@ def _lrn(node: SymbolNode, x: Tensor) -> Tensor:
     return x.apply_op(ops.LocalResponseNorm(size, alpha, beta, settings.number("knorm", 2.0)))
 
 
-def _over_norm(node: SymbolNode, x: Tensor) -> Tensor:
-    """L2Normalization (src/operator/l2_normalization-inl.h)."""
-    over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
-    axes = over.get(node.attributes.word("mode", "instance"), range(1, x.rank))
+def _read_l2_normalization(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read L2Normalization (src/operator/l2_normalization-inl.h)."""
+    axes_of_mode: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
+    axes = axes_of_mode.get(node.attributes.word("mode", "instance"), range(1, x.rank))
     return functions.divide_by_root_of_squares(x, axes, node.attributes.number("eps", 1e-10))
 
 
-def _split(node: SymbolNode, x: Tensor) -> list[Tensor]:
+def _read_split(node: SymbolNode, x: Tensor) -> list[Tensor]:
+    """Read SliceChannel, which splits an axis into equal parts."""
     count, axis = node.attributes.count("num_outputs", 1), node.attributes.count("axis", 1)
     return x.split_evenly(axis, count, not node.attributes.flag("squeeze_axis"))
 
 
-def _cut(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_slice_axis(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read slice_axis, a part of one axis."""
     settings = node.attributes
     start = settings.count("begin", 0)
     end = settings.word("end", "None")
     return x.cut({settings.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
-def _slice(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_slice(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read slice, a part of each axis."""
     starts, ends, steps = (node.attributes.bounds(name) for name in ("begin", "end", "step"))
     bounds = zip(starts, ends, steps or [None] * len(starts), strict=True)
     return x.cut({axis: slice(*each) for axis, each in enumerate(bounds)})
 
 
-def _crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
-    """Rows and columns cut to a stated size, or to that of another map, at an offset or in the middle."""
+def _read_crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
+    """Read Crop: rows and columns cut to a stated size, or to that of another map, at an offset or in the
+    middle.
+    """
     settings = node.attributes
-    own = x.sizes[2:]
-    wanted = settings.pair("h_w", 0) if like is None else like.sizes[2:]
+    sizes = x.sizes[2:]
+    target_sizes = settings.pair("h_w", 0) if like is None else like.sizes[2:]
     starts: Sequence[Dim] = settings.pair("offset", 0)
     if settings.flag("center_crop"):
         starts = [
-            whole // 2 for whole in fixed_sizes([size - less for size, less in zip(own, wanted, strict=True)])
+            whole // 2
+            for whole in fixed_sizes(
+                [size - target for size, target in zip(sizes, target_sizes, strict=True)]
+            )
         ]
-    if any(start + less > size for start, less, size in zip(starts, wanted, own, strict=True)):
+    if any(start + target > size for start, target, size in zip(starts, target_sizes, sizes, strict=True)):
         raise Unsupported("beyond the map")
-    cells = zip((2, 3), starts, wanted, strict=True)
+    cells = zip((2, 3), starts, target_sizes, strict=True)
     return x.cut({axis: slice(start, start + size) for axis, start, size in cells})
 
 
-def _reshape(node: SymbolNode, x: Tensor) -> Tensor:
-    """0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
-    wanted = list[Dim]()
-    rest = list(x.sizes)
+def _read_reshape(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read Reshape: 0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
+    new_sizes = list[Dim]()
+    sizes_left = list(x.sizes)
     for code in node.attributes.counts("shape"):
         if code < -3 or node.attributes.flag("reverse"):
             raise Unsupported(f"to {node.attributes.word('shape')}")
-        taken = len(rest) if code == -2 else 2 if code == -3 else 1
-        sizes, rest = rest[:taken], rest[taken:]
-        wanted += [product(sizes)] if code == -3 else sizes if code in (0, -2) else [code]
-    return x.reshape(wanted)
+        count = {-2: len(sizes_left), -3: 2}.get(code, 1)
+        sizes, sizes_left = sizes_left[:count], sizes_left[count:]
+        if code == -3:
+            new_sizes.append(product(sizes))
+        elif code in (0, -2):
+            new_sizes += sizes
+        else:
+            new_sizes.append(code)
+    return x.reshape(new_sizes)
 
 
-def _swapped(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_swap_axis(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read SwapAxis."""
     order = [*range(x.rank)]
     first, second = (node.attributes.count(name, 0) for name in ("dim1", "dim2"))
     order[first], order[second] = order[second], order[first]
     return x.transpose(order)
 
 
-def _reduce(node: SymbolNode, x: Tensor) -> Tensor:
-    named = [position_of(axis, x.rank) for axis in node.attributes.counts("axis")]
-    rest = [axis for axis in range(x.rank) if axis not in named]
-    axes = rest if node.attributes.flag("exclude") or not named else named
+def _read_reduce(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read a mean, a maximum, a minimum or a sum over the stated axes, or over all others."""
+    stated = [position_of(axis, x.rank) for axis in node.attributes.counts("axis")]
+    others = [axis for axis in range(x.rank) if axis not in stated]
+    axes = others if node.attributes.flag("exclude") or not stated else stated
     return x.reduce(_REDUCTIONS[node.op], axes, node.attributes.flag("keepdims"))
 
 
-def _pad(node: SymbolNode, x: Tensor) -> Tensor:
+def _read_pad(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read Pad, with a number or with the map's own cells."""
     widths = node.attributes.counts("pad_width")
     mode = node.attributes.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
@@ -396,8 +432,8 @@ def _pad(node: SymbolNode, x: Tensor) -> Tensor:
     return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
-def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
-    """An upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
+def _read_upsampling(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
+    """Read an upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
     (src/operator/nn/upsampling-inl.h).
     """
     scale = node.attributes.count("scale", 1)
@@ -414,8 +450,8 @@ def _upsample(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     return x.apply_op(ops.Upsample(scale, scale))
 
 
-def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
-    """BilinearResize2D: to a size, by scales, or to the size of another map."""
+def _read_bilinear_resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
+    """Read BilinearResize2D: to a size, by scales, or to the size of another map."""
     settings = node.attributes
     mode = node.attributes.word("mode", "size")
     if mode not in ("size", "like"):
@@ -435,9 +471,9 @@ def _resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     return x.resize(op, scales, sizes)
 
 
-def _softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
-    """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
-    (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
+def _read_softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
+    """Read a softmax over a stated axis. Operators that state none take the last axis, the channels, or all
+    numbers of an image (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
     settings = node.attributes
     x = x * ((-1 if node.op == "softmin" else 1) / settings.number("temperature", 1.0))
@@ -454,7 +490,8 @@ def _softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
     return x.softmax(axis, op=ops.LogSoftmax() if node.op == "log_softmax" else ops.Softmax())
 
 
-def _layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _read_layer_norm(node: SymbolNode, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    """Read LayerNorm, over one axis."""
     axis = node.attributes.count("axis", -1)
     return x.layer_norm([axis], node.attributes.number("eps", 1e-5), gamma=gamma, beta=beta)
 
@@ -477,48 +514,48 @@ _KINDS: Mapping[str, str] = by_name(
 _FUNCTIONS: Functions = by_name(
     {
         **dict.fromkeys(_KINDS, lambda node, *values: merge_all(_KINDS[node.op], values)),
-        "_plus_scalar _PlusScalar": _by_number(operator.add),
-        "_minus_scalar _MinusScalar": _by_number(operator.sub),
-        "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
-        "_mul_scalar _MulScalar": _by_number(operator.mul),
-        "_div_scalar _DivScalar": _by_number(operator.truediv),
+        "_plus_scalar _PlusScalar": _reader_with_scalar(operator.add),
+        "_minus_scalar _MinusScalar": _reader_with_scalar(operator.sub),
+        "_rminus_scalar _RMinusScalar": _reader_with_scalar(lambda x, number: number - x),
+        "_mul_scalar _MulScalar": _reader_with_scalar(operator.mul),
+        "_div_scalar _DivScalar": _reader_with_scalar(operator.truediv),
         "_power_scalar _PowerScalar": lambda node, x: x ** node.attributes.number("scalar", 1.0),
-        "_maximum_scalar _MaximumScalar": _by_number(maximum),
-        "_minimum_scalar _MinimumScalar": _by_number(minimum),
-        "_rdiv_scalar _RDivScalar": _by_number(lambda x, number: number / x),
-        "_greater_scalar": _by_number(operator.gt),
-        "_greater_equal_scalar": _by_number(operator.ge),
-        "_lesser_scalar": _by_number(operator.lt),
-        "_lesser_equal_scalar": _by_number(operator.le),
-        "SoftmaxOutput Softmax softmax SoftmaxActivation log_softmax softmin": _softmax,
+        "_maximum_scalar _MaximumScalar": _reader_with_scalar(maximum),
+        "_minimum_scalar _MinimumScalar": _reader_with_scalar(minimum),
+        "_rdiv_scalar _RDivScalar": _reader_with_scalar(lambda x, number: number / x),
+        "_greater_scalar": _reader_with_scalar(operator.gt),
+        "_greater_equal_scalar": _reader_with_scalar(operator.ge),
+        "_lesser_scalar": _reader_with_scalar(operator.lt),
+        "_lesser_equal_scalar": _reader_with_scalar(operator.le),
+        "SoftmaxOutput Softmax softmax SoftmaxActivation log_softmax softmin": _read_softmax,
         "Concat concat": lambda node, *values: concat(values, node.attributes.count("dim", 1)),
         "Flatten flatten": lambda node, x: x.flatten(1),
-        "Reshape reshape": _reshape,
-        "SliceChannel split": _split,
-        "Pad pad": _pad,
-        **dict.fromkeys(_REDUCTIONS, _reduce),
-        "SwapAxis swapaxes": _swapped,
-        "Convolution": _conv,
-        "Deconvolution": _deconv,
-        "Pooling": _pool,
-        "FullyConnected": _dense,
-        "BatchNorm": _norm,
+        "Reshape reshape": _read_reshape,
+        "SliceChannel split": _read_split,
+        "Pad pad": _read_pad,
+        **dict.fromkeys(_REDUCTIONS, _read_reduce),
+        "SwapAxis swapaxes": _read_swap_axis,
+        "Convolution": _read_conv,
+        "Deconvolution": _read_deconv,
+        "Pooling": _read_pool,
+        "FullyConnected": _read_fully_connected,
+        "BatchNorm": _read_batch_norm,
         "InstanceNorm": lambda node, x, gamma, beta: x.instance_norm(
             node.attributes.number("eps", 1e-3), gamma=gamma, beta=beta
         ),
-        "L2Normalization": _over_norm,
-        "LayerNorm": _layer_norm,
-        "_contrib_AdaptiveAvgPooling2D": _adaptive,
-        "_contrib_BilinearResize2D": _resize,
-        "Crop": _crop,
-        "slice": _slice,
+        "L2Normalization": _read_l2_normalization,
+        "LayerNorm": _read_layer_norm,
+        "_contrib_AdaptiveAvgPooling2D": _read_adaptive_pool,
+        "_contrib_BilinearResize2D": _read_bilinear_resize,
+        "Crop": _read_crop,
+        "slice": _read_slice,
         "depth_to_space": lambda node, x: x.apply_op(
             ops.DepthToSpace(node.attributes.count("block_size", 1), "DCR")
         ),
         "space_to_depth": lambda node, x: x.cells_as_channels(node.attributes.count("block_size", 1)),
-        "LRN": _lrn,
-        "Activation": _activation,
-        "LeakyReLU": _leaky,
+        "LRN": _read_lrn,
+        "Activation": _read_activation,
+        "LeakyReLU": _read_leaky_relu,
         "LogisticRegressionOutput": lambda node, x, *labels: x.apply_elementwise(ops.Sigmoid()),
         "hard_sigmoid": lambda node, x: x.apply_elementwise(
             ops.HardSigmoid(node.attributes.number("alpha", 0.2), node.attributes.number("beta", 0.5))
@@ -527,9 +564,9 @@ _FUNCTIONS: Functions = by_name(
             node.attributes.number("a_min", 0.0), node.attributes.number("a_max", 0.0)
         ),
         "rsqrt": lambda node, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
-        "slice_axis": _cut,
+        "slice_axis": _read_slice_axis,
         "transpose": lambda node, x: x.transpose(node.attributes.counts("axes")),
-        "UpSampling": _upsample,
+        "UpSampling": _read_upsampling,
     }
 )
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
@@ -543,8 +580,8 @@ READERS: Mapping[str, Reader[SymbolNode]] = refuse_unread_settings(
     {
         **{name: tensor_reader(function) for name, function in _EXPRESSIONS.items()},
         **{name: node_reader(function) for name, function in _FUNCTIONS.items()},
-        **{name: op_reader(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
-        **{name: op_reader(op) for name, op in OF_NUMBERS.items()},
+        **{name: op_reader(_ACTIVATIONS[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
+        **{name: op_reader(op) for name, op in OPS_OF_NUMBERS.items()},
     },
     lambda node: node.attributes.passed_over,
 )

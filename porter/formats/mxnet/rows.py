@@ -23,7 +23,7 @@ from porter.formats.mxnet.symbol import read_symbol
 
 
 def program(definition: bytes) -> KernelProgram:
-    """The program of a text that has the image's name and, on the next line, the symbol."""
+    """Return the program of a text that has the image's name and, on the next line, the symbol."""
     name, _, text = definition.partition(b"\n")
     image = name.decode()
     steps = []
@@ -38,11 +38,13 @@ def program(definition: bytes) -> KernelProgram:
     return KernelProgram(image, tuple(steps), _ROWS)
 
 
-def _by_number(compute: Callable[[Numbers, float], Any]) -> Row:
+def _row_with_scalar(compute: Callable[[Numbers, float], Any]) -> Row:
+    """Return the row of a function of a value and of the number that the operator states."""
     return row(lambda settings, x: compute(x, settings.number("scalar", 0.0)))
 
 
 def _grid(settings: Settings) -> Grid:
+    """Return the stride, the dilation and the pads of a window."""
     down, across = settings.pair("pad", 0)
     return Grid(settings.pair("stride", 1), settings.pair("dilate", 1), (down, down, across, across))
 
@@ -54,24 +56,30 @@ def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None 
 
 
 def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    own = None if settings.flag("no_bias", True) else bias
+    """Compute Deconvolution. A target shape takes the place of the pads: what is too much is cut off on both
+    sides.
+    """
+    used_bias = None if settings.flag("no_bias", True) else bias
     grid = _grid(settings)
-    if wanted := settings.counts("target_shape"):
-        sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, wanted, strict=True)
-        less = [(n - 1) * step + (side - 1) * apart + 1 - size for n, step, side, apart, size in sides]
-        (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in less)
+    if target_shape := settings.counts("target_shape"):
+        sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, target_shape, strict=True)
+        excess = [
+            (n - 1) * step + (side - 1) * dilation + 1 - size for n, step, side, dilation, size in sides
+        ]
+        (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in excess)
         grid = replace(grid, pads=(top, bottom, left, right))
     else:
         grid = grid.with_more(*settings.pair("adj", 0))
-    return windows.conv_transpose(x, kernel, own, grid, settings.count("num_group", 1))
+    return windows.conv_transpose(x, kernel, used_bias, grid, settings.count("num_group", 1))
 
 
 def _pool(settings: Settings, x: Numbers) -> Any:
+    """Compute Pooling of each kind, over windows or over the whole map."""
     kind = settings.word("pool_type", "max")
     if kind == "lp":
-        return np.sqrt(_sums(settings, x**2))
+        return np.sqrt(_sum_windows(settings, x**2))
     if kind == "sum":
-        return _sums(settings, x)
+        return _sum_windows(settings, x)
     average = kind == "avg"
     if settings.flag("global_pool"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
@@ -89,14 +97,15 @@ def _pool_grid(settings: Settings) -> Grid:
     return replace(_grid(settings), rounding="full" if full else "floor")
 
 
-def _sums(settings: Settings, x: Numbers) -> Any:
+def _sum_windows(settings: Settings, x: Numbers) -> Any:
+    """Return the sum of each window, in which pads are zeros."""
     if settings.flag("global_pool"):
         return x.sum((2, 3), keepdims=True)
     return sum(_pool_grid(settings).cells(x, settings.pair("kernel", 0)))
 
 
-def _adaptive(settings: Settings, x: Numbers) -> Any:
-    """An adaptive pool with MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
+def _adaptive_pool(settings: Settings, x: Numbers) -> Any:
+    """Compute an adaptive pool with MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
     for axis, count in zip((2, 3), settings.pair("output_size", 1), strict=True):
         size = x.shape[axis]
         ends = [(cell * size // count, -(-(cell + 1) * size // count)) for cell in range(count)]
@@ -104,7 +113,8 @@ def _adaptive(settings: Settings, x: Numbers) -> Any:
     return x
 
 
-def _l2(settings: Settings, x: Numbers) -> Any:
+def _l2_normalization(settings: Settings, x: Numbers) -> Any:
+    """Compute L2Normalization: over the channels, the cells, or all numbers of an image."""
     axes = {"channel": (1,), "spatial": tuple(range(2, x.ndim))}.get(settings.word("mode"))
     total = (x**2).sum(axes or tuple(range(1, x.ndim)), keepdims=True)
     return x / np.sqrt(total + settings.number("eps", 1e-10))
@@ -116,32 +126,29 @@ def _layer_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -
     return np.moveaxis(np.moveaxis(normed, axis, -1) * gamma + beta, -1, axis)
 
 
-def _dense(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+def _fully_connected(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     flat = x.reshape(len(x), -1) if settings.flag("flatten", True) else x
     return values.dense(flat, kernel, None if settings.flag("no_bias") else bias)
 
 
-def _norm(
+def _batch_norm(
     settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
 ) -> Numbers:
-    own = None if settings.flag("fix_gamma", True) else gamma
-    return values.batch_norm(x, mean, variance + settings.number("eps", 1e-3), own, beta)
+    used_gamma = None if settings.flag("fix_gamma", True) else gamma
+    return values.batch_norm(x, mean, variance + settings.number("eps", 1e-3), used_gamma, beta)
 
 
-def _leaky(settings: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
+def _leaky_relu(settings: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
+    """Compute LeakyReLU, of each of MXNet's kinds."""
     kind = settings.word("act_type", "leaky")
     slope = settings.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
         return values.relu(x, slope=values.per_channel(gamma, x))
     if kind == "selu":
         return 1.0507009873554804934 * values.elu(x, 1.6732632423543772848)
-    return (
-        values.gelu(x)
-        if kind == "gelu"
-        else values.elu(x, slope)
-        if kind == "elu"
-        else values.relu(x, slope=slope)
-    )
+    if kind == "gelu":
+        return values.gelu(x)
+    return values.elu(x, slope) if kind == "elu" else values.relu(x, slope=slope)
 
 
 _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
@@ -170,11 +177,11 @@ def _split(settings: Settings, x: Numbers) -> tuple[Numbers, ...]:
     return tuple(part.squeeze(axis) for part in parts) if settings.flag("squeeze_axis") else tuple(parts)
 
 
-def _cut(settings: Settings, x: Numbers) -> Numbers:
+def _slice_axis(settings: Settings, x: Numbers) -> Numbers:
     axis = settings.count("axis", 0)
     end = settings.word("end", "None")
-    places = range(x.shape[axis])[settings.count("begin", 0) : None if end == "None" else int(end)]
-    return x.take(places, axis)
+    indices = range(x.shape[axis])[settings.count("begin", 0) : None if end == "None" else int(end)]
+    return x.take(indices, axis)
 
 
 def _slice(settings: Settings, x: Numbers) -> Numbers:
@@ -192,8 +199,8 @@ def _crop(settings: Settings, x: Numbers, like: Numbers | None = None) -> Number
     return x[:, :, top : top + rows, left : left + columns]
 
 
-def _bilinear(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
-    """BilinearResize2D: to the size of the map `like`, by scales, or to stated sizes."""
+def _bilinear_resize(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    """Compute BilinearResize2D: to the size of the map `like`, by scales, or to stated sizes."""
     rule = Rule("linear", "align_corners" if settings.flag("align_corners", True) else "half_pixel")
     for axis, name in ((2, "height"), (3, "width")):
         scale = settings.number(f"scale_{name}", 0.0)
@@ -203,7 +210,7 @@ def _bilinear(settings: Settings, x: Numbers, like: Numbers | None = None) -> Nu
     return x
 
 
-def _upsampled(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
+def _upsample(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
     scale = settings.count("scale", 1)
     if kernel is None:
         return resize_nearest(x, (1, 1, scale, scale))
@@ -226,6 +233,7 @@ def _depth_to_space(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _reshape(settings: Settings, x: Numbers) -> Numbers:
+    """Compute Reshape: 0 keeps a size, -2 keeps all further ones, -3 makes one of two."""
     sizes, axis = list[int](), 0
     for code in settings.counts("shape"):
         if code == -2:
@@ -238,7 +246,9 @@ def _reshape(settings: Settings, x: Numbers) -> Numbers:
     return x.reshape(sizes)
 
 
-def _reduced(function: Callable[..., Any]) -> Row:
+def _row_of_reduction(function: Callable[..., Any]) -> Row:
+    """Return the row of a reduction over the stated axes, or over all others."""
+
     def reduce(settings: Settings, x: Numbers) -> Any:
         axes = {axis % x.ndim for axis in settings.counts("axis")}
         if settings.flag("exclude") or not axes:
@@ -260,7 +270,9 @@ def _pad(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _softmax_output(settings: Settings, x: Numbers) -> Numbers:
-    """The softmax of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
+    """Compute the softmax of all numbers of an image, if the operator states no other
+    (src/operator/softmax_output-inl.h).
+    """
     if settings.flag("multi_output"):
         return values.softmax(x, 1)
     if settings.flag("preserve_shape"):
@@ -276,7 +288,8 @@ _COMPARISONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _compared(function: Callable[..., Any]) -> Callable[[Numbers, float], Numbers]:
+def _compare(function: Callable[..., Any]) -> Callable[[Numbers, float], Numbers]:
+    """Return a comparison with a number that gives 0 or 1 in the value's type."""
     return lambda x, number: function(x, number).astype(x.dtype)
 
 
@@ -285,16 +298,16 @@ _ROWS: Mapping[str, Row] = by_name(
         "Convolution": row(_conv),
         "Deconvolution": row(_deconv),
         "Pooling": row(_pool),
-        "FullyConnected": row(_dense),
-        "BatchNorm": row(_norm),
+        "FullyConnected": row(_fully_connected),
+        "BatchNorm": row(_batch_norm),
         "InstanceNorm": row(_instance_norm),
-        "L2Normalization": row(_l2),
+        "L2Normalization": row(_l2_normalization),
         "LayerNorm": row(_layer_norm),
-        "_contrib_AdaptiveAvgPooling2D": row(_adaptive),
-        "_contrib_BilinearResize2D": row(_bilinear),
+        "_contrib_AdaptiveAvgPooling2D": row(_adaptive_pool),
+        "_contrib_BilinearResize2D": row(_bilinear_resize),
         "LRN": row(_lrn),
         "Activation": row(lambda settings, x: _ACTIVATIONS[settings.word("act_type")](x)),
-        "LeakyReLU": row(_leaky),
+        "LeakyReLU": row(_leaky_relu),
         "LogisticRegressionOutput": each(values.sigmoid),
         "relu": each(values.relu),
         "sigmoid": each(values.sigmoid),
@@ -308,11 +321,11 @@ _ROWS: Mapping[str, Row] = by_name(
         **{name: each(getattr(np, name)) for name in ("negative", "expm1", "log1p", "trunc")},
         "fix": each(np.trunc),
         "softsign": each(_ACTIVATIONS["softsign"]),
-        "_maximum_scalar _MaximumScalar": _by_number(np.maximum),
-        "_minimum_scalar _MinimumScalar": _by_number(np.minimum),
-        "_rdiv_scalar _RDivScalar": _by_number(lambda x, number: number / x),
+        "_maximum_scalar _MaximumScalar": _row_with_scalar(np.maximum),
+        "_minimum_scalar _MinimumScalar": _row_with_scalar(np.minimum),
+        "_rdiv_scalar _RDivScalar": _row_with_scalar(lambda x, number: number / x),
         "rsqrt": each(lambda x: 1 / np.sqrt(x)),
-        "_power_scalar _PowerScalar": _by_number(lambda x, number: x**number),
+        "_power_scalar _PowerScalar": _row_with_scalar(lambda x, number: x**number),
         "hard_sigmoid": row(
             lambda settings, x: values.hard_sigmoid(
                 x, settings.number("alpha", 0.2), settings.number("beta", 0.5)
@@ -330,12 +343,14 @@ _ROWS: Mapping[str, Row] = by_name(
         "elemwise_div broadcast_div _Div _div": each(np.divide),
         "broadcast_maximum _Maximum _maximum": each(np.maximum),
         "broadcast_minimum _Minimum _minimum": each(np.minimum),
-        "_plus_scalar _PlusScalar": _by_number(lambda x, number: x + number),
-        "_minus_scalar _MinusScalar": _by_number(lambda x, number: x - number),
-        "_rminus_scalar _RMinusScalar": _by_number(lambda x, number: number - x),
-        "_mul_scalar _MulScalar": _by_number(lambda x, number: x * number),
-        "_div_scalar _DivScalar": _by_number(lambda x, number: x / number),
-        **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
+        "_plus_scalar _PlusScalar": _row_with_scalar(lambda x, number: x + number),
+        "_minus_scalar _MinusScalar": _row_with_scalar(lambda x, number: x - number),
+        "_rminus_scalar _RMinusScalar": _row_with_scalar(lambda x, number: number - x),
+        "_mul_scalar _MulScalar": _row_with_scalar(lambda x, number: x * number),
+        "_div_scalar _DivScalar": _row_with_scalar(lambda x, number: x / number),
+        **{
+            f"_{name}_scalar": _row_with_scalar(_compare(function)) for name, function in _COMPARISONS.items()
+        },
         "SoftmaxOutput Softmax": row(_softmax_output),
         "SoftmaxActivation": row(
             lambda settings, x: values.softmax(x, 1 if settings.word("mode") == "channel" else -1)
@@ -348,8 +363,8 @@ _ROWS: Mapping[str, Row] = by_name(
         "Reshape reshape": row(_reshape),
         "SliceChannel split": row(_split),
         "Pad pad": row(_pad),
-        **{name: _reduced(getattr(np, name)) for name in ("mean", "max", "min", "sum")},
-        "slice_axis": row(_cut),
+        **{name: _row_of_reduction(getattr(np, name)) for name in ("mean", "max", "min", "sum")},
+        "slice_axis": row(_slice_axis),
         "slice": row(_slice),
         "Crop": row(_crop),
         "SwapAxis swapaxes": row(
@@ -358,6 +373,6 @@ _ROWS: Mapping[str, Row] = by_name(
         "depth_to_space": row(_depth_to_space),
         "space_to_depth": row(_space_to_depth),
         "transpose": row(lambda settings, x: x.transpose(settings.counts("axes"))),
-        "UpSampling": row(_upsampled),
+        "UpSampling": row(_upsample),
     }
 )

@@ -12,12 +12,12 @@ from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading, Watched
 from porter.formats.limits import MOST_NODES, read_json
 
-_THROUGH = frozenset(
+_PASS_THROUGH = frozenset(
     {"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"}
 )
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
 """Operators whose second input is a label."""
-_OTHERWISE = frozenset(
+_IGNORED_ATTRIBUTES = frozenset(
     {
         "workspace",
         "cudnn_tune",
@@ -40,11 +40,11 @@ _OTHERWISE = frozenset(
         "mirror_stage",
     }
 )
-"""Attributes of training, of devices, of whole numbers, of outputs that nothing reads, and what inputs say
-too.
+"""Attributes that a reader need not look at: of training, of devices, of whole numbers, of outputs that
+nothing reads, and those that inputs state too.
 """
-_WINDOW = frozenset({"kernel", "stride", "pad", "pooling_convention", "count_include_pad"})
-_WHOLE = re.compile(r"-?\d+")
+_WINDOW_ATTRIBUTES = frozenset({"kernel", "stride", "pad", "pooling_convention", "count_include_pad"})
+_INTEGER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class OperatorAttributes:
 
     @property
     def passed_over(self) -> list[str]:
-        """The settings that count and that nothing looked at. A pool of the whole map has no window."""
-        without = _OTHERWISE | (_WINDOW if self.flag("global_pool") else set())
-        names = (name for name in self.words.passed_over if name not in without)
+        """The attributes that matter and that nothing looked at. A pool of the whole map has no window."""
+        ignored = _IGNORED_ATTRIBUTES | (_WINDOW_ATTRIBUTES if self.flag("global_pool") else set())
+        names = (name for name in self.words.passed_over if name not in ignored)
         return [
             name
             for name in names
@@ -80,16 +80,16 @@ class OperatorAttributes:
         return self.words.get(name, str(default)).lower() in ("true", "1")
 
     def counts(self, name: str) -> list[int]:
-        """The integers of a tuple or a list as Python writes it: `(3, 3)`, or of one number."""
-        return [int(number) for number in _WHOLE.findall(self.words.get(name, ""))]
+        """Return the integers of a tuple or a list as Python writes it: `(3, 3)`; also of a single number."""
+        return [int(number) for number in _INTEGER.findall(self.words.get(name, ""))]
 
     def bounds(self, name: str) -> list[int | None]:
-        """What `counts` gives, where some numbers may be None."""
+        """Return what `counts` does where some numbers may be None."""
         words = self.words.get(name, "").strip("()[] ").split(",")
         return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """A setting of rows and columns."""
+        """Return rows and columns; one number is both."""
         counts = self.counts(name) or [default]
         return counts[0], counts[-1]
 
@@ -127,7 +127,7 @@ class Symbol:
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
-    """The graph of a -symbol.json. `is_held` says whether there is an array of a name.
+    """Return the graph of a -symbol.json. `is_held` tells whether there is an array of a name.
 
     Raises:
         ValueError, TypeError, LookupError: it is damaged. RecursionError: it is nested too deeply.
@@ -140,14 +140,14 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         reader.read(each)
     ends = tuple(reader.value(index_of_node, index) for index_of_node, index, *_ in symbol["heads"])
     (image, sides), *others = reader.free.items() or [(None, ())]
-    said = {name: str(fact[-1]) for name, fact in symbol.get("attrs", {}).items() if isinstance(fact, list)}
+    stated = {name: str(fact[-1]) for name, fact in symbol.get("attrs", {}).items() if isinstance(fact, list)}
     return Symbol(
         tuple(reader.nodes),
         None if others else image,
         sides,
         ends,
         len(reader.free),
-        said,
+        stated,
         tuple(reader.passed),
     )
 
@@ -169,19 +169,22 @@ class _SymbolReader:
     names: set[str] = field(default_factory=set)
 
     def value(self, node: int, index: int) -> NodeOutput:
+        """Return the source of the output of a node in the file. A node that is passed through gives its
+        input's.
+        """
         name, first = self.first_outputs[node]
         return name, index or first
 
     def read(self, entry: Mapping[str, Any]) -> None:
-        """Reads a node, after those that it reads."""
-        given = [source[:2] for source in entry["inputs"]]
+        """Read a node, after those that it reads."""
+        sources = [source[:2] for source in entry["inputs"]]
         number = len(self.first_outputs)
         op = entry["op"]
         name = take_name(str(entry["name"]), number, self.names)
         words = _attributes(entry, name)
-        if any(type(index) is not int or not 0 <= before < number for before, index in given):
+        if any(type(index) is not int or not 0 <= before < number for before, index in sources):
             raise ValueError(f"'{name}' reads what comes after it")
-        inputs = [self.value(*source) for source in given]
+        inputs = [self.value(*source) for source in sources]
         if op == "null":
             self.first_outputs.append((name, 0))
             if not self.is_held(name):
@@ -191,7 +194,7 @@ class _SymbolReader:
             for source, _ in inputs[1:]:
                 self.free.pop(source, None)
             inputs = inputs[:1]
-        if op in _THROUGH:
+        if op in _PASS_THROUGH:
             self.first_outputs.append(inputs[0])
             if op == "Dropout":
                 self.passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
@@ -204,10 +207,10 @@ class _SymbolReader:
 
 
 def _attributes(entry: Mapping[str, Any], name: str) -> OperatorAttributes:
-    """What a node of this name states: in `attrs` since 1.0, before it in `attr`, and before 0.9 in `param`
-    beside an `attr` of what has no meaning to an operator.
+    """Return the attributes of a node: in `attrs` since 1.0, before that in `attr`, and before 0.9 in
+    `param`, beside an `attr` that means nothing to an operator.
     """
-    own = {**entry.get("attr", {}), **entry.get("param", {}), **entry.get("attrs", {})}
-    if any(isinstance(word, list | dict | None) for word in own.values()):
+    stated = {**entry.get("attr", {}), **entry.get("param", {}), **entry.get("attrs", {})}
+    if any(isinstance(word, list | dict | None) for word in stated.values()):
         raise ValueError(f"an attribute of '{name}' is not text")
-    return OperatorAttributes(Watched({key: str(word) for key, word in own.items()}))
+    return OperatorAttributes(Watched({key: str(word) for key, word in stated.items()}))

@@ -21,7 +21,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_npz(path: Path) -> Checkpoint:
-    """The arrays of an archive, in its order.
+    """Return the arrays of an archive, in its order.
 
     TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in
     which its code makes them, and `values`, an object array of their arrays, which numpy pickles. The tensor
@@ -34,14 +34,14 @@ def read_npz(path: Path) -> Checkpoint:
     with open_zip(path, ".npz archive") as archive:
         members = ZipMembers(archive, path, most_bytes(path.stat().st_size))
         if _NAMES in members.by_name and _VALUES in members.by_name:
-            return _of_pair(path, members)
-        return _of_arrays(path, members)
+            return _read_pair(path, members)
+        return _read_arrays(path, members)
 
 
-def _of_pair(path: Path, members: ZipMembers) -> Checkpoint:
-    """The tensors of two arrays, one of names and one of values."""
-    names = _strings(members.read(_NAMES), f"{path}: names")
-    values = _values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
+def _read_pair(path: Path, members: ZipMembers) -> Checkpoint:
+    """Return the tensors of two arrays, one of names and one of values."""
+    names = _read_names(members.read(_NAMES), f"{path}: names")
+    values = _read_values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
     if len(names) != len(values) or len(set(names)) != len(names):
         message = (
             f"expected one array for each name, got {len(set(names))} different names and "
@@ -51,13 +51,15 @@ def _of_pair(path: Path, members: ZipMembers) -> Checkpoint:
     return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
 
 
-def _of_arrays(path: Path, members: ZipMembers) -> Checkpoint:
-    """One member is in memory beside the arrays: those of a large transformer take a gigabyte."""
+def _read_arrays(path: Path, members: ZipMembers) -> Checkpoint:
+    """Return the members of numbers as tensors. One member is in memory beside the arrays: those of a large
+    transformer take a gigabyte.
+    """
     tensors: dict[str, Array] = {}
     ignored: list[str] = []
     for member in members.by_name:
         name = member.removesuffix(".npy")
-        dtype, shape, fortran, content = _header(members.read(member), f"{path}: {name}")
+        dtype, shape, fortran, content = _read_header(members.read(member), f"{path}: {name}")
         if dtype.kind in "fiub":
             tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
         else:
@@ -66,8 +68,8 @@ def _of_arrays(path: Path, members: ZipMembers) -> Checkpoint:
     return Checkpoint(path, "npz", None, tensors, notes)
 
 
-def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
-    """Type, shape and order that a .npy declares, and the bytes after its header."""
+def _read_header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
+    """Return the type, the shape and the order that a .npy declares, and the bytes after its header."""
     stream = io.BytesIO(data)
     try:
         with warnings.catch_warnings():
@@ -89,9 +91,9 @@ def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bo
     return dtype, shape, fortran, data[stream.tell() :]
 
 
-def _strings(data: bytes, where: str) -> list[str]:
-    """The texts of an array."""
-    dtype, shape, _, content = _header(data, where)
+def _read_names(data: bytes, where: str) -> list[str]:
+    """Return the texts of an array of names, without TensorFlow's `:0`."""
+    dtype, shape, _, content = _read_header(data, where)
     if dtype.kind not in "US" or len(shape) != 1:
         raise FileError(
             f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where
@@ -105,9 +107,9 @@ def _strings(data: bytes, where: str) -> list[str]:
     return [name.removesuffix(":0") for name in names]
 
 
-def _values(data: bytes, limit: int, where: str) -> list[Array]:
-    """The arrays of an array of values, pickled or not."""
-    dtype, shape, fortran, content = _header(data, where)
+def _read_values(data: bytes, limit: int, where: str) -> list[Array]:
+    """Return the arrays of an array of values, pickled or not."""
+    dtype, shape, fortran, content = _read_header(data, where)
     if dtype.kind == "O":
         return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:

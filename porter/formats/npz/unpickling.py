@@ -15,39 +15,46 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
-from porter.formats.pickled import Made, Maker, Vocabulary, unpickle
+from porter.formats.pickled import Maker, PickledObject, Vocabulary, unpickle
 
 _MOST_AXES = 32
-_NEXT = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
+_SAVE_AGAIN = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
 
 
 def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
-    """The arrays in a pickled one-dimensional object array, each copied and in this machine's byte order.
+    """Return the arrays in a pickled one-dimensional object array, each copied and in this machine's byte
+    order.
 
     Raises:
         FileError: it is damaged, has more than `limit` bytes of arrays, or pickles something else, which is
             named.
     """
-    whole, _ = unpickle(
-        stream, Vocabulary(_Encoder(stream).names(), _NEXT, text=False, most=len(stream)), where
+    pickled, _ = unpickle(
+        stream, Vocabulary(_EncodeBudget(stream).names(), _SAVE_AGAIN, text=False, most=len(stream)), where
     )
-    if not isinstance(whole, _Array) or not isinstance(whole.data, list) or whole.shape != (len(whole.data),):
-        raise FileError("expected a pickled list of arrays", where=where, next=_NEXT)
+    if (
+        not isinstance(pickled, _PickledArray)
+        or not isinstance(pickled.data, list)
+        or pickled.shape != (len(pickled.data),)
+    ):
+        raise FileError("expected a pickled list of arrays", where=where, next=_SAVE_AGAIN)
     # Through the memo one array can be in the list any number of times, and each is copied.
     total = sum(
-        len(part.data) for part in whole.data if isinstance(part, _Array) and isinstance(part.data, bytes)
+        len(part.data)
+        for part in pickled.data
+        if isinstance(part, _PickledArray) and isinstance(part.data, bytes)
     )
     if total > limit:
         raise FileError(
             f"this pickle unpacks to {total} bytes, more than the {limit} its file can hold",
             where=where,
-            next=_NEXT,
+            next=_SAVE_AGAIN,
         )
-    return [_numbers(part, where) for part in whole.data]
+    return [_array_of_numbers(part, where) for part in pickled.data]
 
 
 def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, where: str) -> Array:
-    """An array of numbers from its bytes, copied, in this machine's byte order.
+    """Return an array of numbers from its bytes, copied, in this machine's byte order.
 
     Raises:
         FileError: type and shape need another number of bytes.
@@ -69,18 +76,18 @@ def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortra
     )
 
 
-class _Dtype(Made):
+class _PickledDtype(PickledObject):
     """numpy.dtype: `dtype('f4', False, True)`, whose state begins with a version and the byte order."""
 
     def __init__(self, code: object, *_: object) -> None:
-        self.code = _text(code)
+        self.code = _expect_text(code)
         self.order = "="
 
     def build(self, state: tuple[object, ...], /) -> None:
-        self.order = _text(state[1])
+        self.order = _expect_text(state[1])
 
 
-class _Array(Made):
+class _PickledArray(PickledObject):
     """An array, which is made empty and then gets (version, shape, dtype, order, content)."""
 
     shape: object = None
@@ -92,7 +99,7 @@ class _Array(Made):
         _, self.shape, self.dtype, self.fortran, self.data = state
 
 
-class _Encoder:
+class _EncodeBudget:
     """Decodes bytes as Python 3 writes them in protocol 2 (pickle.py, `save_bytes`), in total no more than
     the pickle holds.
     """
@@ -101,46 +108,49 @@ class _Encoder:
         self._left = len(stream)
 
     def names(self) -> dict[str, Maker]:
-        """What a pickle of arrays may name."""
+        """Return the functions for the names that a pickle of arrays may have."""
         made: dict[str, Maker] = {
-            "numpy.ndarray": _Array,
-            "numpy.dtype": _Dtype,
+            "numpy.ndarray": _PickledArray,
+            "numpy.dtype": _PickledDtype,
             "_codecs.encode": self._encode,
         }
-        return made | {f"numpy.{core}.multiarray._reconstruct": _Array for core in ("core", "_core")}
+        return made | {f"numpy.{core}.multiarray._reconstruct": _PickledArray for core in ("core", "_core")}
 
     def _encode(self, text: str, encoding: str) -> bytes:
+        """Return the bytes of a text, as `_codecs.encode` does; refuse more text than the pickle holds."""
         self._left -= len(text)
         if encoding != "latin1" or self._left < 0:
             raise ValueError("it encodes more text than it holds, or not as bytes")
         return text.encode("latin1")
 
 
-def _numbers(array: object, where: str) -> Array:
-    """An array of numbers from what was pickled of it."""
-    if not isinstance(array, _Array) or not isinstance(array.dtype, _Dtype):
+def _array_of_numbers(array: object, where: str) -> Array:
+    """Return an array of numbers from the pickled one."""
+    if not isinstance(array, _PickledArray) or not isinstance(array.dtype, _PickledDtype):
         raise FileError(
-            f"expected arrays in the pickled list, got {type(array).__name__}", where=where, next=_NEXT
+            f"expected arrays in the pickled list, got {type(array).__name__}", where=where, next=_SAVE_AGAIN
         )
     dtype, shape, data = array.dtype, array.shape, array.data
     if not re.fullmatch("f[248]|[iu][1248]|b1", dtype.code) or dtype.order not in ("<", ">", "|", "="):
         raise FileError(
             f"expected arrays of numbers, got one of '{dtype.order}{dtype.code}'"[:150],
             where=where,
-            next=_NEXT,
+            next=_SAVE_AGAIN,
         )
     if (
         not isinstance(shape, tuple)
         or not all(isinstance(axis, int) for axis in shape)
         or not isinstance(data, bytes)
     ):
-        raise FileError("an array in the pickled list has no shape or no bytes", where=where, next=_NEXT)
+        raise FileError(
+            "an array in the pickled list has no shape or no bytes", where=where, next=_SAVE_AGAIN
+        )
     return make_array(data, np.dtype(dtype.order + dtype.code), shape, array.fortran is True, where)
 
 
-def _text(value: object) -> str:
-    """Python 2 has bytes where Python 3 has text. Other values are refused: a few nested tuples, as text, can
-    fill any memory.
+def _expect_text(value: object) -> str:
+    """Return a text, which Python 2 pickles as bytes. Other values are refused: a few nested tuples, as text,
+    can fill any memory.
     """
     if not isinstance(value, bytes | str):
         raise TypeError(f"expected text, got {type(value).__name__}")

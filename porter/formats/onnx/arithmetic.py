@@ -21,12 +21,12 @@ from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 
 _MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
-_OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
-"""Operators of one value or more."""
+_VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
+"""Operators of any number of values, one or more."""
 
 
 def kind_of(node: OnnxNode) -> str:
-    """A node's op as patterns name it: there `Mean` keeps its axes."""
+    """Return a node's op as patterns name it: there `Mean` keeps its axes."""
     if node.op == "ReduceMean":
         return "Mean" if node.integer("keepdims", 1) else node.op
     if node.op == "Mod" and not node.integer("fmod"):
@@ -35,7 +35,7 @@ def kind_of(node: OnnxNode) -> str:
 
 
 def operands(node: OnnxNode) -> Sequence[Operand]:
-    """A node's inputs, and in their places the numbers that it has as attributes."""
+    """Return a node's inputs, and in their positions the numbers that it has as attributes."""
     numbers: Sequence[float] = ()
     if node.op == "ReduceMean" and len(axes := node.integers("axes")) == 1:
         numbers = axes
@@ -46,59 +46,66 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
     return (*node.inputs, *map(float, numbers))
 
 
-def _binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
-    if len(tensors) != 2 and node.op not in _OF_ANY_NUMBER:
+def _read_binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
+    """Read an operator of two values, or of any number if that is one of _VARIADIC."""
+    if len(tensors) != 2 and node.op not in _VARIADIC:
         raise Unsupported(f"of {len(tensors)} values")
     return merge_all("Add" if node.op == "Sum" else node.op, tensors)
 
 
-def _div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
-    """A quotient, or the response norm that it is the last step of."""
+def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
+    """Read a quotient, or the response norm whose last step it is."""
     walk = x.walk
     for means in (_MEANS, ("Reshape", _MEANS)):
-        norm = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
+        norm = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_of_pool, walk))
         if norm is not None:
             return norm
     return x / other
 
 
-def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
-    """Over how many channels of a value an average over five axes is taken, as torch.onnx writes a
-    LocalResponseNorm.
+def _channels_of_pool(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
+    """Return the number of channels of a value over which a pool of five axes takes an average, as torch.onnx
+    writes a LocalResponseNorm; None if it is another pool.
     """
     padded = walk.flow.nodes[pool.source[0]]
     squares = walk.view(padded.source)
     kernel = pool.integers("kernel_shape")
-    pads = _pads(walk, padded)
+    pads = _stated_pads(walk, padded)
     fill = padded.input(2)
     size = kernel[0] if kernel else 0
-    along = (
+    channels_are_first = (  # of the three axes that the pool is over
         squares.sizes is not None
         and squares.sizes[1:3] == (1, value.channels)
         and len(squares.sizes) == 5 == len(kernel) + 2
     )
-    plain = kernel[1:] == (1, 1) and {*pool.integers("strides")} <= {1} and not any(pool.integers("pads"))
-    plain = (
-        plain
+    pools_channels_only = (
+        kernel[1:] == (1, 1)
+        and {*pool.integers("strides")} <= {1}
+        and not any(pool.integers("pads"))
         and pool.text("auto_pad", "NOTSET") == "NOTSET"
-        and padded.text("mode", "constant") == "constant"
     )
-    plain = plain and padded.input(3) is None and (fill is None or walk.flow.number(fill) == 0)
-    around = [0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]
-    return size if along and plain and pads == around else None
+    pads_zeros = (
+        padded.text("mode", "constant") == "constant"
+        and padded.input(3) is None
+        and (fill is None or walk.flow.number(fill) == 0)
+    )
+    # All first pads, then all last pads: the odd channel of an even size comes before.
+    pads_of_norm = [0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]
+    is_norm = channels_are_first and pools_channels_only and pads_zeros and pads == pads_of_norm
+    return size if is_norm else None
 
 
-def _pads(walk: Walk, node: OnnxNode) -> Sequence[int] | None:
-    """What a Pad states, as an attribute or as an input."""
+def _stated_pads(walk: Walk, node: OnnxNode) -> Sequence[int] | None:
+    """Return the pads that a Pad states, as an attribute or as an input; None if the model computes them."""
     if "pads" in node.attributes or len(node.inputs) < 2:
         return [*node.integers("pads")]
     return walk.flow.integers(node.inputs[1])
 
 
-def _batch_norm(
+def _read_batch_norm(
     node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
-    """A BatchNormalization with stored statistics."""
+    """Read a BatchNormalization with stored statistics."""
     if node.integer("training_mode") or not node.integer("spatial", 1):
         raise Unsupported("in training mode" if node.integer("training_mode") else "of each cell")
     # ONNX's is the weight of the old statistics, in 32 bits.
@@ -107,11 +114,11 @@ def _batch_norm(
     return x.batch_norm(epsilon, momentum, gamma=scale, beta=offset, mean=mean, variance=variance)
 
 
-def _layer_norm(
+def _read_layer_norm(
     node: OnnxNode, x: Tensor, scale: Tensor | None = None, offset: Tensor | None = None
 ) -> Tensor | list[Tensor]:
-    """LayerNormalization and RMSNormalization from an axis on. Further outputs are the mean and one over the
-    deviation.
+    """Read LayerNormalization and RMSNormalization from an axis on. Further outputs are the mean and one over
+    the deviation.
     """
     axis = node.integer("axis", -1)
     epsilon = node.real("epsilon", 1e-5)
@@ -127,16 +134,16 @@ def _layer_norm(
     )
 
 
-def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
-    """Before opset 21 scale and offset have a number for each group."""
+def _read_group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+    """Read GroupNormalization. Before opset 21 scale and offset have a number for each group."""
     groups = node.integer("num_groups")
     if node.opset < 21 and groups != x.view.value.channels:
         raise Unsupported("with numbers for each group")
     return x.group_norm(groups, node.real("epsilon", 1e-5), gamma=scale, beta=offset)
 
 
-def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """alpha * x @ kernel + beta * bias."""
+def _read_gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Read Gemm: alpha * x @ kernel + beta * bias."""
     axes = "OI" if node.integer("transB") else "IO"
     factors = (node.real("alpha", 1.0), node.real("beta", 1.0))
     added = None if bias is None else bias.reference
@@ -144,8 +151,8 @@ def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None)
     return x.dense(Product(kernel.reference, axes, added, factors, axis))
 
 
-def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
-    """A matrix product of values, or with stored numbers."""
+def _read_matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
+    """Read a matrix product of values, or with stored numbers."""
     if x.is_value == other.is_value:
         return matmul(x, other)
     if not x.is_value:
@@ -160,44 +167,44 @@ def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
     return x.dense(Product(other.reference, "IO"))
 
 
-def _selu(node: OnnxNode, x: Tensor) -> Tensor:
-    """A SELU with its paper's numbers, which float32 rounds, or with others."""
+def _read_selu(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read a SELU with its paper's numbers, which float32 rounds, or with others."""
     papers = SELU_ALPHA, SELU_GAMMA
     numbers = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
     return functions.scaled_elu(x, *(papers if np.allclose(numbers, papers, rtol=1e-6) else numbers))
 
 
-def _hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
-    """torch's slope is a sixth, which float32 rounds."""
+def _read_hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read HardSigmoid. torch's slope is a sixth, which float32 rounds."""
     slope_in_file = node.real("alpha", 0.2)
     slope = 1 / 6 if np.float32(slope_in_file) == np.float32(1 / 6) else slope_in_file
     return x.apply_elementwise(HardSigmoid(slope, node.real("beta", 0.5)))
 
 
-def _swish(node: OnnxNode, x: Tensor) -> Tensor:
-    """x * Sigmoid(alpha * x)."""
+def _read_swish(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read Swish: x * Sigmoid(alpha * x)."""
     alpha = node.real("alpha", 1.0)
     return x.apply_elementwise(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
 
 
 FUNCTIONS: Functions = by_name(
     {
-        "Add Max Mean Min Mul Pow Sub Sum": _binary,
-        "LayerNormalization RMSNormalization": _layer_norm,
-        "BatchNormalization": _batch_norm,
+        "Add Max Mean Min Mul Pow Sub Sum": _read_binary,
+        "LayerNormalization RMSNormalization": _read_layer_norm,
+        "BatchNormalization": _read_batch_norm,
         "Clip": lambda node, x, low=None, high=None: x.clip(
             node.number("min", low, -math.inf), node.number("max", high, math.inf)
         ),
-        "Div": _div,
+        "Div": _read_div,
         "Gelu": lambda node, x: x.apply_elementwise(Gelu(node.text("approximate", "none") == "tanh")),
-        "Gemm": _gemm,
-        "GroupNormalization": _group_norm,
-        "HardSigmoid": _hard_sigmoid,
+        "Gemm": _read_gemm,
+        "GroupNormalization": _read_group_norm,
+        "HardSigmoid": _read_hard_sigmoid,
         "InstanceNormalization": lambda node, x, scale, offset: x.instance_norm(
             node.real("epsilon", 1e-5), gamma=scale, beta=offset
         ),
-        "MatMul": _matmul,
-        "Selu": _selu,
-        "Swish": _swish,
+        "MatMul": _read_matmul,
+        "Selu": _read_selu,
+        "Swish": _read_swish,
     }
 )

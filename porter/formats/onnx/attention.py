@@ -14,21 +14,25 @@ from porter.filegraph.products import AttentionScores
 from porter.filegraph.tensor import Scope, Tensor, attention, concat
 from porter.formats.onnx.nodes import OnnxNode
 
-_NEVER = -1e30
-"""What is added to a score that has no share: its exponential is 0, and no number less it is infinite."""
-_HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+_NO_SHARE = -1e30
+"""The number that takes a score's share away when it is added: its exponential is 0, and subtracting it
+from any score gives no infinity.
+"""
+_COUNTS_OF_HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 
 
 def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
-    """What queries attend to; then the keys and the values, behind those that were computed before.
+    """Read Attention: what the queries attend to; then the keys and the values, after those that were
+    computed before.
 
     Queries may be of more heads than keys and values: those of one key are rows of one product.
     """
     first, second, third, mask, *before = (*tensors, *[None] * 7)[:7]
     query, own, others = (
-        _heads(node, each, name) for each, name in zip((first, second, third), _HEADS, strict=True)
+        _with_heads_axis(node, each, name)
+        for each, name in zip((first, second, third), _COUNTS_OF_HEADS, strict=True)
     )
-    key, value = _behind(before[0], own), _behind(before[1], others)
+    key, value = _after_earlier(before[0], own), _after_earlier(before[1], others)
     images, count, rows, channels = query.sizes
     groups = key.sizes[1]
     if not isinstance(count, int) or not isinstance(groups, int):
@@ -39,28 +43,30 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
         raise Unsupported("with a number of keys for each image")
     shape = count // groups, rows, key.sizes[2], own.sizes[2]
     scores = AttentionScores(
-        _added(query.scope, node, mask, shape), node.real("scale", 0.0) or None, node.real("softcap", 0.0)
+        _added_to_scores(query.scope, node, mask, shape),
+        node.real("scale", 0.0) or None,
+        node.real("softcap", 0.0),
     )
     grouped = query.reshape([images, groups, rows * (count // groups), channels])
-    apart = attention(grouped, key, value, scores).reshape([images, count, rows, value.sizes[3]])
+    attended = attention(grouped, key, value, scores).reshape([images, count, rows, value.sizes[3]])
     if first is not None and first.rank == 3:
-        apart = apart.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])
-    return [apart, key, value]
+        attended = attended.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])
+    return [attended, key, value]
 
 
-def _added(
+def _added_to_scores(
     scope: Scope, node: OnnxNode, mask: Tensor | None, shape: tuple[int, Dim, Dim, Dim]
 ) -> NodeOutput | None:
-    """What is added to the scores: the mask, and the other bounds.
+    """Return what is added to the scores, the mask and the other bounds; None if there is nothing.
 
     Args:
-        shape: as `_bias` takes it.
+        shape: as `_stored_bias` takes it.
     """
     if node.real("softcap", 0.0) and (mask is not None or _is_bounded(node)):
         raise Unsupported("with a softcap and a mask, of which ONNX's versions take another first")
     added = None if mask is None else mask.reference
     if mask is None or not mask.walk.is_live(mask.source):
-        return _bias(scope, node, added, shape) if mask is not None or _is_bounded(node) else None
+        return _stored_bias(scope, node, added, shape) if mask is not None or _is_bounded(node) else None
     if _is_bounded(node) or shape[0] != 1:
         raise Unsupported(
             "with a mask that the model computes as it runs beside other bounds, or of grouped queries"
@@ -68,8 +74,8 @@ def _added(
     return added
 
 
-def _heads(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
-    """An input as batch, heads, tokens and channels.
+def _with_heads_axis(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
+    """Return an input as batch, heads, tokens and channels.
 
     Raises:
         Unsupported: it has other axes, or no batch, or is stored.
@@ -85,8 +91,8 @@ def _heads(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
     return x
 
 
-def _behind(before: Tensor | None, x: Tensor) -> Tensor:
-    """Keys or values behind earlier ones.
+def _after_earlier(before: Tensor | None, x: Tensor) -> Tensor:
+    """Return keys or values after earlier ones, along the tokens.
 
     Raises:
         Unsupported: the earlier ones are stored, or have other axes.
@@ -99,19 +105,20 @@ def _behind(before: Tensor | None, x: Tensor) -> Tensor:
 
 
 def _is_bounded(node: OnnxNode) -> bool:
-    return bool(node.integer("is_causal")) or max(_windows(node)) >= 0
+    """Return whether the node itself bounds which keys a query attends to."""
+    return bool(node.integer("is_causal")) or max(_window_sizes(node)) >= 0
 
 
-def _windows(node: OnnxNode) -> tuple[int, int]:
-    """How many tokens before and behind its own a query attends to; -1 for all."""
+def _window_sizes(node: OnnxNode) -> tuple[int, int]:
+    """Return how many tokens before and after its own a query attends to; -1 for all."""
     return node.integer("left_window_size", -1), node.integer("right_window_size", -1)
 
 
-def _bias(
+def _stored_bias(
     scope: Scope, node: OnnxNode, mask: NodeOutput | None, sizes: tuple[int, Dim, Dim, Dim]
 ) -> NodeOutput:
-    """What is added to the scores: a stored mask, of truths or of numbers, and the bounds that the node
-    states.
+    """Return the numbers that are added to the scores: a stored mask, of booleans or of numbers, and the
+    bounds that the node states.
 
     Args:
         sizes: queries of one key, tokens of queries and of keys, and those of keys that are the node's own.
@@ -119,35 +126,35 @@ def _bias(
     Raises:
         Unsupported: a size is open, the mask is one for each image, or it leaves a query no key.
     """
-    times, rows, columns, own = (size if isinstance(size, int) else 0 for size in sizes)
+    queries_of_key, rows, columns, own_keys = (size if isinstance(size, int) else 0 for size in sizes)
     flow = scope.walk.flow
     mask_numbers: Numbers = np.zeros(1)
     if mask is not None:
         mask_numbers = flow.computed[mask] if mask in flow.computed else flow.stored_numbers(mask[0])
     added: Numbers = (
-        np.where(mask_numbers, 0.0, _NEVER)
+        np.where(mask_numbers, 0.0, _NO_SHARE)
         if mask_numbers.dtype.kind == "b"
-        else np.maximum(mask_numbers, _NEVER)
+        else np.maximum(mask_numbers, _NO_SHARE)
     )
-    ahead = np.arange(columns) - np.arange(rows)[:, None] - (columns - own)
-    left, right = _windows(node)
+    distance = np.arange(columns) - np.arange(rows)[:, None] - (columns - own_keys)
+    left, right = _window_sizes(node)
     hidden = (
-        (ahead > 0) & bool(node.integer("is_causal"))
-        | (ahead < -left) & (left >= 0)
-        | (ahead > right) & (right >= 0)
+        (distance > 0) & bool(node.integer("is_causal"))
+        | (distance < -left) & (left >= 0)
+        | (distance > right) & (right >= 0)
     )
-    whole = np.where(hidden, _NEVER, np.broadcast_to(added, np.broadcast_shapes(added.shape, hidden.shape)))
+    bias = np.where(hidden, _NO_SHARE, np.broadcast_to(added, np.broadcast_shapes(added.shape, hidden.shape)))
     if (
-        not whole.size
-        or whole.shape[-2:] != hidden.shape
-        or (whole <= _NEVER).all(-1).any()
-        or (whole.ndim > 3 and len(whole) > 1)
+        not bias.size
+        or bias.shape[-2:] != hidden.shape
+        or (bias <= _NO_SHARE).all(-1).any()
+        or (bias.ndim > 3 and len(bias) > 1)
     ):
         raise Unsupported("with a mask of each image, of open sizes, or one that leaves a query no key")
-    of_heads = whole.reshape(-1, rows, columns)
+    by_head = bias.reshape(-1, rows, columns)
     by_key = (
-        np.tile(of_heads, (1, times, 1))
-        if len(of_heads) == 1
-        else of_heads.reshape(-1, times * rows, columns)
+        np.tile(by_head, (1, queries_of_key, 1))
+        if len(by_head) == 1
+        else by_head.reshape(-1, queries_of_key * rows, columns)
     )
     return scope.constant(by_key).reference

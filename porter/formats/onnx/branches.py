@@ -16,16 +16,16 @@ MOST_ROUNDS = 16
 """So often a model is read again because a condition was known; a branch may have another If."""
 
 
-def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
-    """The condition of each If, by its name, that is a constant, or is computed from sizes."""
+def decide_conditions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
+    """Return the condition of each If that is a constant, or is computed from sizes, by the If's name."""
     truths = {
         name: flow.truth(node.source) for name, node in flow.nodes.items() if node.op == "If" and node.inputs
     }
     return {name: truth for name, truth in truths.items() if truth is not None}
 
 
-def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
-    """The model with the nodes of a branch in place of each If that is decided.
+def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
+    """Return the model with the nodes of a branch in place of each If that is decided.
 
     Raises:
         FileError: the branch is damaged, as porter.formats.onnx.proto.read_message.
@@ -33,18 +33,18 @@ def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> Onn
     nodes = dict[str, OnnxNode]()
     arrays = dict(model.arrays)
     scopes = dict(model.scopes)
-    moved: dict[NodeOutput, NodeOutput] = {}
+    new_sources: dict[NodeOutput, NodeOutput] = {}
     stored = Initializers(model.files[0], refuse)
 
     def after(given: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
-        return {name: moved.get(source, source) for name, source in given.items()}
+        return {name: new_sources.get(source, source) for name, source in given.items()}
 
     for node in model.nodes.values():
-        node = replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
-        if node.name in decided:
+        node = replace(node, inputs=tuple(new_sources.get(source, source) for source in node.inputs))
+        if node.name in conditions:
             given = after(model.scopes.get(node.name, model.given))
-            moved |= _branch(
-                node, decided[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), model
+            new_sources |= _add_branch(
+                node, conditions[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), model
             )
         else:
             nodes[node.name] = node
@@ -57,16 +57,16 @@ def chosen(model: OnnxGraph, decided: Mapping[str, bool], refuse: Refuse) -> Onn
     )
 
 
-def _branch(
+def _add_branch(
     node: OnnxNode, condition: bool, scope: NameScope, model: OnnxGraph
 ) -> dict[NodeOutput, NodeOutput]:
-    """Adds the nodes of an If's branch; gives what each of the If's values is."""
-    which = "then_branch" if condition else "else_branch"
-    graph = node.attributes[which].g if which in node.attributes else None
+    """Add the nodes of an If's branch, and return which value each of the If's values is."""
+    branch = "then_branch" if condition else "else_branch"
+    graph = node.attributes[branch].g if branch in node.attributes else None
     ends = [] if graph is None else [output.name for output in graph.output]
     if graph is None or len(ends) != node.outputs:
         raise scope.stored.refuse(
-            f"'{node.title or node.name}' has no {which} that gives its values", "export the model again"
+            f"'{node.title or node.name}' has no {branch} that gives its values", "export the model again"
         )
     names: dict[str, str] = {}
 

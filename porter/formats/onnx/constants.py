@@ -18,62 +18,65 @@ from porter.filegraph.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
 
-INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
+INTEGER_TYPES = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 HALF_TYPES: Mapping[int, Dtype] = {10: "float16", 16: "bfloat16"}
-FLOATS = frozenset({1, 11, *HALF_TYPES})
-"""TensorProto.DataType: whole numbers, and real ones, of which two are single and double."""
-_TRUTH = 9
+FLOAT_TYPES = frozenset({1, 11, *HALF_TYPES})
+"""TensorProto.DataType of real numbers: 1 is float32, 11 is float64. INTEGER_TYPES has those of whole
+numbers.
+"""
+_BOOL = 9
 RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
-def is_cast(node: OnnxNode) -> bool:
-    """Whether a Cast is one to real numbers, of which halves are read in exact arithmetic."""
-    return node.op == "Cast" and node.integer("to") in FLOATS
+def is_cast_to_floats(node: OnnxNode) -> bool:
+    """Return whether a node casts to real numbers. Casts to halves are read in exact arithmetic."""
+    return node.op == "Cast" and node.integer("to") in FLOAT_TYPES
 
 
-def cuts(node: OnnxNode) -> bool:
-    """Whether a Cast is one to INT32 or INT64."""
+def is_cast_to_integers(node: OnnxNode) -> bool:
+    """Return whether a node casts to INT32 or INT64."""
     return node.op == "Cast" and node.integer("to") in (6, 7)
 
 
-def cast(node: OnnxNode, x: Numbers) -> Numbers:
-    """The numbers of a Cast, as kinds of numbers and not as types."""
+def cast_numbers(node: OnnxNode, x: Numbers) -> Numbers:
+    """Return the numbers of a Cast, cast to a kind of numbers and not to a type."""
     kind = node.integer("to")
-    if kind == _TRUTH:
+    if kind == _BOOL:
         return x.astype(np.bool_)
-    if kind in INTEGERS:
+    if kind in INTEGER_TYPES:
         return as_whole(x)
-    return as_real(x) if kind in FLOATS else x  # two whole numbers divide to a whole one
+    return as_real(x) if kind in FLOAT_TYPES else x  # kinds matter: two whole numbers divide to a whole one
 
 
-def wanted_sizes(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> list[Dim]:
-    """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
+def sizes_of_reshape(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> list[Dim]:
+    """Return the sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
     keeps = not node.integer("allowzero")
     return [own[index] if size == 0 and keeps else size for index, size in enumerate(wanted)]
 
 
 def stated_sizes(node: OnnxNode, sizes: Sequence[Dim]) -> Numbers:
-    """What Shape and Size state of a value with these sizes."""
+    """Return the sizes that Shape and Size give of a value with these sizes."""
     part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
     return sizes_array(math.prod(sizes) if node.op == "Size" else sizes[part])
 
 
-def filling(node: OnnxNode) -> float | None:
-    """The number of a ConstantOfShape; None where it is none."""
+def filled_number(node: OnnxNode) -> float | None:
+    """Return the number of a ConstantOfShape; None if it is not one real or whole number."""
     if "value" not in node.attributes:
         return 0.0
     array = import_onnx().numpy_helper.to_array(node.attributes["value"].t)
     return array.ravel()[0].item() if array.size == 1 and array.dtype.kind in "iuf" else None
 
 
-def _range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
-    """A Range of known numbers, or of the images of a free batch."""
+def _read_range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
+    """Read a Range of known numbers, or of the images of a free batch."""
     numbers = start.item(), limit.item(), step.item()
     return sizes_array([PLACE]) if numbers == (0, BATCH, 1) else arange(*numbers)
 
 
-def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:
-    """What a Slice takes of each of `rank` axes. `numbers` are its starts, ends, axes and steps.
+def stated_slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:
+    """Return the part of each of `rank` axes that a Slice takes. `numbers` are its starts, ends, axes and
+    steps.
 
     Raises:
         ValueError: starts and ends are missing, or an axis does not exist.
@@ -82,16 +85,16 @@ def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -
     if starts is None or ends is None:
         raise ValueError("a Slice without starts and ends")
     parts = [slice(None)] * rank
-    places = list(range(len(starts))) if axes is None else fixed_sizes(axes)
-    for axis, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
+    axes_of_parts = list(range(len(starts))) if axes is None else fixed_sizes(axes)
+    for axis, start, end, step in zip(axes_of_parts, starts, ends, steps or [1] * len(starts), strict=True):
         if not -rank <= axis < rank:
             raise ValueError("a Slice of an axis that its input lacks")
         parts[axis] = slice(start, end, step)
     return parts
 
 
-def averaged(node: OnnxNode, x: Numbers) -> Numbers:
-    """The means of the windows of a constant map, in which no cell is a pad's."""
+def average_constant(node: OnnxNode, x: Numbers) -> Numbers:
+    """Return the means of the windows of a constant map, in which no cell is a pad's."""
     if (
         any(node.integers("pads"))
         or node.integer("ceil_mode")
@@ -107,27 +110,30 @@ def averaged(node: OnnxNode, x: Numbers) -> Numbers:
     return average_pool(x, (kernel[0], kernel[1]), Grid((stride[0], stride[1]), (dilation[0], dilation[1])))
 
 
-def _dequantized(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-    """The real numbers that whole ones of 8 bits stand for, by a scale of all or of each place of an axis."""
+def _read_dequantize(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    """Read DequantizeLinear: the real numbers that integers of 8 bits stand for, by one scale, or by one for
+    each index of an axis.
+    """
     if x.array is None:
         raise Unsupported("of a value")
     if node.integer("block_size") or scale.rank > 1:
         raise Unsupported("by scales of blocks")
-    over = [1] * x.rank
+    scale_shape = [1] * x.rank
     if scale.rank:
-        over[position_of(node.integer("axis", 1), x.rank)] = -1
-    shifted = x.real() if zero is None else x.real() - zero.reshape(over)
-    return shifted * scale.reshape(over)
+        scale_shape[position_of(node.integer("axis", 1), x.rank)] = -1
+    shifted = x.real() if zero is None else x.real() - zero.reshape(scale_shape)
+    return shifted * scale.reshape(scale_shape)
 
 
-def _eye(node: OnnxNode, x: Tensor) -> Numbers:
+def _read_eye(node: OnnxNode, x: Tensor) -> Numbers:
+    """Read EyeLike, a matrix with ones on a diagonal."""
     rows, columns = fixed_sizes(x.sizes)
     expect_room(rows * columns)
     return np.eye(rows, columns, node.integer("k"))
 
 
 FUNCTIONS: Functions = {
-    "DequantizeLinear": _dequantized,
-    "EyeLike": _eye,
-    "Range": _range,
+    "DequantizeLinear": _read_dequantize,
+    "EyeLike": _read_eye,
+    "Range": _read_range,
 }

@@ -16,13 +16,13 @@ from porter.padding.sizes import MAX_SIDE
 
 CHANNELS_LAST = "channels last"
 """A key of a definition's metadata: the image is N×H×W×C."""
-ROWS, WHOLE = "axes of each image", "axes of the input"
+IMAGE_AXES, SINGLE_IMAGE = "axes of each image", "axes of the input"
 """Keys of a definition's metadata, to sizes with spaces between them, -1 for an open one: the input is no map
 but has these axes behind the batch; or it has no batch, and is one image.
 """
 _CHANNELS_FIRST = (0, 3, 1, 2)
 _WINDOWED = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
-_OF_MAPS = _WINDOWED | {
+_TAKES_MAPS = _WINDOWED | {
     "GlobalMaxPool",
     "GlobalAveragePool",
     "BatchNormalization",
@@ -30,8 +30,8 @@ _OF_MAPS = _WINDOWED | {
     "DepthToSpace",
     "PRelu",
 }
-"""Ops whose second axis is the channels'."""
-_COUNTS = (1, 3, 4)
+"""Operators whose second axis is the channels'."""
+_USUAL_CHANNELS = (1, 3, 4)
 """How many channels images have, where neither the graph nor an open size tells which axis they are."""
 
 
@@ -49,16 +49,16 @@ class MappedInput:
     notes: tuple[str, ...] = ()
 
 
-def images(
-    value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: Size | None
+def possible_images(
+    value: Any, nodes: Mapping[str, OnnxNode], channels_taken: int | None, size: Size | None
 ) -> Iterator[MappedInput]:
-    """What the input may be, likeliest first: a map, or another tensor of a batch, whose image has one
-    channel; and where all its sizes are stated, one image with all its numbers in a row, because an op may be
-    along the first axis.
+    """Yield what the input may be, likeliest first: a map, or another tensor of a batch, whose image has one
+    channel. If all sizes are stated, it may also be one image with all its numbers in a row, because an op
+    may be along the first axis.
 
     Args:
         value: ValueInfoProto.
-        taken: the channels that the first convolution takes, for an image that does not state them.
+        channels_taken: the channels that the first convolution takes, for an image that does not state them.
         size: of the image, where the model leaves it open.
     """
     sizes = [
@@ -68,18 +68,20 @@ def images(
     source = (value.name, 0)
     sizes_known = [each for each in sizes if each is not None]
     if len(sizes) == 4:
-        yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
-    elif sizes not in ([], sizes_known[:1]) and (rows_and_columns := _rows(sizes[1:])) is not None:
-        yield _of_rows(source, sizes, rows_and_columns, size)
+        yield _map_input(source, sizes, _channels_last(nodes, value.name, sizes), channels_taken, size)
+    elif (
+        sizes not in ([], sizes_known[:1]) and (rows_and_columns := _rows_and_columns(sizes[1:])) is not None
+    ):
+        yield _input_with_rows(source, sizes, rows_and_columns, size)
     windowed = any(node.op in _WINDOWED for node in nodes.values())  # what they take has a batch
-    rows = _rows_of(math.prod(sizes_known)) if len(sizes_known) == len(sizes) and not windowed else None
+    rows = _fewest_rows(math.prod(sizes_known)) if len(sizes_known) == len(sizes) and not windowed else None
     if rows is not None:
-        yield _whole(source, sizes_known, rows)
+        yield _input_without_batch(source, sizes_known, rows)
 
 
-def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | None:
-    """What a further input is: a map whose channels are stated, or a tensor of a batch whose other sizes are;
-    None for others.
+def read_further_input(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | None:
+    """Return a further input as a map whose channels are stated, or as a tensor of a batch whose other sizes
+    are stated; None for others.
     """
     sizes = [
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
@@ -87,7 +89,7 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
     ]
     source = (value.name, 0)
     if len(sizes) == 4:
-        mapped = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
+        mapped = _map_input(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
         channels = sizes[3 if mapped.metadata else 1]
         return (
             None
@@ -102,56 +104,65 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | No
     )
 
 
-def _of_rows(
+def _input_with_rows(
     source: NodeOutput, sizes: Sequence[int | None], rows_and_columns: Size, size: Size | None
 ) -> MappedInput:
-    """A tensor whose images have these rows and columns."""
+    """Return a tensor whose images have these rows and columns as an input."""
     shape = fill_free_size(rows_and_columns, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
         GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
-        {ROWS: _sizes_text(sizes[1:])},
+        {IMAGE_AXES: _sizes_text(sizes[1:])},
     )
 
 
-def _whole(source: NodeOutput, sizes: Sequence[int], rows: int) -> MappedInput:
-    """An input without a batch, which the port takes as one with a batch."""
+def _input_without_batch(source: NodeOutput, sizes: Sequence[int], rows: int) -> MappedInput:
+    """Return an input without a batch, which the port takes as one with a batch."""
     shape = rows, math.prod(sizes) // rows
-    own = _text(sizes) or "of one number"
+    own = _shape_text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
     return MappedInput(
-        GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _sizes_text(sizes)}, (note,)
+        GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)),
+        {SINGLE_IMAGE: _sizes_text(sizes)},
+        (note,),
     )
 
 
-def _rows_of(count: int) -> int | None:
-    """The fewest rows of a map of so many cells; None where no map has so many."""
+def _fewest_rows(count: int) -> int | None:
+    """Return the fewest rows of a map of so many cells; None if no map has so many."""
     return next(
         (rows for rows in range(1, MAX_SIDE + 1) if count % rows == 0 and count // rows <= MAX_SIDE), None
     )
 
 
-def _map(
-    source: NodeOutput, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
+def _map_input(
+    source: NodeOutput,
+    sizes: Sequence[int | None],
+    channels_last: bool,
+    channels_taken: int | None,
+    size: Size | None,
 ) -> MappedInput:
-    batch, channels, rows, columns = (sizes[axis] for axis in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
-    axes = (0, 2, 3, 1) if last else None
+    """Return a map of four axes as an input. `channels_last` says that its channels are the last axis."""
+    batch, channels, rows, columns = (
+        sizes[axis] for axis in ((0, 3, 1, 2) if channels_last else (0, 1, 2, 3))
+    )
+    axes = (0, 2, 3, 1) if channels_last else None
     shape = fill_free_size((rows, columns), size)
-    image = GraphInput(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
-    return MappedInput(image, {CHANNELS_LAST: ""} if last else {})
+    image = GraphInput(source, channels or channels_taken or 3, shape, batch, "CHW", None not in shape, axes)
+    return MappedInput(image, {CHANNELS_LAST: ""} if channels_last else {})
 
 
-def _rows(sizes: Sequence[int | None]) -> Size | None:
-    """The rows and columns of an image with these axes; None where a port's are not as many, or several open
-    axes are one.
+def _rows_and_columns(sizes: Sequence[int | None]) -> Size | None:
+    """Return the rows and columns of an image with these axes; None if they exceed a port's, or if several
+    open axes would be joined.
     """
-    rest = [size for size in sizes[1:] if size is not None]
+    stated = [size for size in sizes[1:] if size is not None]
     rows, columns = (
         (1, sizes[0] if sizes else 1)
         if len(sizes) < 2
-        else (sizes[0], math.prod(rest) if len(rest) else None)
+        else (sizes[0], math.prod(stated) if len(stated) else None)
     )
-    fits = len(sizes) < 3 or len(rest) == len(sizes) - 1
+    fits = len(sizes) < 3 or len(stated) == len(sizes) - 1
     return (rows, columns) if fits and max(rows or 1, columns or 1) <= MAX_SIDE else None
 
 
@@ -159,20 +170,22 @@ def _sizes_text(sizes: Sequence[int | None]) -> str:
     return " ".join(str(size or -1) for size in sizes)
 
 
-def _text(sizes: Sequence[int | str | None]) -> str:
+def _shape_text(sizes: Sequence[int | str | None]) -> str:
     return "x".join(str(size or "?") for size in sizes)
 
 
 def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:
-    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and
-    its few sizes.
+    """Return whether the image is N×H×W×C. The first transpose or windowed op after it tells, otherwise its
+    open sizes and its few channels.
     """
-    reached = {image}
+    same_value = {image}
     for node in nodes.values():
-        if any(source in reached for source, _ in node.inputs):
+        if any(source in same_value for source, _ in node.inputs):
             if node.op == "Transpose":
                 return node.integers("perm") == _CHANNELS_FIRST
-            if node.op in _OF_MAPS:
+            if node.op in _TAKES_MAPS:
                 return False
-            reached.add(node.name)
-    return sizes[3] in _COUNTS and all(size is None or size > max(_COUNTS) for size in sizes[1:3])
+            same_value.add(node.name)
+    return sizes[3] in _USUAL_CHANNELS and all(
+        size is None or size > max(_USUAL_CHANNELS) for size in sizes[1:3]
+    )

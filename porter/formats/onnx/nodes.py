@@ -17,7 +17,7 @@ from porter.filegraph.places import Items
 from porter.filegraph.readers import as_outputs, call_with_inputs
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs, Reader
-from porter.formats.protobuf import Attributed
+from porter.formats.protobuf import AttributeReading
 
 Walk = walk.NodeWalk["OnnxNode"]
 MISSING: NodeOutput = ("", 0)
@@ -25,7 +25,7 @@ MISSING: NodeOutput = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxNode(Attributed):
+class OnnxNode(AttributeReading):
     """One node, or a tensor that the file stores (`Constant`).
 
     Attributes:
@@ -45,14 +45,15 @@ class OnnxNode(Attributed):
     outputs: int = 1
 
     def input(self, index: int) -> NodeOutput | None:
-        """An optional input; None where the node does not take it."""
+        """Return an optional input; None if the node does not take it."""
         return self.inputs[index] if index < len(self.inputs) and self.inputs[index] != MISSING else None
 
     def integers(self, name: str) -> tuple[int, ...]:
+        """Return the integers of an attribute; none if it is missing."""
         return Items(self.attributes[name].ints) if name in self.attributes else ()
 
-    def whole(self, name: str, tensor: Tensor | None) -> list[int] | None:
-        """Whole numbers that older operators have as an attribute and newer ones as an input; None where
+    def stated_integers(self, name: str, tensor: Tensor | None) -> list[int] | None:
+        """Return the integers that older operators have as an attribute and newer ones as an input; None if
         neither is there.
 
         Raises:
@@ -62,21 +63,21 @@ class OnnxNode(Attributed):
         return None if sizes is None else fixed_sizes(sizes)
 
     def sizes(self, name: str, tensor: Tensor | None) -> list[Dim] | None:
-        """What `whole` gives, but of sizes, which may be open."""
+        """Return what `stated_integers` does as sizes, which may be open."""
         if name in self.attributes:
             return list(self.integers(name))
         return None if tensor is None else tensor.dims()
 
     def number(self, name: str, tensor: Tensor | None, default: float) -> float:
-        """The only number of what `whole` gives."""
+        """Return a number that is an attribute or an input, otherwise the default."""
         if name in self.attributes:
             return self.real(name, default)
         return default if tensor is None else tensor.number()
 
 
-def reads(function: Callable[..., Any]) -> Reader[OnnxNode]:
-    """Reads a node as a function of the node, for what it states, and of the tensors that it reads; None for
-    one that it leaves out.
+def reader_of(function: Callable[..., Any]) -> Reader[OnnxNode]:
+    """Return the reader that calls a function with the node, for what it states, and with the tensors that it
+    reads; None for a tensor that it leaves out.
     """
 
     def read(walk: Walk, node: OnnxNode) -> Outputs:

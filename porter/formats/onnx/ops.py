@@ -19,21 +19,29 @@ from porter.filegraph.tensor import Axes, Tensor, concat, einsum, maximum
 from porter.filegraph.walk import Reader, Zeros
 from porter.formats.onnx import arithmetic, constants, windows
 from porter.formats.onnx.attention import read_attention
-from porter.formats.onnx.constants import cast, cuts, filling, is_cast, slices, stated_sizes, wanted_sizes
-from porter.formats.onnx.nodes import OnnxNode, reads
+from porter.formats.onnx.constants import (
+    cast_numbers,
+    filled_number,
+    is_cast_to_floats,
+    is_cast_to_integers,
+    sizes_of_reshape,
+    stated_sizes,
+    stated_slices,
+)
+from porter.formats.onnx.nodes import OnnxNode, reader_of
 from porter.formats.onnx.plain import PLAIN
 from porter.graph import DepthToSpace, LocalResponseNorm, LogSoftmax, Softmax
 
 _LEAST_NORM = 1.2e-38
-"""So that a vector of zeros stays one."""
+"""The least norm that is divided by, so that a vector of zeros stays one."""
 _LEAST_DEVIATION = 1e-9
 """What MeanVarianceNormalization adds to a standard deviation (onnx/defs/nn/defs.cc)."""
-_GLOBAL: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
+_GLOBAL_POOLS: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
-def _filled(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
-    """ConstantOfShape; of the size of a value zeros, which only a Concat takes."""
-    number = filling(node)
+def _read_constant_of_shape(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
+    """Read ConstantOfShape. With the size of a value it gives zeros, which only a Concat takes."""
+    number = filled_number(node)
     dims = sizes.dims()
     if number is not None and not any(isinstance(size, Open) for size in dims):
         return full(dims, number)
@@ -42,59 +50,63 @@ def _filled(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
     return Zeros(tuple(dims))
 
 
-def _softmax(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
-    """Before opset 13 it is over all axes from the given one on."""
+def _softmax_reader(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
+    """Return the reader of a softmax. Before opset 13 it is over all axes from the given one on."""
 
     def softmax(node: OnnxNode, x: Tensor) -> Tensor:
         axis = node.integer("axis", -1 if node.opset >= 13 else 1)
-        if node.opset < 13 and any(size != 1 for size in (x.walk.sizes(x.source) or ())[axis:][1:]):
+        further_sizes = (x.walk.sizes(x.source) or ())[axis:][1:]
+        if node.opset < 13 and any(size != 1 for size in further_sizes):
             raise Unsupported("over channels and cells")
         return x.softmax(axis, op=op)
 
     return softmax
 
 
-def _cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
-    """Casts between real numbers change nothing in exact arithmetic, and of truths to truths. One to whole
-    numbers and back cuts, as torch writes a whole quotient.
+def _read_cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
+    """Read Cast. Between real numbers it changes nothing in exact arithmetic, and neither does one of
+    booleans to booleans. A cast to integers and back cuts, as torch writes a whole quotient.
     """
     kind = node.integer("to")
     if x.array is not None:
-        return cast(node, x.array)
-    if is_cast(node) or (kind == _TRUTH and functions.is_truth(x)):
+        return cast_numbers(node, x.array)
+    if is_cast_to_floats(node) or (kind == _BOOL and functions.is_truth(x)):
         return x
-    if not cuts(node):
+    if not is_cast_to_integers(node):
         raise Unsupported(f"to type {kind}")
-    return functions.cut_to_whole(x, is_cast)
+    return functions.cut_to_whole(x, is_cast_to_floats)
 
 
-def _over_norm(node: OnnxNode, x: Tensor) -> Tensor:
-    """LpNormalization, whose order is 1 or 2."""
+def _read_lp_normalization(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read LpNormalization, whose order is 1 or 2."""
     return functions.divide_by_norm(x, node.integer("p", 2), [node.integer("axis", -1)], _LEAST_NORM)
 
 
-def _over_deviation(node: OnnxNode, x: Tensor) -> Tensor:
-    """MeanVarianceNormalization."""
+def _read_mean_variance(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read MeanVarianceNormalization."""
     return functions.divide_by_deviation(x, node.integers("axes") or (0, 2, 3), _LEAST_DEVIATION)
 
 
-def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
-    """A pool over all axes behind the channels."""
+def _read_global_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read a pool over all axes after the channels."""
     axes = range(2, len(x.sizes))
     if node.op == "GlobalLpPool":
         return functions.norm(x, node.integer("p", 2), axes, True)
-    return x.reduce(_GLOBAL[node.op], axes, True)
+    return x.reduce(_GLOBAL_POOLS[node.op], axes, True)
 
 
-def _reduce(node: OnnxNode, x: Tensor, axes: Tensor | None = None) -> Tensor:
-    """ReduceMean, ReduceMax, ReduceL2 and others; without axes over all of them, or over none."""
-    places = node.whole("axes", axes)
-    keep = bool(node.integer("keepdims", 1))
-    if not places and node.integer("noop_with_empty_axes"):
+def _read_reduce(node: OnnxNode, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Read ReduceMean, ReduceMax, ReduceL2 and others. Without axes they reduce all of them, or with
+    `noop_with_empty_axes` none.
+    """
+    reduced_axes = node.stated_integers("axes", axes)
+    keep_axes = bool(node.integer("keepdims", 1))
+    if not reduced_axes and node.integer("noop_with_empty_axes"):
+        # The other reductions change each number even so: ReduceL1 gives its absolute value.
         if node.op not in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"):
             raise Unsupported("of each number")
         return x
-    return _REDUCTIONS[node.op](x, places or range(len(x.sizes)), keep)
+    return _REDUCTIONS[node.op](x, reduced_axes or range(len(x.sizes)), keep_axes)
 
 
 _REDUCTIONS: Mapping[str, Callable[[Tensor, Axes, bool], Tensor]] = {
@@ -111,20 +123,22 @@ _REDUCTIONS: Mapping[str, Callable[[Tensor, Axes, bool], Tensor]] = {
 }
 
 
-def _flatten(node: OnnxNode, x: Tensor) -> Tensor:
-    """Two axes: those before an axis as one, and those from there on."""
+def _read_flatten(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read Flatten, which gives two axes: those before an axis as one, and those from it on as one."""
     axis = node.integer("axis", 1)
     return x.reshape([product(x.sizes[:axis]), product(x.sizes[axis:])])
 
 
-def _slice(node: OnnxNode, x: Tensor, *bounds: Tensor | None) -> Tensor:
+def _read_slice(node: OnnxNode, x: Tensor, *bounds: Tensor | None) -> Tensor:
+    """Read Slice."""
     named = zip(("starts", "ends", "axes", "steps"), (*bounds, *[None] * 4), strict=False)
     numbers = [node.sizes(name, tensor) for name, tensor in named]
-    return x.cut(dict(enumerate(slices(node, x.rank, numbers))))
+    return x.cut(dict(enumerate(stated_slices(node, x.rank, numbers))))
 
 
-def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
-    """Places of an axis: one, which goes, or several; or every number of a flat tensor, in its order.
+def _read_gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
+    """Read Gather. It takes one index of an axis, which goes, or several; or every number of a flat tensor,
+    in its order.
 
     torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head
     (`as_strided`).
@@ -135,19 +149,19 @@ def _gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     sizes = x.walk.sizes(x.source) or ()
     if shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
         return x.reshape([-1, *shape[1:]])
-    places = fixed_sizes(dims)
+    indices = fixed_sizes(dims)
     if not shape:
-        return x.cut({node.integer("axis"): places[0]})
-    if sizes == (count,) and places == [*range(count)]:
+        return x.cut({node.integer("axis"): indices[0]})
+    if sizes == (count,) and indices == [*range(count)]:
         return x.reshape(shape)
     axis = position_of(node.integer("axis"), len(sizes))
-    gathered = x.gather(axis, places)
+    gathered = x.gather(axis, indices)
     return gathered.reshape([*sizes[:axis], *shape, *sizes[axis + 1 :]]) if len(shape) > 1 else gathered
 
 
-def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
-    """Cells by their places along the first axes, as torch.onnx writes an adaptive pool whose windows differ
-    in size.
+def _read_gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
+    """Read GatherND, which takes cells by their indices along the first axes, as torch.onnx writes an
+    adaptive pool whose windows differ in size.
     """
     numbers = index.numbers()
     if numbers.dtype.kind != "i" or not numbers.ndim or node.integer("batch_dims"):
@@ -155,8 +169,10 @@ def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     return x.gather_cells(numbers)
 
 
-def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
-    """Into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
+def _read_split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
+    """Read Split, into stated sizes, or into as many equal parts as it has outputs, of which the last may be
+    smaller.
+    """
     part_sizes = node.sizes("split", sizes)
     axis = node.integer("axis")
     if not part_sizes:
@@ -166,13 +182,15 @@ def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tenso
     return x.split(axis, part_sizes)
 
 
-def _space_to_depth(node: OnnxNode, x: Tensor) -> Tensor:
-    """The cells of each block as channels: `DCR` has the block's cells outermost, `CRD` the channels."""
+def _read_space_to_depth(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read SpaceToDepth: the cells of each block as channels. `DCR` has the block's cells outermost, `CRD`
+    the channels.
+    """
     return x.cells_as_channels(node.integer("blocksize"), node.text("mode", "DCR") == "CRD")
 
 
-def _response_norm(node: OnnxNode, x: Tensor) -> Tensor:
-    """LRN divides alpha by the size, and has the odd channel of an even size behind
+def _read_lrn(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read LRN, which divides alpha by the size, and has the odd channel of an even size after the middle
     (onnx/defs/nn/defs.cc).
     """
     size = node.integer("size")
@@ -182,70 +200,71 @@ def _response_norm(node: OnnxNode, x: Tensor) -> Tensor:
     return x.apply_op(LocalResponseNorm(size, alpha / size, node.real("beta", 0.75), node.real("bias", 1.0)))
 
 
-def _running_sums(node: OnnxNode, x: Tensor, axis: Tensor) -> Tensor:
+def _read_cumsum(node: OnnxNode, x: Tensor, axis: Tensor) -> Tensor:
+    """Read CumSum."""
     reverse, exclusive = (bool(node.integer(name)) for name in ("reverse", "exclusive"))
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
-def _remainder(node: OnnxNode, x: Tensor, divisor: Tensor) -> Tensor:
-    """Mod by a number: of the sign of the divisor, or with `fmod` of the dividend."""
+def _read_mod(node: OnnxNode, x: Tensor, divisor: Tensor) -> Tensor:
+    """Read Mod by a number: the result has the sign of the divisor, or with `fmod` that of the dividend."""
     return functions.remainder(x, divisor, "trunc" if node.integer("fmod") else "floor")
 
 
-def _shrunk(node: OnnxNode, x: Tensor) -> Tensor:
-    """Shrink: 0 within a bound, other numbers as they are, or nearer to 0 by that bound."""
+def _read_shrink(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read Shrink: 0 within a bound; other numbers as they are, or nearer to 0 by that bound."""
     bound, bias = node.real("lambd", 0.5), node.real("bias", 0.0)
     if bias not in (0.0, bound):
         raise Unsupported("by another number than its bound")
     return functions.soft_shrink(x, bound) if bias else functions.hard_shrink(x, bound)
 
 
-def _triangle(node: OnnxNode, x: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Trilu: one triangle of a matrix, the rest zeros."""
+def _read_trilu(node: OnnxNode, x: Tensor, offset: Tensor | None = None) -> Tensor:
+    """Read Trilu: one triangle of a matrix, and zeros for the rest."""
     diagonal = 0 if offset is None else int(offset.number())
     bounds = (diagonal, None) if node.integer("upper", 1) else (None, diagonal)
     return functions.band_part(x, *bounds)
 
 
-_TRUTH = 9
+_BOOL = 9
 """TensorProto.BOOL."""
 _FUNCTIONS: Functions = {
     **arithmetic.FUNCTIONS,
     **constants.FUNCTIONS,
     **windows.FUNCTIONS,
-    **dict.fromkeys((*_GLOBAL, "GlobalLpPool"), _global_pool),
-    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys((*_GLOBAL_POOLS, "GlobalLpPool"), _read_global_pool),
+    **dict.fromkeys(_REDUCTIONS, _read_reduce),
     "Attention": read_attention,
-    "Cast": _cast,
+    "Cast": _read_cast,
     "Concat": lambda node, *tensors: concat(tensors, node.integer("axis")),
-    "ConstantOfShape": _filled,
-    "CumSum": _running_sums,
+    "ConstantOfShape": _read_constant_of_shape,
+    "CumSum": _read_cumsum,
     "DepthToSpace": lambda node, x: x.apply_op(
         DepthToSpace(node.integer("blocksize"), "CRD" if node.text("mode", "") == "CRD" else "DCR")
     ),
     "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
     "Expand": lambda node, x, sizes: x.expand(sizes.dims()),
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherND": _gather_nd,
-    "LRN": _response_norm,
-    "LogSoftmax": _softmax(LogSoftmax()),
-    "LpNormalization": _over_norm,
-    "MeanVarianceNormalization": _over_deviation,
-    "Mod": _remainder,
-    "Reshape": lambda node, x, sizes: x.reshape(wanted_sizes(node, x.sizes, sizes.dims())),
+    "Flatten": _read_flatten,
+    "Gather": _read_gather,
+    "GatherND": _read_gather_nd,
+    "LRN": _read_lrn,
+    "LogSoftmax": _softmax_reader(LogSoftmax()),
+    "LpNormalization": _read_lp_normalization,
+    "MeanVarianceNormalization": _read_mean_variance,
+    "Mod": _read_mod,
+    "Reshape": lambda node, x, sizes: x.reshape(sizes_of_reshape(node, x.sizes, sizes.dims())),
     "Shape": lambda node, x: stated_sizes(node, x.sizes),
-    "Shrink": _shrunk,
+    "Shrink": _read_shrink,
     "Size": lambda node, x: stated_sizes(node, x.sizes),
-    "Slice": _slice,
-    "Softmax": _softmax(Softmax()),
-    "SpaceToDepth": _space_to_depth,
-    "Split": _split,
-    "Squeeze": lambda node, x, axes=None: x.squeeze(node.whole("axes", axes)),
+    "Slice": _read_slice,
+    "Softmax": _softmax_reader(Softmax()),
+    "SpaceToDepth": _read_space_to_depth,
+    "Split": _read_split,
+    "Squeeze": lambda node, x, axes=None: x.squeeze(node.stated_integers("axes", axes)),
     "Tile": lambda node, x, times: x.repeat(times.dims()),
     "Transpose": lambda node, x: x.transpose(node.integers("perm") or range(x.rank)[::-1]),
-    "Trilu": _triangle,
-    "Unsqueeze": lambda node, x, axes=None: x.unsqueeze(node.whole("axes", axes) or ()),
+    "Trilu": _read_trilu,
+    "Unsqueeze": lambda node, x, axes=None: x.unsqueeze(node.stated_integers("axes", axes) or ()),
 }
 """The functions of the node and the tensors that it reads."""
 _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
@@ -268,6 +287,6 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
 """The functions of the tensors alone."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: elementwise_reader(row.read) for kind, row in PLAIN.items()},
-    **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
+    **{kind: reader_of(function) for kind, function in _FUNCTIONS.items()},
     **{kind: tensor_reader(function) for kind, function in _EXPRESSIONS.items()},
 }

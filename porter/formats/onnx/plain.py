@@ -20,12 +20,15 @@ class OnnxRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def read(self, node: OnnxNode) -> Op:
-        op: Op = self.op(**{name: node.real(*own) for name, own in self.attributes.items()})
+        """Return the op of a node."""
+        op: Op = self.op(
+            **{name: node.real(*name_and_default) for name, name_and_default in self.attributes.items()}
+        )
         return op
 
     def write(self, op: Op) -> dict[str, float]:
-        """The attributes of the operator."""
-        return {own: float(getattr(op, name)) for name, (own, _) in self.attributes.items()}
+        """Return the attributes of the operator for an op."""
+        return {onnx_name: float(getattr(op, name)) for name, (onnx_name, _) in self.attributes.items()}
 
 
 def _row(op: type[Any], **attributes: tuple[str, float]) -> OnnxRow:

@@ -22,13 +22,13 @@ from porter.base.package import install
 from porter.filegraph.dataflow import NodeOutput
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
-from porter.formats.protobuf import parse
+from porter.formats.protobuf import parse_message
 
 OLDEST_OPSET = 7
 """Before it, attributes said how the operands of a sum are laid out (onnx/defs/math/old.cc)."""
 _EXTERNAL = 1
-"""TensorProto.DataLocation."""
-_THROUGH = frozenset({"Identity", "Dropout"})
+"""TensorProto.DataLocation of numbers in another file."""
+_PASS_THROUGH = frozenset({"Identity", "Dropout"})
 
 Refuse = Callable[[str, str], FileError]
 """Makes the error for a message and its next step."""
@@ -59,14 +59,14 @@ class OnnxGraph:
 
 
 def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
-    """The message of a file, whose tensors stand in the file or in files of its folder.
+    """Return the message of a file, whose tensors stand in the file or in files of its folder.
 
     Raises:
         FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its
             own, a tensor does not hold what it declares, or keeps its numbers outside the folder.
         NotInstalled: the package `onnx` is not installed.
     """
-    proto = parse(path, import_onnx().ModelProto(), "export with external data")
+    proto = parse_message(path, import_onnx().ModelProto(), "export with external data")
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
     _expect_readable(proto, opset, refuse)
     stored = Initializers(path, refuse)
@@ -81,18 +81,18 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
     scope = NameScope(nodes, given, arrays, stored)
     scope.add(proto.graph.node)
     files = (path, *stored.files)
-    taken = sum(array.nbytes for array in arrays.values())
+    stored_bytes = sum(array.nbytes for array in arrays.values())
     most = most_bytes(sum(file.stat().st_size for file in files))
-    if taken > most:
+    if stored_bytes > most:
         raise refuse(
-            f"the model's tensors take {taken} bytes, more than files of their size may ({most})",
+            f"the model's tensors take {stored_bytes} bytes, more than files of their size may ({most})",
             "export it again",
         )
     return OnnxGraph(proto, nodes, given, arrays, files, passed=scope.passed)
 
 
 def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
-    """Expects operators and so many nodes as porter reads, no functions and no sparse tensors."""
+    """Expect operators that porter reads and not too many nodes, no functions and no sparse tensors."""
     newest = import_onnx().defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise refuse(
@@ -110,7 +110,7 @@ def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
         raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
     _expect_names(proto.graph, refuse)
     for node in proto.graph.node:
-        if node.op_type != "Constant" and any(map(_is_external, _tensors(node))):
+        if node.op_type != "Constant" and any(map(_is_external, _tensors_of_node(node))):
             raise refuse(
                 f"'{node.name or node.op_type}' keeps its own numbers in another file", "export it again"
             )
@@ -134,12 +134,12 @@ class NameScope:
     passed: list[tuple[LeftOut, NodeOutput]] = field(default_factory=list)
 
     def add(self, nodes: Iterable[Any]) -> None:
-        """Adds nodes (NodeProto) in their order."""
+        """Add nodes (NodeProto) in their order."""
         for node in nodes:
             self._add(node)
 
     def _add(self, node: Any) -> None:
-        """Adds a node under a name that no other has."""
+        """Add a node under a name that no other has."""
         inputs = self._inputs(node)
         first = next(filter(None, node.output), "")
         if not first:
@@ -153,18 +153,18 @@ class NameScope:
             op = f"{node.domain}.{op}"
         if op == "Dropout" and len(inputs) > 2 and self._number(inputs, 2) != 0:
             op = "Dropout whose training_mode is no constant False"
-        own = OnnxNode(name, op, inputs, self.nodes[""].opset, node.name, attributes, len(node.output))
-        if op in _THROUGH and inputs:
-            self._pass_through(own, node.output)
+        added = OnnxNode(name, op, inputs, self.nodes[""].opset, node.name, attributes, len(node.output))
+        if op in _PASS_THROUGH and inputs:
+            self._pass_through(added, node.output)
             return
-        self.nodes[name] = own
+        self.nodes[name] = added
         if op == "If":
             self.scopes[name] = self.given
         self.given.update({output: (name, index) for index, output in enumerate(node.output) if output})
 
     def _inputs(self, node: Any) -> tuple[NodeOutput, ...]:
-        """What a node and the graphs within it read, without the optional inputs at the end that are not
-        given.
+        """Return the values that a node and the graphs within it read, without the optional inputs at the end
+        that are not given.
         """
         missing = next((name for name in node.input if name not in self.given), None)
         if missing is not None:
@@ -172,13 +172,15 @@ class NameScope:
                 f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives",
                 "export the model again",
             )
-        read = list(node.input)
-        while read and not read[-1]:
-            read.pop()
-        return tuple(self.given[source] for source in (*read, *captured(node, self.given)))
+        names_read = list(node.input)
+        while names_read and not names_read[-1]:
+            names_read.pop()
+        return tuple(self.given[source] for source in (*names_read, *captured_values(node, self.given)))
 
     def _pass_through(self, node: OnnxNode, outputs: Sequence[str]) -> None:
-        """A node whose first output is what it reads first; a Dropout's other one is a mask."""
+        """Let the first output of a node stand for the value that it reads. A Dropout's other output is a
+        mask.
+        """
         first = next(filter(None, outputs))
         self.given[first] = node.inputs[0]
         if node.op == "Dropout":
@@ -192,34 +194,34 @@ class NameScope:
             self.given[mask] = name, 0
 
     def _number(self, inputs: Sequence[NodeOutput], index: int) -> float | None:
-        """An input that is a stored number; None where it is another one, or left out."""
+        """Return an input that is a stored number; None if it is something else, or left out."""
         array = self.arrays.get(inputs[index][0]) if index < len(inputs) else None
         return float(array.item()) if array is not None and array.size == 1 else None
 
 
 def _expect_names(graph: Any, refuse: Refuse) -> None:
-    """Refuses a graph that gives a name to two values, or none to a tensor that it stores."""
+    """Refuse a graph that gives a name to two values, or none to a tensor that it stores."""
     counts = Counter(tensor.name for tensor in graph.initializer)
     counts.update([value.name for value in graph.input if value.name not in counts])
     counts.update(name for node in graph.node for name in node.output if name)
-    names = chain(counts, *map(_names_in, graph.node))
+    names = chain(counts, *map(_names_of_node, graph.node))
     if not all(isinstance(name, str) for name in names):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
-    twice = next((name for name, count in counts.items() if count > 1 or not name), None)
-    if twice:
-        raise refuse(f"the model has two values called '{twice}'", "export it again")
-    if twice is not None:
+    wrong_name = next((name for name, count in counts.items() if count > 1 or not name), None)
+    if wrong_name:
+        raise refuse(f"the model has two values called '{wrong_name}'", "export it again")
+    if wrong_name is not None:
         raise refuse("the model stores a tensor without a name", "export it again")
 
 
-def _names_in(node: Any) -> Iterator[Any]:
-    """The names that a node states of itself, its operator and its attributes."""
+def _names_of_node(node: Any) -> Iterator[Any]:
+    """Yield the names that a node states of itself, its operator and its attributes."""
     yield from (node.name, node.op_type, node.domain)
     yield from (attribute.name for attribute in node.attribute)
 
 
-def _tensors(node: Any) -> Iterator[Any]:
-    """The tensors in a node's attributes, and in the graphs among them."""
+def _tensors_of_node(node: Any) -> Iterator[Any]:
+    """Yield the tensors in a node's attributes, and in the graphs among them."""
     for attribute in node.attribute:
         yield from (attribute.t, *attribute.tensors)
         for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
@@ -227,11 +229,11 @@ def _tensors(node: Any) -> Iterator[Any]:
         for graph in (attribute.g, *attribute.graphs):
             yield from graph.initializer
             for inner in graph.node:
-                yield from _tensors(inner)
+                yield from _tensors_of_node(inner)
 
 
-def captured(node: Any, given: Collection[str]) -> Iterator[str]:
-    """The values that graphs in a node's attributes, such as the branches of an If, read from outside.
+def captured_values(node: Any, given: Collection[str]) -> Iterator[str]:
+    """Yield the values that graphs in a node's attributes, such as the branches of an If, read from outside.
 
     Args:
         given: the names of all values that the node could read.
@@ -240,12 +242,12 @@ def captured(node: Any, given: Collection[str]) -> Iterator[str]:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:
                 yield from (name for name in inner.input if name and name in given)
-                yield from captured(inner, given)
+                yield from captured_values(inner, given)
 
 
-def _is_cached(folder: Path, location: str, file: Path) -> bool:
-    """Whether a file that a model names beside itself is a link of the Hub's cache, whose `snapshots` has
-    links to the files in `blobs` of the same repository (huggingface_hub/file_download.py,
+def _is_in_hub_cache(folder: Path, location: str, file: Path) -> bool:
+    """Return whether a file that a model names beside itself is a link of the Hub's cache, whose `snapshots`
+    has links to the files in `blobs` of the same repository (huggingface_hub/file_download.py,
     `_create_symlink`).
     """
     if ".." in Path(location).parts or Path(location).is_absolute():
@@ -255,11 +257,12 @@ def _is_cached(folder: Path, location: str, file: Path) -> bool:
 
 
 def _is_external(tensor: Any) -> bool:
+    """Return whether the numbers of a tensor are in another file."""
     return bool(tensor.data_location == _EXTERNAL)
 
 
 def import_onnx() -> Any:
-    """The package `onnx`, which parses the files.
+    """Return the package `onnx`, which parses the files.
 
     Raises:
         NotInstalled: it is not installed.
@@ -283,7 +286,7 @@ class Initializers:
     files: tuple[Path, ...] = ()
 
     def constant(self, attributes: Mapping[str, Any], name: str) -> Array:
-        """What a Constant node states."""
+        """Return the numbers that a Constant node states."""
         if "value" in attributes:
             return self.array(attributes["value"].t, name)
         for key, kind in (
@@ -297,7 +300,7 @@ class Initializers:
         raise self.refuse(f"the constant '{name}' is not a tensor of numbers", "export the model again")
 
     def array(self, tensor: Any, name: str) -> Array:
-        """A tensor's numbers.
+        """Return a tensor's numbers.
 
         Raises:
             FileError: it does not hold what it declares.
@@ -332,10 +335,10 @@ class Initializers:
             raise self.refuse(message, "fetch or export the model again") from None
 
     def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """A tensor in a file beside the model, as a view of that file."""
+        """Return a tensor in a file beside the model, as a view of that file."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
-        file = self._beside(location, name)
+        file = self._file_beside(location, name)
         count = math.prod(shape)
         offset = int(entries.get("offset") or 0)
         size = count * kind.itemsize
@@ -353,8 +356,8 @@ class Initializers:
             message = f"the {size:,} bytes of tensor '{name}' in '{location:.200}' cannot be read: {error}"
             raise self.refuse(message, "read it where there is more memory") from None
 
-    def _beside(self, location: str, name: str) -> Path:
-        """The file of a tensor of this name, which stands in the model's folder."""
+    def _file_beside(self, location: str, name: str) -> Path:
+        """Return the file of a tensor of this name, which has to be in the model's folder."""
         folder = self.path.parent.resolve()
         try:
             file = (folder / location).resolve()
@@ -364,7 +367,7 @@ class Initializers:
             reason = getattr(error, "strerror", None) or "links point to each other"
             file = folder
             wrong = f"cannot be found: {reason}"
-        if not file.is_relative_to(folder) and not _is_cached(folder, location, file):
+        if not file.is_relative_to(folder) and not _is_in_hub_cache(folder, location, file):
             wrong = "stands outside the model's folder"
         if wrong:
             message = f"the file '{location:.200}' of tensor '{name}' {wrong}"

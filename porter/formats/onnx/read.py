@@ -16,13 +16,19 @@ from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
-from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
-from porter.formats.onnx.constants import FLOATS, HALF_TYPES, RESHAPES, cuts, is_cast
-from porter.formats.onnx.image_input import MappedInput, further_image, images
+from porter.formats.onnx.branches import MOST_ROUNDS, decide_conditions, with_chosen_branches
+from porter.formats.onnx.constants import (
+    FLOAT_TYPES,
+    HALF_TYPES,
+    RESHAPES,
+    is_cast_to_floats,
+    is_cast_to_integers,
+)
+from porter.formats.onnx.image_input import MappedInput, possible_images, read_further_input
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
-from porter.formats.onnx.proto import OnnxGraph, Refuse, captured, import_onnx, read_message
-from porter.formats.onnx.renewing import expect_every_tensor, renewed
+from porter.formats.onnx.proto import OnnxGraph, Refuse, captured_values, import_onnx, read_message
+from porter.formats.onnx.renewing import expect_every_tensor, with_tensors
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -36,8 +42,8 @@ def read_onnx(
     size: Size | None = None,
     weights: NamedArrays | None = None,
 ) -> Checkpoint:
-    """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of
-    real numbers that it stores.
+    """Return an ONNX model of one image: its graph, which ends at `outputs` if any are named, and every
+    tensor of real numbers that it stores.
 
     Args:
         size: of the image, where the model leaves it open.
@@ -57,7 +63,7 @@ def read_onnx(
         model = read_message(path, refuse)
         if weights is None:
             return _read(model, path, refuse, outputs, size)
-        checkpoint = _read(renewed(model, weights), path, refuse, outputs, size)
+        checkpoint = _read(with_tensors(model, weights), path, refuse, outputs, size)
         if checkpoint.graph is not None:
             expect_every_tensor(model, checkpoint.graph, weights)
         return checkpoint
@@ -68,15 +74,15 @@ def read_onnx(
 def _read(
     model: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """The checkpoint of a model: its tensors, and its graph where porter reads one."""
+    """Return the checkpoint of a model: its tensors, and its graph if porter reads one."""
     if outputs:
         _end_at(model.proto.graph, outputs, [name for name in model.given if name])
     tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
     inputs = _inputs(model)
-    whole = _whole_inputs(model, inputs, refuse)
+    integer_inputs = _integer_inputs(model, inputs, refuse)
     read = _read_image(model, inputs, size, refuse)
     if read is None:
-        return Checkpoint(path, "onnx", None, tensors, (_unread(inputs),), files=model.files)
+        return Checkpoint(path, "onnx", None, tensors, (_why_unread(inputs),), files=model.files)
     graph = read.graph
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
@@ -88,35 +94,36 @@ def _read(
         *read.notes,
         *(
             f"the input '{escaped(name)}' has whole numbers, which a port takes as real ones"
-            for name in whole
+            for name in integer_inputs
         ),
         *graph.notes,
     )
-    definition = _definition(model, tensors, read.metadata)
+    definition = _make_definition(model, tensors, read.metadata)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
-    said = {entry.key: entry.value for entry in model.proto.metadata_props}
-    every = {**tensors, **graph.evaluated}
-    return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=model.files, stated=said)
+    stated = {entry.key: entry.value for entry in model.proto.metadata_props}
+    all_tensors = {**tensors, **graph.evaluated}
+    return Checkpoint(path, "onnx", None, all_tensors, notes, graph=graph, files=model.files, stated=stated)
 
 
 def _inputs(model: OnnxGraph) -> list[Any]:
-    """The inputs that outputs are computed from, images first; if there are none, all."""
+    """Return the inputs that outputs are computed from, images first; all inputs if there are none."""
     inputs = [value for value in model.proto.graph.input if model.nodes[value.name].op == "Input"]
-    needed = _needed(model)
+    needed = _nodes_of_outputs(model)
     return sorted([value for value in inputs if value.name in needed] or inputs, key=_is_no_map)
 
 
-def _whole_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
-    """The names of inputs of whole numbers, each of which the model makes real ones."""
-    whole = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS]
-    for name in whole:
+def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
+    """Return the names of inputs of whole numbers, each of which the model has to cast to real ones."""
+    names = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOAT_TYPES]
+    for name in names:
         if not _becomes_real(model, name):
             next = "export the model with inputs of real numbers"
             raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
-    return whole
+    return names
 
 
-def _unread(inputs: Sequence[Any]) -> str:
+def _why_unread(inputs: Sequence[Any]) -> str:
+    """Return why a graph is not read, with its inputs."""
     names = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
     wanted = (
         "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
@@ -125,7 +132,7 @@ def _unread(inputs: Sequence[Any]) -> str:
 
 
 def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
-    """Makes values the outputs of a graph."""
+    """Make values the outputs of a graph."""
     expect_values(outputs, values)
     kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
     del graph.output[:]
@@ -153,8 +160,8 @@ class _ReadGraph:
 def _read_image(
     model: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
 ) -> _ReadGraph | None:
-    """Reads the graph with the first input as the first image that porter can read it as whole, otherwise as
-    the likeliest; None if an input can be none.
+    """Read the graph with the first input as the first image with which porter can read all of it, otherwise
+    with the likeliest image; None if an input can be none.
     """
     if (
         not inputs
@@ -162,12 +169,18 @@ def _read_image(
         or not all(value.type.tensor_type.HasField("shape") for value in inputs)
     ):
         return None
-    beside = [given for value in inputs[1:] if (given := further_image(value, model.nodes)) is not None]
+    further_inputs = [
+        given for value in inputs[1:] if (given := read_further_input(value, model.nodes)) is not None
+    ]
     first: _ReadGraph | None = None
-    for given in images(inputs[0], model.nodes, _taken(model, _live(model, [inputs[0].name])), size):
-        if len(beside) < len(inputs) - 1 or any(other.image.batch != given.image.batch for other in beside):
+    for given in possible_images(
+        inputs[0], model.nodes, _channels_of_first_conv(model, _nodes_between(model, [inputs[0].name])), size
+    ):
+        if len(further_inputs) < len(inputs) - 1 or any(
+            other.image.batch != given.image.batch for other in further_inputs
+        ):
             return None
-        read = _read_graph(model, [given, *beside], refuse)
+        read = _read_graph(model, [given, *further_inputs], refuse)
         first = first or read
         if not any(isinstance(node.op, Foreign) for node in read.graph.nodes):
             return read
@@ -175,90 +188,105 @@ def _read_image(
 
 
 def _becomes_real(model: OnnxGraph, name: str) -> bool:
-    """Whether a value of whole numbers is only moved until it is cast to real ones."""
-    moved = {name}
+    """Return whether a value of whole numbers is only moved until it is cast to real ones."""
+    integer_values = {name}
     for node in model.nodes.values():
-        if any(source in moved for source, _ in node.inputs) and not (
-            node.op in ("Shape", "Size") or is_cast(node)
+        if any(source in integer_values for source, _ in node.inputs) and not (
+            node.op in ("Shape", "Size") or is_cast_to_floats(node)
         ):
             if node.op not in ("Identity", "Transpose"):
                 return False
-            moved.add(node.name)
-    return moved.isdisjoint(model.given.get(end.name, ("", 0))[0] for end in model.proto.graph.output)
+            integer_values.add(node.name)
+    return integer_values.isdisjoint(
+        model.given.get(end.name, ("", 0))[0] for end in model.proto.graph.output
+    )
 
 
 def _is_no_map(value: Any) -> bool:
-    """Whether an input is no map; inputs are sorted by it, so that images come first."""
+    """Return whether an input is no map. Inputs are sorted by it, so that images come first."""
     return len(value.type.tensor_type.shape.dim) != 4
 
 
-def _live(model: OnnxGraph, taken: Collection[str]) -> set[str]:
-    """Names of the nodes that lead from inputs to an output."""
-    return _needed(model) & names_depending_on(model.nodes, taken)
+def _nodes_between(model: OnnxGraph, inputs: Collection[str]) -> set[str]:
+    """Return the names of the nodes that lead from inputs to an output."""
+    return _nodes_of_outputs(model) & names_depending_on(model.nodes, inputs)
 
 
-def _needed(model: OnnxGraph) -> set[str]:
-    """Names of the nodes that the outputs are computed from."""
+def _nodes_of_outputs(model: OnnxGraph) -> set[str]:
+    """Return the names of the nodes that the outputs are computed from."""
     ends = (model.given[end.name][0] for end in model.proto.graph.output if end.name in model.given)
     return upstream(ends, lambda name: [source for source, _ in model.nodes[name].inputs])
 
 
 def _read_graph(
-    model: OnnxGraph, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
+    model: OnnxGraph, mapped_inputs: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _ReadGraph:
-    """The graph of a model with these inputs, read with open sizes as long as they do."""
-    taken = {each.image.source[0]: each.image for each in given}
-    live = _live(model, taken)
+    """Return the graph of a model with these inputs, read with open sizes if they have them. It is read again
+    if a condition becomes known.
+    """
+    inputs = {each.image.source[0]: each.image for each in mapped_inputs}
+    live = _nodes_between(model, inputs)
     outputs = _outputs(model)
     flow = Dataflow(
         model.nodes,
         live,
         Arrays(model.arrays),
         kind_of,
-        is_cast,
+        is_cast_to_floats,
         RESHAPES,
         most_bytes(sum(file.stat().st_size for file in model.files)),
         operands,
         passed=model.passed,
     )
-    image, *further = taken
-    walk = begin(flow, taken[image], model.arrays, _taps(model).get, {name: taken[name] for name in further})
+    image, *further = inputs
+    walk = begin(
+        flow,
+        inputs[image],
+        model.arrays,
+        _names_of_values(model).get,
+        {name: inputs[name] for name in further},
+    )
     read_nodes(walk, READERS.get)
-    if rounds and (decided := decisions(flow)):
-        return _read_graph(chosen(model, decided, refuse), given, refuse, rounds - 1)
+    if rounds and (decided := decide_conditions(flow)):
+        return _read_graph(with_chosen_branches(model, decided, refuse), mapped_inputs, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_live(end))
     graph = replace(
         walk.finish(walk.output_values(ends), ends, outputs),
         output_names=names,
-        halves=_halves(model, live, taken),
+        halves=_half_types(model, live, inputs),
     )
     if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
     sizes = {name: repr(number) for name, number in walk.exact.items()}
-    for each in given:
+    for each in mapped_inputs:
         sizes |= each.metadata
-    notes = *given[0].notes, *_left_out(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(with_scope_names(graph, _titles(model.nodes.values())), model.arrays, sizes, notes)
+    notes = *mapped_inputs[0].notes, *_notes_on_outputs(flow, outputs)[:_MOST_NOTES]
+    return _ReadGraph(
+        with_scope_names(graph, _titles_of_nodes(model.nodes.values())), model.arrays, sizes, notes
+    )
 
 
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
+    """Return the source of each output by its name."""
     names = [value.name for value in model.proto.graph.output]
     return {name: model.given[name] for name in names if name in model.given}
 
 
-def _taps(model: OnnxGraph) -> dict[NodeOutput, str]:
-    """What runs the file gives no whole numbers. A copy's name comes after the first."""
+def _names_of_values(model: OnnxGraph) -> dict[NodeOutput, str]:
+    """Return the name of each value that a run of the file can show. Runs show no whole numbers. The name of
+    a copy comes after the first name.
+    """
     nodes = model.nodes
     return {
         source: name
         for name, source in reversed([*model.given.items()])
-        if source[0] not in nodes or not cuts(nodes[source[0]])
+        if source[0] not in nodes or not is_cast_to_integers(nodes[source[0]])
     }
 
 
-def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, NodeOutput]) -> list[str]:
-    """Notes on the outputs that are constants, or another output's value."""
+def _notes_on_outputs(flow: Dataflow[OnnxNode], outputs: Mapping[str, NodeOutput]) -> list[str]:
+    """Return notes on the outputs that are constants, or another output's value."""
     ends = {end: name for name, end in outputs.items()}
     return [
         f"without its output '{escaped(name)}', which is "
@@ -268,16 +296,18 @@ def _left_out(flow: Dataflow[OnnxNode], outputs: Mapping[str, NodeOutput]) -> li
     ]
 
 
-def _halves(model: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
-    """The types of half precision that inputs have, or values are cast to."""
+def _half_types(model: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
+    """Return the types of half precision that inputs have, or that values are cast to."""
     inputs = (value for value in model.proto.graph.input if value.name in taken)
     kinds = {value.type.tensor_type.elem_type for value in inputs}
     kinds |= {model.nodes[name].integer("to") for name in live if model.nodes[name].op == "Cast"}
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
-def _taken(model: OnnxGraph, live: Collection[str]) -> int | None:
-    """The channels that the first convolution takes, for an image that does not state them."""
+def _channels_of_first_conv(model: OnnxGraph, live: Collection[str]) -> int | None:
+    """Return the channels that the first convolution takes, for an image that does not state them; None if
+    there is none.
+    """
     for node in model.nodes.values():
         kernel = model.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None
         if kernel is not None and kernel.ndim == 4 and node.name in live:
@@ -285,8 +315,8 @@ def _taken(model: OnnxGraph, live: Collection[str]) -> int | None:
     return None
 
 
-def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
-    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is
+def _titles_of_nodes(nodes: Collection[OnnxNode]) -> dict[str, str]:
+    """Return the nodes' own names; of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is
     `layer1/0/conv1`.
     """
     paths = {}
@@ -298,32 +328,33 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
     return node_titles(paths, {node.name: node.op for node in nodes})
 
 
-def _definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[str, str]) -> bytes:
-    """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
-    and whose metadata is `metadata`. onnxruntime takes no content of a tensor that no node reads.
+def _make_definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[str, str]) -> bytes:
+    """Return the part of the model that leads to its outputs, serialised with `metadata` as its metadata.
+    `tensors` have types and shapes in it, and no content: onnxruntime takes no content of a tensor that no
+    node reads.
     """
     onnx = import_onnx()
-    whole = model.proto
-    carried = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
-    carried.graph.name = whole.graph.name or "graph"
-    carried.graph.output.extend(whole.graph.output)
-    wanted = {value.name for value in whole.graph.output}
+    proto = model.proto
+    definition = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
+    definition.graph.name = proto.graph.name or "graph"
+    definition.graph.output.extend(proto.graph.output)
+    outputs = {value.name for value in proto.graph.output}
     read = set[str]()
     nodes = []
-    for node in reversed(whole.graph.node):
-        if not (wanted | read).isdisjoint(node.output):
-            read.update(node.input, captured(node, model.given))
+    for node in reversed(proto.graph.node):
+        if not (outputs | read).isdisjoint(node.output):
+            read.update(node.input, captured_values(node, model.given))
             nodes.append(node)
-    taken = (value for value in whole.graph.input if value.name in read and value.name not in model.arrays)
-    carried.graph.input.extend(sorted(taken, key=_is_no_map))
-    carried.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in model.arrays)
+    inputs = (value for value in proto.graph.input if value.name in read and value.name not in model.arrays)
+    definition.graph.input.extend(sorted(inputs, key=_is_no_map))
+    definition.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in model.arrays)
     for name, array in model.arrays.items():
         if name not in read:
             continue
         if name in tensors:
             kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))
-            carried.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
+            definition.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
         else:
-            carried.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.helper.set_model_props(carried, dict(metadata))
-    return bytes(carried.SerializeToString(deterministic=True))
+            definition.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.helper.set_model_props(definition, dict(metadata))
+    return bytes(definition.SerializeToString(deterministic=True))

@@ -18,34 +18,36 @@ _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
 
 
-def renewed(model: OnnxGraph, given: NamedArrays) -> OnnxGraph:
-    """A model with other tensors, each in the type that the model states.
+def with_tensors(model: OnnxGraph, tensors: NamedArrays) -> OnnxGraph:
+    """Return a model with other tensors, each in the type that the model states.
 
     Raises:
         MappingError: the model has no such tensor, or it has another shape, or a type that does not hold its
             numbers.
     """
-    given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
-    if unexpected := [name for name in given if name not in model.arrays]:
-        raise MappingError(f"the model has no tensor {_quoted(unexpected)}", next=_all())
+    tensors = {name: array for name, array in tensors.items() if not name.endswith(_COUNTER)}
+    if unexpected := [name for name in tensors if name not in model.arrays]:
+        raise MappingError(f"the model has no tensor {_quote_names(unexpected)}", next=_all_tensors_hint())
     arrays = dict(model.arrays)
-    for name, array in given.items():
-        own = arrays[name]
-        if own.shape != array.shape:
+    for name, array in tensors.items():
+        own_array = arrays[name]
+        if own_array.shape != array.shape:
             raise MappingError(
-                f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_all()
+                f"{name}: the model's has the shape {own_array.shape}, this one {array.shape}",
+                next=_all_tensors_hint(),
             )
         with np.errstate(over="ignore"):
-            arrays[name] = array.astype(own.dtype)
+            arrays[name] = array.astype(own_array.dtype)
         if not np.array_equal(arrays[name], array, equal_nan=is_floating(array)):
-            said = f"{name}: the model's is {own.dtype}, which does not hold these numbers of {array.dtype}"
-            raise MappingError(said, next=f"save the tensors as {own.dtype}")
+            own_type = own_array.dtype
+            message = f"{name}: the model's is {own_type}, which does not hold these numbers of {array.dtype}"
+            raise MappingError(message, next=f"save the tensors as {own_type}")
     return replace(model, arrays=arrays)
 
 
-def expect_every_tensor(model: OnnxGraph, graph: FileGraph, given: NamedArrays) -> None:
-    """Refuses tensors that lack one that a layer of the graph is computed from. Scalars and whole numbers are
-    no weights, and may lack.
+def expect_every_tensor(model: OnnxGraph, graph: FileGraph, tensors: NamedArrays) -> None:
+    """Refuse tensors among which one is missing that a layer of the graph is computed from. Scalars and whole
+    numbers are no weights, and may be missing.
 
     Raises:
         MappingError: it names the tensors that lack.
@@ -57,14 +59,18 @@ def expect_every_tensor(model: OnnxGraph, graph: FileGraph, given: NamedArrays) 
         lambda name: [source for source, _ in model.nodes[name].inputs] if name in model.nodes else [],
     )
     arrays = ((name, model.arrays[name]) for name in sorted(used & initial))
-    if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
-        raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_all())
+    if missing := [
+        name for name, array in arrays if array.ndim and is_floating(array) and name not in tensors
+    ]:
+        raise MappingError(
+            f"there is no tensor for the model's {_quote_names(missing)}", next=_all_tensors_hint()
+        )
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     return some([f"'{name}'" for name in names])
 
 
-def _all() -> str:
+def _all_tensors_hint() -> str:
     lists = INSPECT.advise(file=FILE, tensors=True)
     return f"give every tensor of the model under its own name: {lists} lists them"

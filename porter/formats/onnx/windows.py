@@ -17,13 +17,13 @@ from porter.filegraph.products import conv_along_channels
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
-from porter.formats.onnx.constants import averaged
+from porter.formats.onnx.constants import average_constant
 from porter.formats.onnx.nodes import OnnxNode
 from porter.graph import Conv, ConvTranspose, Power, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
-_MODES: Mapping[str, Mode] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+_PAD_MODES: Mapping[str, Mode] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 _COORDINATES: Mapping[str, Coordinates] = {
     **dict.fromkeys(("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), "half_pixel"),
     "align_corners": "align_corners",
@@ -35,23 +35,25 @@ _NEAREST: Mapping[str, Nearest] = {
     "round_prefer_floor": "round_prefer_floor",
     "round_prefer_ceil": "round_prefer_ceil",
 }
-_RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
+_AUTO_PAD_RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
 
 
-def _conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the channels."""
-    kernel, tensors = _stored(weights, bias)
-    if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _is_plain(node):
+def _read_conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Read Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the
+    channels.
+    """
+    kernel, tensors = _stored_tensors(weights, bias)
+    if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _has_no_attributes(node):
         pads = node.integers("pads") or (0, 0)
         return x.derive(
             "conv", lambda node: conv_along_channels(x.walk, node, x.source, weights.reference, pads)
         )
     op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
-    return _of_rank(kernel.shape[2:], _map(x, len(kernel.shape) - 2).conv(op, tensors))
+    return _with_axes_of(kernel.shape[2:], _as_map(x, len(kernel.shape) - 2).conv(op, tensors))
 
 
-def _stored(weights: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
-    """The kernel of a convolution, and its tensors by role.
+def _stored_tensors(weights: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
+    """Return the kernel of a convolution, and its tensors by role.
 
     Raises:
         Unsupported: the kernel or the bias is computed, or the bias is no vector.
@@ -68,14 +70,14 @@ def _stored(weights: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[st
     return kernel, tensors
 
 
-def _is_plain(node: OnnxNode) -> bool:
-    """Whether a convolution of one axis has no steps, groups, bias, or pads by a rule."""
+def _has_no_attributes(node: OnnxNode) -> bool:
+    """Return whether a convolution of one axis has no steps, groups, bias, or pads by a rule."""
     steps = (*node.integers("strides"), *node.integers("dilations"), node.integer("group", 1))
     return {*steps} == {1} and node.input(2) is None and node.text("auto_pad", "NOTSET") == "NOTSET"
 
 
-def _map(x: Tensor, axes: int) -> Tensor:
-    """What a window over so many axes reads, as a map: a row of cells is one of one row.
+def _as_map(x: Tensor, axes: int) -> Tensor:
+    """Return the value that a window over so many axes reads as a map: a row of cells is a map of one row.
 
     Raises:
         Unsupported: it is another value.
@@ -87,104 +89,109 @@ def _map(x: Tensor, axes: int) -> Tensor:
     return x
 
 
-def _of_rank(kernel: Sequence[int], x: Tensor) -> Tensor:
-    """What the window of a kernel gives, as the tensor has it."""
+def _with_axes_of(kernel: Sequence[int], x: Tensor) -> Tensor:
+    """Return the value that the window of a kernel gives with the tensor's axes: one axis of cells for a
+    kernel of one.
+    """
     return x if len(kernel) == 2 else x.without_rows()
 
 
-def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding`
-    gives back at the end; with `output_shape`, the odd cell is cut at the end for SAME_UPPER only
-    (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks for more cells than the kernels reach, onnxruntime
-    gives fewer; an `output_shape` then has them behind.
+def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Read ConvTranspose: a kernel channels×filters/groups×rows×columns.
+
+    What its pads cut off, `output_padding` gives back at the end. With `output_shape`, the odd cell is cut at
+    the end only for SAME_UPPER (onnx/defs/nn/defs.cc, ConvTranspose). If SAME asks for more cells than the
+    kernels reach, onnxruntime gives fewer; an `output_shape` then has the missing cells at the end.
     """
-    kernel, tensors = _stored(weights, bias)
-    whole = _map(x, len(kernel.shape) - 2)
+    kernel, tensors = _stored_tensors(weights, bias)
+    value = _as_map(x, len(kernel.shape) - 2)
     groups = node.integer("group", 1)
     window = _window(node, kernel.shape[2:])
     rule = node.text("auto_pad", "NOTSET")
-    more = (0, 0, *node.integers("output_padding"))[-2:]
-    wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
-    wanted = (1, *wanted) if len(wanted) == 1 else wanted
+    output_padding = (0, 0, *node.integers("output_padding"))[-2:]
+    output_shape = node.integers("output_shape")[2 - len(kernel.shape) :]
+    output_shape = (1, *output_shape) if len(output_shape) == 1 else output_shape
     cut: list[int] = []
-    for axis, size in enumerate((whole.value.shape or ())[1:]):
-        if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
-            if wanted and size is None:
+    for axis, size in enumerate((value.value.shape or ())[1:]):
+        if output_shape or rule in ("SAME_UPPER", "SAME_LOWER"):
+            if output_shape and size is None:
                 raise Unsupported("to a size that does not follow from its input's")
             # Without an output shape, the output is the input's size times the stride.
-            left = window.extent(axis) + more[axis] - window.stride[axis]
-            left += size * window.stride[axis] - wanted[axis] if wanted and size else 0
-            if left < 0 and not wanted:
+            excess = window.extent(axis) + output_padding[axis] - window.stride[axis]
+            excess += size * window.stride[axis] - output_shape[axis] if output_shape and size else 0
+            if excess < 0 and not output_shape:
                 raise Unsupported("by SAME whose kernel is shorter than its stride")
-            if left < 0:
-                cut += [0, left - more[axis]]
+            if excess < 0:
+                cut += [0, excess - output_padding[axis]]
                 continue
-            less, rest = left // 2, left - left // 2
-            first, last = (less, rest) if rule == "SAME_UPPER" else (rest, less)
-            cut += [first, last - more[axis]]
+            smaller, larger = excess // 2, excess - excess // 2
+            first, last = (smaller, larger) if rule == "SAME_UPPER" else (larger, smaller)
+            cut += [first, last - output_padding[axis]]
         else:
-            pads = _pads(node)
-            cut += [pads[axis], pads[axis + 2] - more[axis]]
-    off = cut[0], cut[1], cut[2], cut[3]
-    op = ConvTranspose(kernel.shape[1] * groups, window, off, groups, "bias" in tensors)
-    return _of_rank(kernel.shape[2:], whole.apply_op(op, **tensors))
+            pads = _stated_pads(node)
+            cut += [pads[axis], pads[axis + 2] - output_padding[axis]]
+    cut_pads = cut[0], cut[1], cut[2], cut[3]
+    op = ConvTranspose(kernel.shape[1] * groups, window, cut_pads, groups, "bias" in tensors)
+    return _with_axes_of(kernel.shape[2:], value.apply_op(op, **tensors))
 
 
-def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
-    """MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless
+def _read_pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
+    """Read MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless
     `count_include_pad`.
 
     A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset
     19; onnxruntime drops it in every opset).
     """
     if x.array is not None and node.op == "AveragePool":
-        return averaged(node, x.array)
+        return average_constant(node, x.array)
     kernel = node.integers("kernel_shape")
     if len(kernel) == 3:
-        return _pool_of_first(node, x, kernel)
-    whole = _map(x, len(kernel))
+        return _pool_first_axis(node, x, kernel)
+    value = _as_map(x, len(kernel))
     window = _window(node, kernel)
     if node.op == "MaxPool":
-        return _of_rank(kernel, whole.pool("max", window, _convention(node, LOWEST)))
+        return _with_axes_of(kernel, value.pool("max", window, _convention(node, LOWEST)))
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return _of_rank(kernel, whole.pool("mean", window, _convention(node, average=average)))
+    return _with_axes_of(kernel, value.pool("mean", window, _convention(node, average=average)))
 
 
-def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
-    """LpPool: the root of the sum of powers, of an average that counts every cell of the window."""
+def _read_lp_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    """Read LpPool: the root of the sum of powers. The sum is made of an average that counts every cell of the
+    window.
+    """
     kernel = node.integers("kernel_shape")
     order = float(node.integer("p", 2))
     if order < 1 or node.integer("ceil_mode"):
         raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
-    powers = abs(_map(x, len(kernel))).apply_elementwise(Power(order))
+    powers = abs(_as_map(x, len(kernel))).apply_elementwise(Power(order))
     mean = powers.pool("mean", _window(node, kernel), _convention(node, average="full_window"))
-    return _of_rank(kernel, (math.prod(kernel) * mean).apply_elementwise(Power(1 / order)))
+    return _with_axes_of(kernel, (math.prod(kernel) * mean).apply_elementwise(Power(1 / order)))
 
 
-def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
-    """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too
-    little; an odd cell is the last.
+def _read_center_crop_pad(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
+    """Read CenterCropPad: what is too much is cropped around the middle, and zeros are added around what is
+    too little. An odd cell is the last.
     """
-    wanted = shape.integers()
+    target_sizes = shape.integers()
     axes = node.integers("axes")
     sizes = Items(x.sizes)
-    less = dict[int, slice | int]()
-    more = dict[int, tuple[int, int]]()
-    for axis, size in zip(axes or range(len(sizes)), wanted, strict=True):
-        (apart,) = fixed_sizes([size - sizes[axis]])
-        if apart < 0:
-            less[axis] = slice(-apart // 2, -apart // 2 + size)
-        elif apart > 0:
-            more[axis] = apart // 2, apart - apart // 2
-    inner = x.cut(less) if less else x
-    return inner.pad(more) if more else inner
+    cropped = dict[int, slice | int]()
+    added = dict[int, tuple[int, int]]()
+    for axis, size in zip(axes or range(len(sizes)), target_sizes, strict=True):
+        (missing,) = fixed_sizes([size - sizes[axis]])
+        if missing < 0:
+            cropped[axis] = slice(-missing // 2, -missing // 2 + size)
+        elif missing > 0:
+            added[axis] = missing // 2, missing - missing // 2
+    inner = x.cut(cropped) if cropped else x
+    return inner.pad(added) if added else inner
 
 
-def _pool_of_first(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | Value:
-    """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
-    for it, but its sizes decide an If.
+def _pool_first_axis(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | Value:
+    """Read an average over the first of three axes, as torch.onnx has it in a LocalResponseNorm. porter has
+    no op for it, but its sizes decide an If.
     """
     view = x.view
     foreign = x.walk.foreign(node, "")
@@ -199,71 +206,75 @@ def _pool_of_first(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | V
 
 
 def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
-    """Over rows and columns; what an operator of one axis states is about columns."""
+    """Return the window of a kernel over rows and columns. The attributes of an operator of one axis are
+    about columns.
+    """
     steps = node.integers("strides"), node.integers("dilations")
     (rows, columns), stride, dilation = ((1, 1, *each)[-2:] for each in (kernel, *steps))
     return Window((rows, columns), (stride[0], stride[1]), (dilation[0], dilation[1]))
 
 
-def _pads(node: OnnxNode) -> tuple[int, ...]:
-    """The pads in ONNX's order: top, left, bottom, right."""
+def _stated_pads(node: OnnxNode) -> tuple[int, ...]:
+    """Return the pads in ONNX's order: top, left, bottom, right."""
     pads = node.integers("pads") or (0, 0, 0, 0)
     return (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads
 
 
 def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
-    """The convention that a window's attributes state."""
+    """Return the convention that a window's attributes state."""
     rule = node.text("auto_pad", "NOTSET")
-    if rule in _RULES and (rule != "VALID" or not node.integer("ceil_mode")):
-        return Convention(_RULES[rule], fill=fill, average=average)
-    top, left, bottom, right = _pads(node) if rule == "NOTSET" else (0, 0, 0, 0)
+    if rule in _AUTO_PAD_RULES and (rule != "VALID" or not node.integer("ceil_mode")):
+        return Convention(_AUTO_PAD_RULES[rule], fill=fill, average=average)
+    top, left, bottom, right = _stated_pads(node) if rule == "NOTSET" else (0, 0, 0, 0)
     pads: Pads = (top, bottom, left, right)
     rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
     return Convention.stated(pads, fill, average, rounding)
 
 
-def _patches_map(node: OnnxNode, x: Tensor, image: Tensor, block: Tensor) -> Tensor:
-    """Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
+def _read_col2im(node: OnnxNode, x: Tensor, image: Tensor, block: Tensor) -> Tensor:
+    """Read Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
     size = image.dims()
     kernel = block.integers()
     if len(size) != 2 or len(kernel) != 2:
         raise Unsupported("of other maps than rows and columns")
-    top, left, bottom, right = _pads(node)
+    top, left, bottom, right = _stated_pads(node)
     return x.map_of_patches(size, (_window(node, kernel), (top, bottom, left, right)))
 
 
-def _pad(
+def _read_pad(
     node: OnnxNode,
     x: Tensor,
     pads: Tensor | None = None,
     value: Tensor | None = None,
     axes: Tensor | None = None,
 ) -> Tensor:
-    """Pad with one number, or with the map's own cells."""
+    """Read Pad, with one number or with the map's own cells."""
     mode = node.text("mode", "constant")
     numbers = node.sizes("pads", pads)
-    places = node.whole("axes", axes)
+    padded_axes = node.stated_integers("axes", axes)
     if numbers is None:
         raise Unsupported("without pads")
     half = len(numbers) // 2
     pairs = zip(numbers[:half], numbers[half:], strict=True)
-    by_place = dict(zip(range(x.rank or half) if places is None else places, pairs, strict=True))
+    pads_by_axis = dict(
+        zip(range(x.rank or half) if padded_axes is None else padded_axes, pairs, strict=True)
+    )
     if mode == "constant":
-        return x.pad(by_place, node.number("value", value, 0.0))
-    if mode not in _MODES:
+        return x.pad(pads_by_axis, node.number("value", value, 0.0))
+    if mode not in _PAD_MODES:
         raise Unsupported(f"({mode})")
-    return x.extend(by_place, _MODES[mode])
+    return x.extend(pads_by_axis, _PAD_MODES[mode])
 
 
-def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
-    """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
-    op = _resizing(node)
+def _read_resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
+    """Read Resize and Upsample. Before opset 11 positions are multiplied by the scale, and rounded down."""
+    op = _resize_op(node)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     index = 0 if node.op == "Upsample" or node.opset < 11 else 1
     given = dict(enumerate(further))
-    scales = _scales(node, given.get(index))
-    wanted = given.get(2)
-    sizes = [] if scales or wanted is None else wanted.dims()
+    scales = _stated_scales(node, given.get(index))
+    size_input = given.get(2)
+    sizes = [] if scales or size_input is None else size_input.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
     own = x.sizes
@@ -273,13 +284,16 @@ def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
         raise Unsupported(f"along axes {list(axes_named)}")
     if len(own) != 4 or len(axes) != len(scales or sizes):
         raise Unsupported(f"of {len(own)} axes, or by other numbers than the axes have")
-    by, to = dict(zip(axes, scales, strict=False)), dict(zip(axes, sizes, strict=False))
-    _expect_as_onnxruntime(node, op, own, by, to)
-    return x.resize(op, by, to)
+    scales_by_axis, sizes_by_axis = (
+        dict(zip(axes, scales, strict=False)),
+        dict(zip(axes, sizes, strict=False)),
+    )
+    _expect_as_onnxruntime(node, op, own, scales_by_axis, sizes_by_axis)
+    return x.resize(op, scales_by_axis, sizes_by_axis)
 
 
-def _scales(node: OnnxNode, x: Tensor | None) -> list[float]:
-    """The scales that a constant has, otherwise those of the attribute; none if there are none."""
+def _stated_scales(node: OnnxNode, x: Tensor | None) -> list[float]:
+    """Return the scales that a constant has, otherwise those of the attribute; none if there are none."""
     numbers = None if x is None else x.walk.constant(x.source)
     if numbers is not None and numbers.size:
         return [float(number) for number in numbers.ravel()]
@@ -287,32 +301,36 @@ def _scales(node: OnnxNode, x: Tensor | None) -> list[float]:
 
 
 def _expect_as_onnxruntime(
-    node: OnnxNode, op: Resize, own: Sequence[Dim], by: Mapping[int, float], to: Mapping[int, Dim]
+    node: OnnxNode, op: Resize, own: Sequence[Dim], scales: Mapping[int, float], sizes: Mapping[int, Dim]
 ) -> None:
-    """Expects scales and sizes at which ONNX says the same as onnxruntime, and as porter's op.
+    """Expect scales and sizes at which ONNX and onnxruntime agree, and porter's op with them.
 
     Raises:
         Unsupported: they are others.
     """
     rule = node.text("coordinate_transformation_mode", "half_pixel")
-    less = any(scale < 1 for scale in by.values()) or any(
-        not _reaches(size, own[axis]) for axis, size in to.items()
+    may_shrink = any(scale < 1 for scale in scales.values()) or any(
+        not _is_no_smaller(size, own[axis]) for axis, size in sizes.items()
     )
-    if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
+    if node.integer("antialias") and (
+        may_shrink or op.mode == "nearest"
+    ):  # onnxruntime runs none of the nearest
         raise Unsupported(f"({op.mode}) with antialias")
-    may_be_one = any(_may_be_one(own[axis], to.get(axis), by.get(axis, 1.0)) for axis in {*by, *to})
-    if rule == "pytorch_half_pixel" and less and may_be_one:
-        raise Unsupported("by pytorch_half_pixel to one cell, which is then the first")
-    parted = any(
-        scale * (1 if isinstance(size := own[axis], Open) else size) % 1 for axis, scale in by.items()
+    may_be_one = any(
+        _may_be_one(own[axis], sizes.get(axis), scales.get(axis, 1.0)) for axis in {*scales, *sizes}
     )
-    # ONNX says that it counts, and onnxruntime counts none.
-    if rule in ("align_corners", "half_pixel_symmetric") and parted:
+    if rule == "pytorch_half_pixel" and may_shrink and may_be_one:
+        raise Unsupported("by pytorch_half_pixel to one cell, which is then the first")
+    leaves_part = any(
+        scale * (1 if isinstance(size := own[axis], Open) else size) % 1 for axis, scale in scales.items()
+    )
+    # In ONNX's text the part of a cell counts, and in onnxruntime it does not.
+    if rule in ("align_corners", "half_pixel_symmetric") and leaves_part:
         raise Unsupported(f"by {rule} and a scale that leaves a part of a cell")
 
 
-def _reaches(size: Dim, other: Dim) -> bool:
-    """Whether a size is known to be no smaller than another one."""
+def _is_no_smaller(size: Dim, other: Dim) -> bool:
+    """Return whether a size is known to be no smaller than another one."""
     try:
         return size >= other
     except Undecided:
@@ -320,13 +338,14 @@ def _reaches(size: Dim, other: Dim) -> bool:
 
 
 def _may_be_one(size: Dim, wanted: Dim | None, scale: float) -> bool:
+    """Return whether a resized axis may have one cell."""
     if isinstance(size, Open) or isinstance(wanted, Open):
         return True
     return (int(size * scale) if wanted is None else wanted) == 1
 
 
-def _resizing(node: OnnxNode) -> Resize:
-    """How a Resize computes cells.
+def _resize_op(node: OnnxNode) -> Resize:
+    """Return the op of a Resize, by how it computes cells.
 
     Raises:
         Unsupported: porter does not compute them so.
@@ -353,13 +372,13 @@ def _resizing(node: OnnxNode) -> Resize:
 
 FUNCTIONS: Functions = by_name(
     {
-        "AveragePool MaxPool": _pool,
-        "Resize Upsample": _resize,
-        "CenterCropPad": _center,
-        "Col2Im": _patches_map,
-        "Conv": _conv,
-        "ConvTranspose": _transposed,
-        "LpPool": _norm_pool,
-        "Pad": _pad,
+        "AveragePool MaxPool": _read_pool,
+        "Resize Upsample": _read_resize,
+        "CenterCropPad": _read_center_crop_pad,
+        "Col2Im": _read_col2im,
+        "Conv": _read_conv,
+        "ConvTranspose": _read_conv_transpose,
+        "LpPool": _read_lp_pool,
+        "Pad": _read_pad,
     }
 )

@@ -11,7 +11,7 @@ import math
 import sys
 from pathlib import Path
 
-_SINGLE = {
+_ONE_AT_A_TIME = {
     "file_io_concurrency": {"limit": 1},
     "data_copy_concurrency": {"limit": 1},
     "cache_pool": {"total_bytes_limit": 0},
@@ -19,30 +19,30 @@ _SINGLE = {
 
 
 def main() -> None:
-    """Copies arrays by tensorstore, for the process that started this one."""
+    """Copy arrays by tensorstore, for the process that started this one."""
     import tensorstore
 
-    folder, wanted, target, most = sys.argv[1:]
-    named = json.loads(Path(wanted).read_text())
+    folder, request_file, target, most = sys.argv[1:]
+    request = json.loads(Path(request_file).read_text())
     store = (
         {"driver": "ocdbt", "base": f"file://{folder}/"}
-        if named["ocdbt"]
+        if request["ocdbt"]
         else {"driver": "file", "path": f"{folder}/"}
     )
-    context = tensorstore.Context(_SINGLE)
-    left = int(most)
-    described = []
+    context = tensorstore.Context(_ONE_AT_A_TIME)
+    bytes_left = int(most)
+    types_and_shapes = []
     with (Path(target) / "arrays").open("wb") as stream:
-        for name in named["names"]:
+        for name in request["names"]:
             store_of_array = {**store, "path": f"{store.get('path', '')}{name}/"}
-            spec = {"driver": "zarr3" if named["zarr3"] else "zarr", "kvstore": store_of_array}
+            spec = {"driver": "zarr3" if request["zarr3"] else "zarr", "kvstore": store_of_array}
             array = tensorstore.open(spec, open=True, read=True, context=context).result()
-            left -= math.prod(array.shape) * array.dtype.numpy_dtype.itemsize
-            if left < 0:
+            bytes_left -= math.prod(array.shape) * array.dtype.numpy_dtype.itemsize
+            if bytes_left < 0:
                 raise ValueError(f"its arrays have more than {most} bytes")
             stream.write(array.read(order="C").result().tobytes())
-            described.append((array.dtype.name, array.shape))
-    (Path(target) / "described").write_text(json.dumps(described))
+            types_and_shapes.append((array.dtype.name, array.shape))
+    (Path(target) / "described").write_text(json.dumps(types_and_shapes))
 
 
 if __name__ == "__main__":

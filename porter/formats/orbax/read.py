@@ -19,7 +19,7 @@ from porter.base.errors import FileError, some
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.apart import run_apart
-from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import MOST_NODES, most_bytes, read_bounded, read_json
 from porter.formats.msgpack.read import (
     NOT_THE_MODEL,
@@ -30,23 +30,23 @@ from porter.formats.msgpack.read import (
     numbers,
     read_tree,
 )
-from porter.formats.orbax import METADATA, STRUCTURE, copy, is_ocdbt, trees_in
+from porter.formats.orbax import METADATA, STRUCTURE, copy, find_trees, is_ocdbt
 
-_NUMBERS = ("jax.Array", "np.ndarray", "scalar")
+_NUMBER_TYPES = ("jax.Array", "np.ndarray", "scalar")
 _MOST_METADATA = 64 << 20
 _VARIABLE = "/value"
 """The end of each name where an nnx.State was saved, whose leaves are variables."""
 
 
 def read_orbax(path: Path) -> Checkpoint:
-    """The arrays and numbers of a tree, by the names on the way to them with `/` between.
+    """Return the arrays and numbers of a tree, by the names on the path to each with `/` between.
 
     Raises:
         FileError: it is damaged, or the folder has several trees.
         NotInstalled: tensorstore is not installed.
     """
     expect_installed("tensorstore", "pip install orbax-checkpoint")
-    folder, *further = trees_in(path)
+    folder, *further = find_trees(path)
     if further:
         named = some([str(each.relative_to(path)) for each in (folder, *further)])
         raise FileError(
@@ -54,12 +54,12 @@ def read_orbax(path: Path) -> Checkpoint:
             where=path,
             next="name the folder of one of them",
         )
-    with refusing_damage(path, what="this folder of orbax", further=OF_JSON):
+    with refusing_damage(path, what="this folder of orbax", further=ERRORS_OF_JSON):
         files = tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
-        tree = _tree_in(folder) if (folder / METADATA).is_file() else _of_structure(folder)
+        tree = _tree_of_metadata(folder) if (folder / METADATA).is_file() else _tree_of_structure(folder)
         if len(tree.leaves) > MOST_NODES or len(files) > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values or files")
-        arrays = _arrays(
+        arrays = _read_arrays(
             folder, [*tree.stored.values()], tree.zarr3, sum(file.stat().st_size for file in files)
         )
     tensors = {**tree.inline, **dict(zip(tree.stored, arrays, strict=True))}
@@ -69,7 +69,7 @@ def read_orbax(path: Path) -> Checkpoint:
     return Checkpoint(path, "orbax", "jax", tensors, left_out(tree.parts, others), files=files)
 
 
-class _Tree(NamedTuple):
+class _OrbaxTree(NamedTuple):
     """What a folder says of its tree.
 
     Attributes:
@@ -87,33 +87,33 @@ class _Tree(NamedTuple):
     zarr3: bool = False
 
 
-def _tree_in(folder: Path) -> _Tree:
-    """The tree that a folder's metadata states, without what is not the model's."""
+def _tree_of_metadata(folder: Path) -> _OrbaxTree:
+    """Return the tree that a folder's metadata states, without what is not the model's."""
     metadata = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
-    leaves = dict(map(_leaf, metadata["tree_metadata"].values()))
+    leaves = dict(map(_parse_leaf, metadata["tree_metadata"].values()))
     of_model = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}
-    return _Tree(
+    return _OrbaxTree(
         {keys[0] for keys in leaves},
         frozenset(map("/".join, of_model)),
-        {"/".join(keys): ".".join(keys) for keys, kind in of_model.items() if kind in _NUMBERS},
+        {"/".join(keys): ".".join(keys) for keys, kind in of_model.items() if kind in _NUMBER_TYPES},
         zarr3=bool(metadata.get("use_zarr3")),
     )
 
 
-def _of_structure(folder: Path) -> _Tree:
-    """The tree as orbax 0.1 to 0.3 wrote it (pytree_checkpoint_handler.py, utils.py): msgpack, in which the
-    text `PLACEHOLDER://NAME` stands for an array.
+def _tree_of_structure(folder: Path) -> _OrbaxTree:
+    """Return the tree as orbax 0.1 to 0.3 wrote it (pytree_checkpoint_handler.py, utils.py): msgpack, in
+    which the text `PLACEHOLDER://NAME` stands for an array.
     """
     parts, leaves = read_tree(folder / STRUCTURE)
     stored = {name: value.removeprefix(PLACEHOLDER) for name, value in leaves.items() if is_elsewhere(value)}
-    for dotted in stored.values():
-        if "/" in dotted or not all(dotted.split(".")):
-            raise ValueError(f"it has an array of the name {dotted!r:.80}")
-    return _Tree(parts, frozenset(leaves), stored, numbers(leaves))
+    for name_of_array in stored.values():
+        if "/" in name_of_array or not all(name_of_array.split(".")):
+            raise ValueError(f"it has an array of the name {name_of_array!r:.80}")
+    return _OrbaxTree(parts, frozenset(leaves), stored, numbers(leaves))
 
 
-def _leaf(entry: Any) -> tuple[tuple[str, ...], str]:
-    """The names on the way to a leaf, and its kind."""
+def _parse_leaf(entry: Any) -> tuple[tuple[str, ...], str]:
+    """Return the names on the path to a leaf, and its kind; an empty kind for a leaf that is not read."""
     keys = tuple(step["key"] for step in entry["key_metadata"])
     if not keys or not all(isinstance(key, str) and key and "/" not in key for key in keys):
         raise ValueError(f"it has an array of the name {keys!r:.80}")
@@ -121,21 +121,21 @@ def _leaf(entry: Any) -> tuple[tuple[str, ...], str]:
     return keys, "" if value.get("skip_deserialize") else value["value_type"]
 
 
-def _arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
-    """The arrays of these names, which another process reads."""
+def _read_arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
+    """Return the arrays of these names, which another process reads."""
     with TemporaryDirectory() as scratch:
-        wanted = Path(scratch) / "wanted"
+        request_file = Path(scratch) / "wanted"
         most = most_bytes(size)
-        wanted.write_text(json.dumps({"ocdbt": is_ocdbt(folder), "zarr3": zarr3, "names": names}))
-        run_apart(copy.__file__, [folder.absolute(), wanted, scratch, str(most)], size, "tensorstore")
+        request_file.write_text(json.dumps({"ocdbt": is_ocdbt(folder), "zarr3": zarr3, "names": names}))
+        run_apart(copy.__file__, [folder.absolute(), request_file, scratch, str(most)], size, "tensorstore")
         data = np.fromfile(Path(scratch) / "arrays", np.uint8)
-        described = json.loads((Path(scratch) / "described").read_text())
-    arrays, at = list[Array](), 0
-    for kind, shape in described:
+        types_and_shapes = json.loads((Path(scratch) / "described").read_text())
+    arrays, start = list[Array](), 0
+    for kind, shape in types_and_shapes:
         if kind not in TYPES:
             raise ValueError(f"it has an array of {kind!r:.40}")
         dtype = storage_type(kind)
-        end = at + prod(shape) * dtype.itemsize
-        arrays.append(data[at:end].view(dtype).reshape(shape))
-        at = end
+        end = start + prod(shape) * dtype.itemsize
+        arrays.append(data[start:end].view(dtype).reshape(shape))
+        start = end
     return arrays

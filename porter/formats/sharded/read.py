@@ -12,7 +12,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats import safetensors, torch
-from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.format import look_at
 from porter.formats.limits import MOST_NODES, read_bounded, read_json
 
@@ -62,7 +62,7 @@ def read_index(path: Path) -> dict[str, set[str]]:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
     """
     names_by_shard: dict[str, set[str]] = {}
-    with refusing_damage(path, _AGAIN, "this index", OF_JSON):
+    with refusing_damage(path, _AGAIN, "this index", ERRORS_OF_JSON):
         for tensor, names in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
             for name in [names] if isinstance(names, str) else names:
                 names_by_shard.setdefault(name, set()).add(tensor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from porter.formats.protobuf import MOST_PARTS, fields
+from porter.formats.protobuf import MOST_PARTS, iterate_fields
 from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, Shape
 
 _MOST_FIELDS = 1 << 16
@@ -68,7 +68,7 @@ class MessageFields:
 def read_fields(data: memoryview) -> MessageFields:
     """Read the fields of a small message."""
     numbers, contents = dict[int, list[int]](), dict[int, list[memoryview]]()
-    for count, (number, value) in enumerate(fields(data)):
+    for count, (number, value) in enumerate(iterate_fields(data)):
         if count >= _MOST_FIELDS:
             raise ValueError(f"a message has more than {_MOST_FIELDS} fields")
         if isinstance(value, int):
@@ -126,7 +126,7 @@ def read_entry(data: memoryview) -> Entry:
 def read_objects(data: memoryview) -> list[SavedObject]:
     """Read a TrackableObjectGraph."""
     objects, parts = list[SavedObject](), 0
-    for number, node in fields(data):
+    for number, node in iterate_fields(data):
         if number != 1 or isinstance(node, int):
             continue
         message = read_fields(node)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
-from porter.formats.protobuf import fields
+from porter.formats.protobuf import iterate_fields
 from porter.formats.tf_checkpoint.messages import read_extents, read_fields, read_shape
 from porter.formats.tf_checkpoint.model_tensors import Shape
 from porter.formats.tf_checkpoint.table import read_table
@@ -77,7 +77,7 @@ def _add_stated_tensors(meta: memoryview, tensors: dict[str, _StatedTensor]) -> 
     """Add the tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of
     its slices.
     """
-    for number, value in fields(meta):
+    for number, value in iterate_fields(meta):
         if number != 1 or isinstance(value, int):
             continue
         tensor = read_fields(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from porter.formats.format import Content, Format, reader
-from porter.formats.protobuf import fields_of
+from porter.formats.protobuf import first_fields
 
 
 def _is_saved_model(content: Content) -> bool:
@@ -22,7 +22,7 @@ def _is_frozen(content: Content) -> bool:
     number, value = content.fields[0] if content.fields else (0, 0)
     if number != 1 or not isinstance(value, bytes):
         return False
-    node = list(fields_of(value, 2))
+    node = list(first_fields(value, 2))
     has_name_and_op = [field for field, _ in node] == [1, 2]
     return has_name_and_op and all(isinstance(part, bytes) and part.isascii() for _, part in node)
 

@@ -14,7 +14,7 @@ from porter.filegraph.atrous import read_order
 from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Items
 from porter.formats.limits import MOST_NODES
-from porter.formats.protobuf import Attributed
+from porter.formats.protobuf import AttributeReading
 from porter.graph.walks import in_order
 
 Refuse = Callable[[str], FileError]
@@ -22,7 +22,7 @@ Refuse = Callable[[str], FileError]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNode(Attributed):
+class GraphNode(AttributeReading):
     """One node.
 
     Attributes:

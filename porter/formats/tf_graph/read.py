@@ -17,7 +17,7 @@ from porter.filegraph.dataflow import NodeOutput, names_depending_on
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
-from porter.formats.protobuf import MOST_PARTS, parse
+from porter.formats.protobuf import MOST_PARTS, parse_message
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import GraphConstants
@@ -46,7 +46,7 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: TensorFlow is not installed.
     """
-    graph = parse(path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
+    graph = parse_message(path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
     return read_definition(Checkpoint(path, "frozen-graph", "tf", {}), graph, outputs, size)
 
 
@@ -108,7 +108,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     checkpoint = file.parent / "variables" / "variables"
     import_tensorflow()
     message = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
-    meta = _serving_graph(parse(file, message, most_parts=_MOST_PARTS), path)
+    meta = _serving_graph(parse_message(file, message, most_parts=_MOST_PARTS), path)
     signature = _choose_signature(meta)
     outer_nodes = parse_nodes(meta.graph_def.node, refuse)
     served = [source for source, _ in signature.outputs] or list(outer_nodes)

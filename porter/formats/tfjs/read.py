@@ -12,7 +12,7 @@ from pathlib import Path
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
 from porter.formats.tfjs.javascript_modules import MODULE, to_json
 from porter.formats.tfjs.manifest import find_shards, read_weights
@@ -36,7 +36,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: it is a graph model, and TensorFlow is not installed.
     """
-    with refusing_damage(path, _FETCH_AGAIN, further=OF_JSON):
+    with refusing_damage(path, _FETCH_AGAIN, further=ERRORS_OF_JSON):
         text = read_bounded(path, _MOST_TEXT).decode()
         model = read_json(to_json(text) if MODULE.search(text[:_HEAD]) else text)
         manifest = model.get("weightsManifest") or []
@@ -65,7 +65,7 @@ def _read_layers_model(
     from porter.formats.keras.graph import read_graph, with_graph
 
     config = topology.get("model_config", topology)
-    with refusing_damage(path, _FETCH_AGAIN, further=OF_JSON):
+    with refusing_damage(path, _FETCH_AGAIN, further=ERRORS_OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
     metadata = {"keras_version": version if version[:1].isdigit() else "2.0"}
@@ -88,7 +88,7 @@ def _read_graph_model(
     tensorflow = import_tensorflow()
     graph = tensorflow.compat.v1.GraphDef()
     json_format = import_module("google.protobuf.json_format")
-    with refusing_damage(path, _FETCH_AGAIN, further=(*OF_JSON, json_format.Error)):
+    with refusing_damage(path, _FETCH_AGAIN, further=(*ERRORS_OF_JSON, json_format.Error)):
         json_format.ParseDict(topology, graph, ignore_unknown_fields=True)
         unfuse(graph)
         for node in graph.node:

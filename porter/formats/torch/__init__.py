@@ -5,11 +5,11 @@ from __future__ import annotations
 from porter.formats.format import Content, Format, reader, starts_with
 
 ARCH = "arch"
-"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet
-example.
+"""The key that training scripts have for the name of the model, beside its state_dict: timm's train.py,
+PyTorch's ImageNet example.
 """
 LIBRARY = "library"
-"""The library whose training script wrote the file, in what porter takes from it."""
+"""The key for the library whose training script wrote the file, among the facts that porter takes from it."""
 
 _MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _FRAME = len(_MAGIC).to_bytes(8, "little")
@@ -24,6 +24,7 @@ a script asks.
 
 
 def _is_archive(content: Content) -> bool:
+    """Return whether a file is torch's archive, and not TorchScript's, which has constants too."""
     return "data.pkl" in content.inner_members and "constants.pkl" not in content.inner_members
 
 

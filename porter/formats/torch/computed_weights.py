@@ -17,40 +17,42 @@ from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.values import with_norms
 
-_PART = re.compile(
+_NAME_OF_PART = re.compile(
     r"((?:.*\.)?)(?:parametrizations\.(\w+)\.(.+)|(\w*(?:weight|bias))_(g|v|u|orig|mask))", re.DOTALL
 )
-"""The module, the parameter, and what a tensor is of it."""
+"""A tensor's name: its module, the parameter, and the part of the parameter's computation that the tensor
+is.
+"""
 
 
-_OF_ITS_OWN = 0.9
+_LEAST_COSINE = 0.9
 """The cosine between a singular vector and the matrix times the other one, which is 1 where training has
 ended, and any number for another matrix of the same sizes.
 """
 
 
-class _Form(NamedTuple):
+class _ComputedForm(NamedTuple):
     what: str
     parts: tuple[str, ...]
     compute: Callable[..., Numbers]
 
 
-class _Unfit(Exception):
+class _DoNotFit(Exception):
     """The tensors of one weight do not fit each other."""
 
 
 def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with the weights that the modules use in evaluation, in float64, in the place of those
-    that they are computed from. A weight whose tensors are of several such forms, or of another one, stays
-    what the file holds.
+    """Return the checkpoint with the weights that the modules use in evaluation, in float64, in place of
+    those that they are computed from. A weight whose tensors are of several such forms, or of another one,
+    stays as the file holds it.
 
     Raises:
         FileError: the tensors of one do not fit each other.
     """
-    forms = _forms(checkpoint.tensors)
+    forms = _forms_of_weights(checkpoint.tensors)
     owners = {name: weight for weight, (_, names) in forms.items() for name in names}
     tensors = dict[str, Array]()
-    made = dict[str, list[str]]()
+    weights_by_form = dict[str, list[str]]()
     for name, array in checkpoint.tensors.items():
         if name not in owners:
             tensors[name] = array
@@ -58,20 +60,26 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
             weight = owners[name]
             form, names = forms[weight]
             stored = [checkpoint.tensors[each] for each in names]
-            tensors[weight] = _computed(weight, form, stored, checkpoint.path)
-            made.setdefault(form.what, []).append(weight)
+            tensors[weight] = _compute_weight(weight, form, stored, checkpoint.path)
+            weights_by_form.setdefault(form.what, []).append(weight)
     notes = [
         f"'{names[0]}'{f' and {len(names) - 1} more' if names[1:] else ''} computed by {what}"
-        for what, names in made.items()
+        for what, names in weights_by_form.items()
     ]
-    return replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes)) if made else checkpoint
+    return (
+        replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes))
+        if weights_by_form
+        else checkpoint
+    )
 
 
-def _forms(stored: Collection[str]) -> dict[str, tuple[_Form, list[str]]]:
-    """The form of each weight that is computed, and the names of the tensors that it is computed from."""
+def _forms_of_weights(stored: Collection[str]) -> dict[str, tuple[_ComputedForm, list[str]]]:
+    """Return the form of each weight that is computed, and the names of the tensors that it is computed
+    from.
+    """
     parts: dict[str, dict[str, str]] = {}
     for name in stored:
-        match = _PART.fullmatch(name)
+        match = _NAME_OF_PART.fullmatch(name)
         if match is not None:
             module, new, part, old, mark = match.groups()
             parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
@@ -83,14 +91,14 @@ def _forms(stored: Collection[str]) -> dict[str, tuple[_Form, list[str]]]:
     }
 
 
-def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Array:
-    """The weight that a module computes from its stored tensors."""
+def _compute_weight(weight: str, form: _ComputedForm, stored: list[Array], path: Path) -> Array:
+    """Return the weight that a module computes from its stored tensors."""
     try:
         if not all(map(is_floating, stored[:1])):
-            raise _Unfit
+            raise _DoNotFit
         with np.errstate(all="ignore"):
             return form.compute(*(np.asarray(array, np.float64) for array in stored))
-    except _Unfit:
+    except _DoNotFit:
         shapes = ", ".join(
             f"{part} {array.dtype} {array.shape}" for part, array in zip(form.parts, stored, strict=True)
         )
@@ -102,22 +110,29 @@ def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Arra
         raise FileError(message, where=path, next=advice) from None
 
 
-def _by_weight_norm(scale: Numbers, value: Numbers) -> Numbers:
-    """torch.nn.utils.weight_norm: one norm for each place of an axis, or one of it all."""
+def _compute_weight_norm(scale: Numbers, value: Numbers) -> Numbers:
+    """Compute the weight of torch.nn.utils.weight_norm: one norm for each index of an axis, or one for
+    all.
+    """
     sizes = scale.shape or (1,) * value.ndim
-    own = [axis for axis, size in enumerate(sizes) if size != 1]
-    if len(sizes) != value.ndim or any(sizes[axis] != value.shape[axis] for axis in own) or len(own) > 1:
-        raise _Unfit
-    if scale.ndim and not own and 1 not in value.shape:
-        raise _Unfit
+    axes_of_norm = [axis for axis, size in enumerate(sizes) if size != 1]
+    if (
+        len(sizes) != value.ndim
+        or any(sizes[axis] != value.shape[axis] for axis in axes_of_norm)
+        or len(axes_of_norm) > 1
+    ):
+        raise _DoNotFit
+    if scale.ndim and not axes_of_norm and 1 not in value.shape:
+        raise _DoNotFit
     return with_norms(
-        value, scale.reshape(sizes), tuple(axis for axis in range(value.ndim) if axis not in own)
+        value, scale.reshape(sizes), tuple(axis for axis in range(value.ndim) if axis not in axes_of_norm)
     )
 
 
-def _by_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Numbers:
-    """torch.nn.utils.spectral_norm: over the largest singular value, by the vectors that training has left of
-    it. The matrix has the filters as rows: the first axis, or of a transposed convolution the second one.
+def _compute_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Numbers:
+    """Compute the weight of torch.nn.utils.spectral_norm: the value over its largest singular value, by the
+    singular vectors that training has left. The matrix has the filters as rows: the first axis, or of a
+    transposed convolution the second one.
     """
     axes = range(2 if value.ndim > 2 else min(value.ndim, value.size, 1))
     matrices = [np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1) for axis in axes]
@@ -128,23 +143,24 @@ def _by_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Numbers:
         fitting = [
             matrix
             for matrix in fitting
-            if left @ matrix @ right > _OF_ITS_OWN * np.linalg.norm(left @ matrix)
+            if left @ matrix @ right > _LEAST_COSINE * np.linalg.norm(left @ matrix)
         ]
     if len(fitting) != 1:
-        raise _Unfit
+        raise _DoNotFit
     return np.asarray(value / (left @ fitting[0] @ right))
 
 
-def _pruned(value: Numbers, mask: Numbers) -> Numbers:
+def _compute_pruned(value: Numbers, mask: Numbers) -> Numbers:
+    """Compute a pruned weight."""
     if value.shape != mask.shape:
-        raise _Unfit
+        raise _DoNotFit
     return value * mask
 
 
 _FORMS = (
-    _Form("weight norm", ("g", "v"), _by_weight_norm),
-    _Form("weight norm", ("original0", "original1"), _by_weight_norm),
-    _Form("spectral norm", ("orig", "u", "v"), _by_spectral_norm),
-    _Form("spectral norm", ("original", "0._u", "0._v"), _by_spectral_norm),
-    _Form("pruning", ("orig", "mask"), _pruned),
+    _ComputedForm("weight norm", ("g", "v"), _compute_weight_norm),
+    _ComputedForm("weight norm", ("original0", "original1"), _compute_weight_norm),
+    _ComputedForm("spectral norm", ("orig", "u", "v"), _compute_spectral_norm),
+    _ComputedForm("spectral norm", ("original", "0._u", "0._v"), _compute_spectral_norm),
+    _ComputedForm("pruning", ("orig", "mask"), _compute_pruned),
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from porter.formats.pickled import Made, Maker, PickledGlobal, Vocabulary, mapping
+from porter.formats.pickled import Maker, PickledGlobal, PickledObject, Vocabulary, read_mapping_items
 from porter.formats.torch_export import SAVE as EXPORT
 
 SAVE = f"where it was made, save only model.state_dict(), or the graph too: {EXPORT}"
@@ -60,7 +60,7 @@ _DTYPES = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
 )
 _SCHEMES = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
-_IGNORED = (
+_REPLACED_BY_NOTHING = (
     "argparse.Namespace",
     "types.SimpleNamespace",
     "numpy.dtype",
@@ -71,12 +71,12 @@ _IGNORED = (
     *(f"builtins.{name}" for name in ("bytearray", "set", "complex")),
     "torch.device",
 )
-"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that
-numpy computed, the folder of the run. Empty objects replace them.
+"""Objects that training scripts keep beside the weights: arguments (torchvision's references, timm), an
+accuracy that numpy computed, the folder of the run. Empty objects replace them.
 """
 
 
-class Storage(Made):
+class Storage(PickledObject):
     """`count` numbers of `dtype`, from number `start` of the storage that the file calls `key`, which has
     `total`.
     """
@@ -90,7 +90,7 @@ class Storage(Made):
 
 
 @dataclass(eq=False)
-class TorchTensor(Made):
+class TorchTensor(PickledObject):
     """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what
     it is.
     """
@@ -104,55 +104,55 @@ class TorchTensor(Made):
 
 
 def item_bytes(dtype: str) -> int:
-    """Bytes of a number, of the types that storages have."""
+    """Return the bytes of a number, of the types that storages have."""
     bits = re.fullmatch(r"[a-z]+(\d+)", dtype)  # others are bool, and those with several numbers in a byte
     return 1 if bits is None else int(bits[1]) // 8
 
 
-def vocabulary(stored: Callable[[Any], object]) -> Vocabulary:
-    """What a file's pickles may say; `stored` makes a storage of its id."""
+def torch_vocabulary(stored: Callable[[Any], object]) -> Vocabulary:
+    """Return the vocabulary of a file's pickles; `stored` returns the storage with an id."""
     return Vocabulary(_NAMES, SAVE, text=True, most=_MOST_TEXT, stored=stored)
 
 
-def archived(identity: Any) -> Storage:
-    """A storage by its id in the archive."""
+def storage_in_archive(identity: Any) -> Storage:
+    """Return a storage by its id in the archive."""
     word, named, key, _, count = identity
     _expect(word == "storage")
-    return Storage(_key(key), _storage_dtype(named), 0, _count(count), count)
+    return Storage(_expect_key(key), _storage_dtype(named), 0, _expect_count(count), count)
 
 
-def streamed(identity: Any) -> Storage:
-    """A storage by its id in the older stream, where it may be a part of another."""
+def storage_in_stream(identity: Any) -> Storage:
+    """Return a storage by its id in the older stream, where it may be a part of another."""
     word, named, key, _, total, view = identity
     _expect(word == "storage")
     start, count = (0, total) if view is None else view[1:]
-    _expect(_count(start) + _count(count) <= _count(total))
-    return Storage(_key(key), _storage_dtype(named), start, count, total)
+    _expect(_expect_count(start) + _expect_count(count) <= _expect_count(total))
+    return Storage(_expect_key(key), _storage_dtype(named), start, count, total)
 
 
 def _storage_dtype(named: object) -> str:
-    return _STORAGES[_name(named)]
+    return _STORAGES[_name_of_global(named)]
 
 
-def _dtype(named: object) -> str:
-    name = _name(named).removeprefix("torch.")
+def _dtype_of_name(named: object) -> str:
+    name = _name_of_global(named).removeprefix("torch.")
     _expect(name in _DTYPES)
     return name
 
 
-def _name(named: object) -> str:
+def _name_of_global(named: object) -> str:
     if not isinstance(named, PickledGlobal):
         raise TypeError(f"expected a type, got {type(named).__name__}")
     return named.name
 
 
-def _key(key: object) -> str:
+def _expect_key(key: object) -> str:
     _expect(isinstance(key, str | int))
     return str(key)
 
 
-def _count(value: object) -> int:
-    """A number that counts something."""
+def _expect_count(value: object) -> int:
+    """Return a whole number from 0; refuse anything else."""
     if not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise ValueError("a size or a stride is not a whole number from 0")
     return value
@@ -163,8 +163,10 @@ def _expect(holds: bool) -> None:
         raise ValueError("a tensor or a storage is not as torch pickles it")
 
 
-def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> TorchTensor:
-    """A tensor as a pickle makes it, as a view of its storage."""
+def _rebuild_tensor(
+    storage: object, offset: object, shape: Any, strides: Any, dtype: str = ""
+) -> TorchTensor:
+    """Return a tensor as a pickle makes it, as a view of its storage."""
     if (
         not isinstance(storage, Storage)
         or type(shape) is not tuple
@@ -175,71 +177,76 @@ def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: st
     _expect(len(shape) <= _MOST_AXES)
     return TorchTensor(
         storage,
-        _count(offset),
-        tuple(map(_count, shape)),
-        tuple(map(_count, strides)),
+        _expect_count(offset),
+        tuple(map(_expect_count, shape)),
+        tuple(map(_expect_count, strides)),
         dtype or storage.dtype,
     )
 
 
-def _tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
+def _rebuild_tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
     _gradient, _hooks, *signs = rest
     if signs and signs[0] and signs[0].get("neg"):
         return TorchTensor(None, kind="stored with its signs turned")
-    return _tensor(storage, offset, shape, strides)
+    return _rebuild_tensor(storage, offset, shape, strides)
 
 
-def _tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
-    return _tensor(storage, offset, shape, strides, _dtype(rest[2]))
+def _rebuild_tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
+    return _rebuild_tensor(storage, offset, shape, strides, _dtype_of_name(rest[2]))
 
 
-def _parameter(data: object, *_: object) -> TorchTensor:
+def _expect_tensor(data: object, *_: object) -> TorchTensor:
+    """Return a tensor; refuse anything else. A parameter is the tensor of its data."""
     if not isinstance(data, TorchTensor):
         raise TypeError(f"expected a tensor, got {type(data).__name__}")
     return data
 
 
-def _on_device(data: object, dtype: object, *_: object) -> TorchTensor:
-    tensor = _parameter(data)
-    _expect(tensor.dtype == _dtype(dtype))
+def _rebuild_on_device(data: object, dtype: object, *_: object) -> TorchTensor:
+    tensor = _expect_tensor(data)
+    _expect(tensor.dtype == _dtype_of_name(dtype))
     return tensor
 
 
-def _subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> TorchTensor:
+def _rebuild_subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> TorchTensor:
     if not isinstance(rebuild, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError("a tensor of a class is not as torch pickles it")
-    return _parameter(rebuild.make(*arguments))
+    return _expect_tensor(rebuild.make(*arguments))
 
 
-def _sparse(layout: object, *_: object) -> TorchTensor:
+def _rebuild_sparse(layout: object, *_: object) -> TorchTensor:
     return TorchTensor(None, kind=layout.removeprefix("torch.") if isinstance(layout, str) else "sparse")
 
 
-def _other(kind: str) -> Maker:
+def _maker_of_unread(kind: str) -> Maker:
+    """Return a function that makes a tensor of a kind that porter does not read."""
     return lambda *_: TorchTensor(None, kind=kind)
 
 
 _NAMES: dict[str, Maker] = {
-    **dict.fromkeys((*_IGNORED, *_STORAGES, *(f"torch.{name}" for name in (*_DTYPES, *_SCHEMES))), Made),
-    "collections.OrderedDict": mapping,
-    "collections.Counter": mapping,
+    **dict.fromkeys(
+        (*_REPLACED_BY_NOTHING, *_STORAGES, *(f"torch.{name}" for name in (*_DTYPES, *_SCHEMES))),
+        PickledObject,
+    ),
+    "collections.OrderedDict": read_mapping_items,
+    "collections.Counter": read_mapping_items,
     "torch.Size": tuple,
-    "torch.Tensor": _parameter,
-    "torch.nn.parameter.Parameter": _parameter,
+    "torch.Tensor": _expect_tensor,
+    "torch.nn.parameter.Parameter": _expect_tensor,
     "torch.serialization._get_layout": lambda name: name,
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v2": _tensor_v2,
-    "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch._utils._rebuild_parameter_with_state": _parameter,
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _on_device,
-    "torch._utils._rebuild_sparse_tensor": _sparse,
-    "torch._utils._rebuild_qtensor": _other("quantised"),
-    "torch._utils._rebuild_nested_tensor": _other("nested"),
-    "torch._utils._rebuild_meta_tensor_no_storage": _other("without values, on the device 'meta'"),
-    "torch._utils._rebuild_wrapper_subclass": _other("of a class without values of its own"),
-    "torch._tensor._rebuild_from_type_v2": _subclass,
+    "torch._utils._rebuild_tensor": _rebuild_tensor,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
+    "torch._utils._rebuild_parameter": _expect_tensor,
+    "torch._utils._rebuild_parameter_with_state": _expect_tensor,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _rebuild_on_device,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse,
+    "torch._utils._rebuild_qtensor": _maker_of_unread("quantised"),
+    "torch._utils._rebuild_nested_tensor": _maker_of_unread("nested"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _maker_of_unread("without values, on the device 'meta'"),
+    "torch._utils._rebuild_wrapper_subclass": _maker_of_unread("of a class without values of its own"),
+    "torch._tensor._rebuild_from_type_v2": _rebuild_subclass,
 }
-"""What stands for the names that torch.load(weights_only=True) knows: those of other objects than tensors are
-in `_IGNORED`.
+"""The function for each name that torch.load(weights_only=True) knows. The names of other objects than
+tensors are in `_REPLACED_BY_NOTHING`.
 """

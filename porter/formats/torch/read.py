@@ -15,21 +15,28 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
 from porter.formats.torch import ARCH, LIBRARY
-from porter.formats.torch.objects import SAVE, Storage, TorchTensor, archived, streamed, vocabulary
+from porter.formats.torch.objects import (
+    SAVE,
+    Storage,
+    TorchTensor,
+    storage_in_archive,
+    storage_in_stream,
+    torch_vocabulary,
+)
 from porter.formats.torch.storage_values import ByteRange, Content, StorageValues
-from porter.formats.torch.wrapping import OF_TIMM, unwrap
+from porter.formats.torch.wrapping import TIMM_AVERAGES, unwrap
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _PICKLE = "data.pkl"
 _LOCAL_HEADER = 30
-_LENGTHS = slice(26, 30)
+_LENGTHS_IN_HEADER = slice(26, 30)
 """Bytes of a zip's header before a member, and where in it the lengths of its name and of its extra field
 are.
 """
 
 
 def read_archive(path: Path) -> Checkpoint:
-    """Reads a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are
+    """Read a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are
     pages of the file.
 
     Raises:
@@ -37,20 +44,20 @@ def read_archive(path: Path) -> Checkpoint:
             is not a plain array.
     """
     with path.open("rb") as file:
-        return _checkpoint(path, *_archive(path, _mapped(file.fileno())))
+        return _make_checkpoint(path, *_read_archive(path, _map_file(file.fileno())))
 
 
 def read_stream(path: Path) -> Checkpoint:
-    """Reads, as `read_archive` does, the older stream, whose tensors are copied where they begin at odd
-    bytes.
+    """Read a state_dict in torch's older stream, as `read_archive` does. Tensors that begin at odd bytes are
+    copied.
     """
     with path.open("rb") as file:
-        return _checkpoint(path, *_stream(path, _mapped(file.fileno())))
+        return _make_checkpoint(path, *_read_stream(path, _map_file(file.fileno())))
 
 
 def read_mapping(path: Path, data: bytes) -> NamedArrays:
-    """Reads, as `read_archive` does, an archive in memory that holds a mapping of names to tensors and
-    nothing else, with these names.
+    """Return the tensors of an archive in memory that holds a mapping of names to tensors and nothing else.
+    It is read as `read_archive` does.
 
     Args:
         path: for messages.
@@ -58,7 +65,7 @@ def read_mapping(path: Path, data: bytes) -> NamedArrays:
     Raises:
         FileError: it holds something else.
     """
-    mapping, values = _archive(path, data)
+    mapping, values = _read_archive(path, data)
     if not isinstance(mapping, Mapping) or not all(
         isinstance(name, str) and _is_tensor(value) for name, value in mapping.items()
     ):
@@ -66,18 +73,18 @@ def read_mapping(path: Path, data: bytes) -> NamedArrays:
     return {name: values.array(name, tensor) for name, tensor in mapping.items()}
 
 
-def _mapped(descriptor: int) -> mmap.mmap:
-    """The pages of a file. Whoever writes to the arrays has pages of his own."""
+def _map_file(descriptor: int) -> mmap.mmap:
+    """Return the pages of a file. Whoever writes to the arrays gets copies of their pages."""
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
 
 
-def _checkpoint(path: Path, saved: object, values: StorageValues) -> Checkpoint:
-    """The checkpoint of an unpickled object."""
+def _make_checkpoint(path: Path, saved: object, values: StorageValues) -> Checkpoint:
+    """Return the checkpoint of an unpickled object."""
     state = unwrap(saved, _is_tensor, path)
     tensors = {name: values.array(name, tensor) for name, tensor in state.tensors.items()}
     tensor = saved if isinstance(saved, Mapping) else {}
     architecture = {ARCH: tensor[ARCH]} if isinstance(tensor.get(ARCH), str) else {}
-    if OF_TIMM in tensor:
+    if TIMM_AVERAGES in tensor:
         architecture[LIBRARY] = "timm"
     return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=architecture)
 
@@ -86,8 +93,8 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, TorchTensor)
 
 
-def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
-    """The object that an archive holds, and the values of its tensors."""
+def _read_archive(path: Path, content: Content) -> tuple[object, StorageValues]:
+    """Return the object that an archive holds, and the values of its tensors."""
     with open_zip(
         path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
     ) as archive:
@@ -116,15 +123,17 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         pickled = members.read(folder + _PICKLE)
     if order not in (b"little", b"big"):
         raise members.damaged("the order of its bytes is neither 'little' nor 'big'")
-    saved, _ = unpickle(pickled, vocabulary(archived), str(path))
+    saved, _ = unpickle(pickled, torch_vocabulary(storage_in_archive), str(path))
 
     def range_of(storage: Storage) -> ByteRange | None:
-        """The bytes of a storage, which stand behind its member's local header in the archive."""
+        """Return where the bytes of a storage are, after its member's local header in the archive; None if
+        there is no such member.
+        """
         member = members.by_name.get(f"{folder}data/{storage.key}")
         if member is None:
             return None
         header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
-        lengths = header[_LENGTHS]
+        lengths = header[_LENGTHS_IN_HEADER]
         start = (
             member.header_offset
             + _LOCAL_HEADER
@@ -135,18 +144,18 @@ def _archive(path: Path, content: Content) -> tuple[object, StorageValues]:
     return saved, StorageValues(path, content, range_of, order.decode())
 
 
-def _stream(path: Path, content: Content) -> tuple[object, StorageValues]:
-    """A magic number, a version, the machine's types, what was saved, and the names of its storages, which
-    follow.
+def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
+    """Return the object that a stream holds, and the values of its tensors. The stream has a magic number, a
+    version, the machine's types, the object, and the names of its storages, which follow.
     """
     roots: dict[str, Storage] = {}
 
     def stored(identity: Any) -> Storage:
-        storage = streamed(identity)
+        storage = storage_in_stream(identity)
         roots.setdefault(storage.key, storage)
         return storage
 
-    words = vocabulary(stored)
+    words = torch_vocabulary(stored)
     at, pickles = 0, []
     for _ in range(5):
         pickled, at = unpickle(content, words, str(path), at)

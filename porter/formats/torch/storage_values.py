@@ -55,7 +55,7 @@ class StorageValues:
         self._left = len(content)
 
     def array(self, name: str, tensor: TorchTensor) -> Array:
-        """The tensor's own memory as an array, bit for bit.
+        """Return the tensor's own memory as an array, bit for bit.
 
         Raises:
             FileError: it is no dense tensor of real numbers, or the file lacks some of its values.
@@ -93,20 +93,20 @@ class StorageValues:
             raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
 
     def _range_in_file(self, name: str, storage: Storage) -> ByteRange:
-        """Where the values of a tensor's storage are; they must be all there."""
-        whole = self._range_of(storage)
+        """Return where the values of a tensor's storage are; refuse a file that lacks some."""
+        found = self._range_of(storage)
         size = storage.item_bytes
         if (
-            whole is None
-            or whole.start + whole.length > len(self._content)
-            or whole.length < storage.total * size
+            found is None
+            or found.start + found.length > len(self._content)
+            or found.length < storage.total * size
         ):
             raise self._damaged(f"this file lacks values of tensor '{name}'")
-        return ByteRange(whole.start + storage.start * size, storage.count * size)
+        return ByteRange(found.start + storage.start * size, storage.count * size)
 
     def _buffer(self, span: ByteRange, item: int) -> tuple[Array, int]:
-        """An array of bytes, and where in it the values begin: the file, or a copy where this machine reads
-        other bytes.
+        """Return an array of bytes, and where in it the values begin. It is the file, or a copy if this
+        machine reads other bytes.
         """
         if self._order == sys.byteorder and (self._bytes.ctypes.data + span.start) % item == 0:
             return self._bytes, span.start
@@ -118,7 +118,7 @@ class StorageValues:
         return self._copies[span, item], 0
 
     def _copy(self, span: ByteRange, item: int) -> Array:
-        """A copy of bytes in this machine's order, because a view cannot be had."""
+        """Return a copy of bytes in this machine's order, because no view of them is possible."""
         if isinstance(self._content, bytes):
             copied = self._bytes[span.start : span.start + span.length].copy()
         else:  # its pages would stay in memory beside the copy

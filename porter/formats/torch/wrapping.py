@@ -12,16 +12,16 @@ from typing import Any
 from porter.base.errors import FileError, some
 from porter.formats.torch.objects import SAVE
 
-OF_TIMM = "state_dict_ema"
+TIMM_AVERAGES = "state_dict_ema"
 """The key of averaged weights in files of timm's training script (utils/checkpoint_saver.py)."""
-AVERAGED = (OF_TIMM, "model_ema", "ema_state_dict", "params_ema", "ema")
+KEYS_OF_AVERAGES = (TIMM_AVERAGES, "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references
 (classification/train.py), and others'. Where a file has both averages and raw weights, the averages were
 evaluated; timm's loader prefers them too (timm/models/_helpers.py, `use_ema`).
 """
-RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "module", "shadow")
+KEYS_OF_RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "module", "shadow")
 """Keys of the weights as the optimiser left them, likeliest first."""
-_KNOWN = frozenset((*AVERAGED, *RAW))
+_KNOWN_KEYS = frozenset((*KEYS_OF_AVERAGES, *KEYS_OF_RAW))
 
 _PREFIXES = ("module.", "_orig_mod.")
 """Prefixes that DataParallel, AveragedModel and torch.compile put before every key."""
@@ -29,7 +29,7 @@ _COUNTERS = ("num_batches_tracked", "n_averaged")
 """Last parts of the names of counters. No model computes with them."""
 _PACKED = "._packed_params._packed_params"
 """Ends the name of the weights of a layer that torch.ao.quantization has quantised."""
-_DEEPEST = 6
+_MOST_NESTED = 6
 """How deep wrappers may be nested, both mappings and prefixes."""
 
 IsTensor = Callable[[object], bool]
@@ -44,8 +44,8 @@ class StateDict:
 
 
 def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
-    """The state_dict in the result of `torch.load`, which may be wrapped several times, as training scripts
-    wrap it.
+    """Return the state_dict in the result of `torch.load`, which may be wrapped several times, as training
+    scripts wrap it.
 
     Averaged weights are preferred to raw ones. Mappings of tensors under keys that porter does not know are
     read too: a single one under its own names, several with `KEY.` before their names. Only the prefixes of
@@ -60,31 +60,37 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     """
     if not isinstance(loaded, Mapping):
         raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=path, next=SAVE)
-    search = _Search(is_tensor, path)
+    search = _StateDictSearch(is_tensor, path)
     # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that
     # porter does not know.
     unknown = (
-        state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None
+        state
+        for state in (search.tensors_of(loaded), search.find_under_other_keys(loaded))
+        if state is not None
     )
-    best = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
+    best = search.find_under_known_keys(loaded, 0) or max(
+        unknown, key=lambda state: len(state.tensors), default=None
+    )
     if best is None:
-        content = "an optimiser's state" if _is_of_optimiser(loaded) else f"no tensor among {listed(loaded)}"
+        content = (
+            "an optimiser's state" if _has_optimiser_state(loaded) else f"no tensor among {list_keys(loaded)}"
+        )
         raise FileError(f"expected a state_dict, found {content}", where=path, next=SAVE)
     return best
 
 
-def _is_of_optimiser(loaded: Mapping[Any, Any]) -> bool:
-    """Whether a mapping is the state_dict of an optimiser of torch's, or has one under a key."""
+def _has_optimiser_state(loaded: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is the state_dict of an optimiser of torch's, or has one under a key."""
     mappings = (value for value in (loaded, *loaded.values()) if isinstance(value, Mapping))
     return any({"state", "param_groups"} <= value.keys() for value in mappings)
 
 
-def listed(keys: Iterable[object]) -> str:
-    """Keys for a message: the first few, quoted and cut."""
+def list_keys(keys: Iterable[object]) -> str:
+    """Return keys for a message: the first few, quoted and cut."""
     return some(sorted(repr(str(key))[:80] for key in keys)) or "nothing"
 
 
-class _Search:
+class _StateDictSearch:
     """Finds state_dicts in mappings. It looks into each once, because a stranger's mappings may hold one
     another and themselves.
     """
@@ -92,39 +98,44 @@ class _Search:
     def __init__(self, is_tensor: IsTensor, path: Path) -> None:
         self.is_tensor = is_tensor
         self.path = path
-        self.seen: dict[int, StateDict | None] = {}
+        self.found: dict[int, StateDict | None] = {}
 
-    def within(self, value: object, depth: int) -> StateDict | None:
-        """The state_dict under a key that porter knows, otherwise in `value` itself; None where there is
-        none.
+    def find_in(self, value: object, depth: int) -> StateDict | None:
+        """Return the state_dict under a key that porter knows, otherwise the one that `value` itself is; None
+        if there is none.
         """
-        if not isinstance(value, Mapping) or depth > _DEEPEST:
+        if not isinstance(value, Mapping) or depth > _MOST_NESTED:
             return None
-        if id(value) not in self.seen:
-            self.seen[id(value)] = None
-            self.seen[id(value)] = self.wrapped(value, depth) or self.itself(value)
-        return self.seen[id(value)]
+        if id(value) not in self.found:
+            self.found[id(value)] = None
+            self.found[id(value)] = self.find_under_known_keys(value, depth) or self.tensors_of(value)
+        return self.found[id(value)]
 
-    def wrapped(self, value: Mapping[Any, Any], depth: int) -> StateDict | None:
-        """The state_dict under a key that porter knows, the averaged one where there are two."""
-        averaged_key, averaged = self._first(AVERAGED, value, depth)
-        raw_key, raw = self._first(RAW, value, depth)
+    def find_under_known_keys(self, value: Mapping[Any, Any], depth: int) -> StateDict | None:
+        """Return the state_dict under a key that porter knows; the averaged one if there are two; None if
+        there is none.
+        """
+        averaged_key, averaged = self._find_first(KEYS_OF_AVERAGES, value, depth)
+        raw_key, raw = self._find_first(KEYS_OF_RAW, value, depth)
         if averaged is None:
-            return None if raw is None else _noted(raw, f"read under '{raw_key}'", value, {raw_key})
+            return None if raw is None else _with_note(raw, f"read under '{raw_key}'", value, {raw_key})
         note = f"read the averaged weights under '{averaged_key}'"
         if raw is None:
-            return _noted(averaged, note, value, {averaged_key})
-        _expect_whole(averaged, raw, averaged_key, raw_key, self.path)
-        return _noted(averaged, f"{note}, not the raw ones under '{raw_key}'", value, {averaged_key, raw_key})
+            return _with_note(averaged, note, value, {averaged_key})
+        _expect_complete_averages(averaged, raw, averaged_key, raw_key, self.path)
+        return _with_note(
+            averaged, f"{note}, not the raw ones under '{raw_key}'", value, {averaged_key, raw_key}
+        )
 
-    def _first(
+    def _find_first(
         self, keys: Iterable[str], value: Mapping[Any, Any], depth: int
     ) -> tuple[str, StateDict | None]:
-        states = ((key, self.within(value.get(key), depth + 1)) for key in keys)
+        """Return the first of the keys that has a state_dict, and that state_dict; None if no key has one."""
+        states = ((key, self.find_in(value.get(key), depth + 1)) for key in keys)
         return next(((key, state) for key, state in states if state is not None), ("", None))
 
-    def itself(self, value: Mapping[Any, Any]) -> StateDict | None:
-        """The tensors that `value` holds, under names."""
+    def tensors_of(self, value: Mapping[Any, Any]) -> StateDict | None:
+        """Return the tensors that `value` itself holds, under their names; None if it holds none."""
         tensors = {
             name: tensor for name, tensor in value.items() if isinstance(name, str) and self.is_tensor(tensor)
         }
@@ -137,44 +148,51 @@ class _Search:
                 next="save the state_dict of the model as it was before it was quantised",
             )
         state = _without_prefixes(tensors)
-        note = f"ignored {listed(others)}, which are not tensors"
+        note = f"ignored {list_keys(others)}, which are not tensors"
         return (
             replace(state, notes=(note, *state.notes) if others else state.notes) if state.tensors else None
         )
 
-    def under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
-        """State_dicts under keys that porter does not know, such as a student's and a teacher's."""
+    def find_under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
+        """Return the state_dicts under keys that porter does not know, such as a student's and a teacher's,
+        as one; None if there is none.
+        """
         by_key = {
-            key: self.within(tensor, 1)
+            key: self.find_in(tensor, 1)
             for key, tensor in value.items()
-            if isinstance(key, str) and key not in _KNOWN
+            if isinstance(key, str) and key not in _KNOWN_KEYS
         }
         states = {key: state for key, state in by_key.items() if state is not None}
         if len(states) < 2:
             return next(
-                (_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()),
+                (
+                    _with_note(state, f"read under {list_keys([key])}", value, {key})
+                    for key, state in states.items()
+                ),
                 None,
             )
         tensors = {
             f"{key}.{name}": tensor for key, state in states.items() for name, tensor in state.tensors.items()
         }
-        notes = tuple(f"{listed([key])}: {note}" for key, state in states.items() for note in state.notes)
-        return _noted(
+        notes = tuple(f"{list_keys([key])}: {note}" for key, state in states.items() for note in state.notes)
+        return _with_note(
             StateDict(tensors, notes),
-            f"read under {listed(states)}, with each key before its names",
+            f"read under {list_keys(states)}, with each key before its names",
             value,
             states,
         )
 
 
-def _noted(state: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
-    """`state` with `note` before its own notes; `note` also lists the keys of `value` that are not used."""
+def _with_note(state: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
+    """Return `state` with `note` before its own notes. The note also lists the keys of `value` that are not
+    used.
+    """
     others = [key for key in value if key not in used]
-    return replace(state, notes=(f"{note}; ignored {listed(others)}" if others else note, *state.notes))
+    return replace(state, notes=(f"{note}; ignored {list_keys(others)}" if others else note, *state.notes))
 
 
 def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
-    """The tensors without the prefixes of wrapping modules, and without AveragedModel's counter."""
+    """Return the tensors without the prefixes of wrapping modules, and without AveragedModel's counter."""
     notes: list[str] = []
     # torch.optim.swa_utils.AveragedModel keeps the model as `module` and the counter beside it.
     if "n_averaged" in tensors and all(
@@ -182,7 +200,7 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
     ):
         tensors = {name: tensor for name, tensor in tensors.items() if name != "n_averaged"}
         notes.append("ignored 'n_averaged', which counts the steps of an average")
-    for _ in range(_DEEPEST):
+    for _ in range(_MOST_NESTED):
         prefix = next(
             (prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in tensors)), None
         )
@@ -193,15 +211,17 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
     return StateDict(tensors, tuple(notes))
 
 
-def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_key: str, path: Path) -> None:
-    """Expects that averaged weights have all tensors but counters."""
+def _expect_complete_averages(
+    averaged: StateDict, raw: StateDict, averaged_key: str, raw_key: str, path: Path
+) -> None:
+    """Expect that averaged weights have all tensors but counters."""
     counted = [name for name in raw.tensors if name.rpartition(".")[2] not in _COUNTERS]
     lacking = [name for name in counted if name not in averaged.tensors]
     if lacking:
         raise FileError(
             f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} "
             f"tensors under '{raw_key}': "
-            f"{listed(lacking)}",
+            f"{list_keys(lacking)}",
             where=path,
             next=f"save the weights that you want in another file: torch.save(checkpoint['{raw_key}'], FILE)",
         )

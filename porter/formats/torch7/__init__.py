@@ -13,7 +13,9 @@ _BINARY = re.compile(_OBJECT + b"|" + _TABLE, re.DOTALL)
 
 
 def _is_binary(content: Content) -> bool:
-    """An object of a class, or a table whose first key is a number or a text."""
+    """Return whether a file begins with an object of a class, or with a table whose first key is a number or
+    a text.
+    """
     return _BINARY.match(content.head) is not None
 
 

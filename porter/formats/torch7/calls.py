@@ -11,30 +11,31 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.filegraph.kernels.program import OperatorCall
-from porter.formats.torch7.objects import Thing, names_of_outputs
+from porter.formats.torch7.objects import LuaObject, output_names
 
-Given: TypeAlias = "str | tuple[Given, ...]"
+Values: TypeAlias = "str | tuple[Values, ...]"
 """The name of a value, or a table of them."""
-_Part: TypeAlias = tuple[Thing, tuple[str, ...]]
+_Part: TypeAlias = tuple[LuaObject, tuple[str, ...]]
 """A module in a container, and its place in the containers that it is in."""
 INPUT = "image"
 _ARRAYS = ("weight", "bias", "running_mean", "running_var", "running_std")
-_THROUGH = ("Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise")
-_NAMES = ("model", "net", "network", "module")
+_PASS_THROUGH = ("Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise")
+_NAMES_OF_MODEL = ("model", "net", "network", "module")
 
 
 class ModuleFields(dict[str, Any]):
     """What a module states by name."""
 
-    def whole(self, name: str, otherwise: int) -> int:
+    def integer(self, name: str, otherwise: int) -> int:
+        """Return a setting that is a whole number."""
         return int(self.get(name, otherwise))
 
-    def sides(self, name: str, otherwise: int) -> tuple[int, int]:
-        """A setting of rows and of columns."""
-        return self.whole(f"{name}H", otherwise), self.whole(f"{name}W", otherwise)
+    def rows_and_columns(self, name: str, otherwise: int) -> tuple[int, int]:
+        """Return a setting of rows and of columns."""
+        return self.integer(f"{name}H", otherwise), self.integer(f"{name}W", otherwise)
 
     def sizes(self) -> list[int]:
-        """The sizes of a View or a Reshape, which are a storage or a table."""
+        """Return the sizes of a View or a Reshape, which are a storage or a table."""
         sizes = self["size"]
         return (
             [int(sizes[number]) for number in sorted(sizes)]
@@ -50,45 +51,47 @@ class _ModuleCalls:
     steps: list[OperatorCall] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
 
-    def forward(self, module: Thing, path: tuple[str, ...], given: Given) -> Given:
-        """What a module gives: containers call their parts, others are steps."""
+    def forward(self, module: LuaObject, path: tuple[str, ...], values: Values) -> Values:
+        """Return what a module gives: containers call their parts, and other modules are steps."""
         kind = module.kind.split(".")[-1]
         fields = ModuleFields(module.fields)
-        parts = [(part, (*path, str(number))) for number, part in _numbered(fields.get("modules"))]
+        parts = [(part, (*path, str(number))) for number, part in _modules_in_order(fields.get("modules"))]
         match kind:
             case "DataParallel" | "DataParallelTable":  # the others are copies of the first one
-                return self._in_turn(parts[:1], given)
+                return self._run_in_turn(parts[:1], values)
             case "Sequential" | "Inception" | "NoBackprop" | "Decorator":
-                return self._in_turn(parts, given)
+                return self._run_in_turn(parts, values)
             case "ConcatTable":
-                return self._each(parts, (given,) * len(parts))
+                return self._run_beside(parts, (values,) * len(parts))
             case "Concat" | "DepthConcat":
-                given = self._each(parts, (given,) * len(parts))
-            case "ParallelTable" if isinstance(given, tuple):
-                return self._each(parts, given)
-            case "MapTable" if isinstance(given, tuple):
-                numbers = map(str, range(1, len(given) + 1))
+                values = self._run_beside(parts, (values,) * len(parts))
+            case "ParallelTable" if isinstance(values, tuple):
+                return self._run_beside(parts, values)
+            case "MapTable" if isinstance(values, tuple):
+                numbers = map(str, range(1, len(values) + 1))
                 copies = [(part, (*path, number)) for part, _ in parts[:1] for number in numbers]
-                return self._each(copies, given[: len(copies)])
-            case "SelectTable" if isinstance(given, tuple):
-                index = fields.whole("index", 1)
-                return ((), *given)[index] if index > 0 else given[index]
+                return self._run_beside(copies, values[: len(copies)])
+            case "SelectTable" if isinstance(values, tuple):
+                index = fields.integer("index", 1)
+                return ((), *values)[index] if index > 0 else values[index]
             case "FlattenTable":
-                return tuple(_leaves(given))
-            case _ if _passes(kind, fields):
-                return given
-        return self._called(kind, "/".join(path) or kind, fields, given)
+                return tuple(_leaves(values))
+            case _ if _passes_through(kind, fields):
+                return values
+        return self._add_call(kind, "/".join(path) or kind, fields, values)
 
-    def _in_turn(self, parts: Sequence[_Part], given: Given) -> Given:
+    def _run_in_turn(self, parts: Sequence[_Part], values: Values) -> Values:
+        """Return what modules give one after the other."""
         for part, path in parts:
-            given = self.forward(part, path, given)
-        return given
+            values = self.forward(part, path, values)
+        return values
 
-    def _each(self, parts: Sequence[_Part], given: Sequence[Given]) -> tuple[Given, ...]:
-        return tuple(self.forward(*part, one) for part, one in zip(parts, given, strict=True))
+    def _run_beside(self, parts: Sequence[_Part], values: Sequence[Values]) -> tuple[Values, ...]:
+        """Return what modules give beside each other, each from its own value."""
+        return tuple(self.forward(*part, value) for part, value in zip(parts, values, strict=True))
 
-    def _called(self, kind: str, name: str, fields: ModuleFields, given: Given) -> str:
-        """Adds the step of a module. Returns the name of its value."""
+    def _add_call(self, kind: str, name: str, fields: ModuleFields, values: Values) -> str:
+        """Add the step of a module, and return the name of its value."""
         arrays_by_role = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
         roles = tuple(role for role, array in arrays_by_role.items() if array.size)
         arrays = [
@@ -96,46 +99,52 @@ class _ModuleCalls:
             for role in roles
         ]
         attributes = {"fields": fields, "roles": roles}
-        self.steps.append(OperatorCall(kind, (*_leaves(given), *arrays), (name,), attributes))
+        self.steps.append(OperatorCall(kind, (*_leaves(values), *arrays), (name,), attributes))
         return name
 
 
 def steps_of(content: Any) -> tuple[OperatorCall, ...]:
-    """The calls that a file's module makes, and its values under the names that they have as outputs."""
+    """Return the calls that a file's module makes, and its values under the names that they have as
+    outputs.
+    """
     calls = _ModuleCalls()
-    ends = dict.fromkeys(_leaves(calls.forward(_module(content), (), INPUT)))
-    nothing = {"fields": ModuleFields(), "roles": ()}
-    named = zip(names_of_outputs(len(ends)), ends, strict=True)
-    return (*calls.steps, *(OperatorCall("Identity", (end,), (name,), nothing) for name, end in named))
+    ends = dict.fromkeys(_leaves(calls.forward(_find_module(content), (), INPUT)))
+    no_attributes = {"fields": ModuleFields(), "roles": ()}
+    outputs = zip(output_names(len(ends)), ends, strict=True)
+    return (
+        *calls.steps,
+        *(OperatorCall("Identity", (end,), (name,), no_attributes) for name, end in outputs),
+    )
 
 
-def _module(content: Any) -> Thing:
-    """The module of a file, or of a table: under one of the usual names, or the only one in it."""
-    if isinstance(content, Thing):
+def _find_module(content: Any) -> LuaObject:
+    """Return the module of a file, or of a table: under one of the usual names, or the only one in it."""
+    if isinstance(content, LuaObject):
         return content
-    things = {key: each for key, each in content.items() if isinstance(each, Thing)}
-    usual = [things[name] for name in _NAMES if name in things]
+    things = {key: each for key, each in content.items() if isinstance(each, LuaObject)}
+    usual = [things[name] for name in _NAMES_OF_MODEL if name in things]
     return [*usual, *things.values()][0]
 
 
-def _passes(kind: str, fields: ModuleFields) -> bool:
-    """Whether a module gives what it takes."""
+def _passes_through(kind: str, fields: ModuleFields) -> bool:
+    """Return whether a module gives what it takes."""
     if kind in ("Dropout", "SpatialDropout"):
         return bool(fields.get("v2") or not fields.get("p"))
-    return kind in _THROUGH
+    return kind in _PASS_THROUGH
 
 
-def _numbered(table: Any) -> Iterator[tuple[int, Thing]]:
-    """The modules of a container, from 1 on."""
+def _modules_in_order(table: Any) -> Iterator[tuple[int, LuaObject]]:
+    """Yield the modules of a container with their numbers, from 1 on."""
     modules = table or {}
     return enumerate(
         (modules[number] for number in sorted(key for key in modules if isinstance(key, float))), 1
     )
 
 
-def _leaves(given: Given) -> Iterator[str]:
-    if isinstance(given, str):
-        yield given
+def _leaves(values: Values) -> Iterator[str]:
+    """Yield the names of the values in a table of them."""
+    if isinstance(values, str):
+        yield values
     else:
-        for each in given:
+        for each in values:
             yield from _leaves(each)

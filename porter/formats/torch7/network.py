@@ -13,18 +13,20 @@ from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import NodeOutput
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, StatedFields
-from porter.formats.torch7.objects import Table, Thing
+from porter.formats.torch7.objects import LuaObject, Table
 
 Flow = NodeOutput | list["Flow"]
 """A value, or a table of them."""
 IMAGE = "image"
-_CHAINS = frozenset(
+_IN_TURN = frozenset(
     {"Sequential", "DataParallel", "DataParallelTable", "Inception", "NoBackprop", "Decorator"}
 )
-_TABLES = ("ConcatTable", "Concat", "DepthConcat", "ParallelTable", "MapTable")
-_THROUGH = frozenset({"Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise"})
-_HELD = ("weight", "bias", "running_mean", "running_var", "running_std")
-_AS_MODEL = ("model", "net", "network", "module")
+_BESIDE = ("ConcatTable", "Concat", "DepthConcat", "ParallelTable", "MapTable")
+_PASS_THROUGH = frozenset(
+    {"Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise"}
+)
+_ARRAY_FIELDS = ("weight", "bias", "running_mean", "running_var", "running_std")
+_NAMES_OF_MODEL = ("model", "net", "network", "module")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Torch7Layer(Reading):
         return bool(self.number(name, default))
 
     def counts(self, name: str) -> list[int]:
-        """A list of whole numbers, as a storage or a table."""
+        """Return a list of whole numbers, which is a storage or a table."""
         values = self.fields.get(name)
         numbers = (
             [values[key] for key in sorted(values)]
@@ -85,44 +87,47 @@ class Torch7Network:
     passed: tuple[tuple[LeftOut, NodeOutput], ...] = ()
 
 
-def network_in(content: Any) -> Thing | None:
-    """The module of a file, or of a table that somebody saved; None where there is none."""
-    if isinstance(content, Thing):
+def find_network(content: Any) -> LuaObject | None:
+    """Return the module of a file, or of a table that somebody saved; None if there is none."""
+    if isinstance(content, LuaObject):
         return content
     modules = (
-        {key: value for key, value in content.items() if isinstance(value, Thing)}
+        {key: value for key, value in content.items() if isinstance(value, LuaObject)}
         if isinstance(content, dict)
         else {}
     )
-    named = next((modules[key] for key in _AS_MODEL if key in modules), None)
+    named = next((modules[key] for key in _NAMES_OF_MODEL if key in modules), None)
     return named or (next(iter(modules.values())) if len(modules) == 1 else None)
 
 
-def arrays_in(content: Any) -> NamedArrays:
-    """The arrays of a table that holds no module, by their keys."""
+def find_arrays(content: Any) -> NamedArrays:
+    """Return the arrays of a table that holds no module, by their keys."""
     arrays = dict[str, Array]()
-    left = [("", content)]
+    waiting = [("", content)]
     seen = set[int]()
-    while left:
-        path, value = left.pop()
+    while waiting:
+        path, value = waiting.pop()
         if isinstance(value, np.ndarray):
             arrays[path] = value
-        elif isinstance(value, dict | Thing) and id(value) not in seen:
+        elif isinstance(value, dict | LuaObject) and id(value) not in seen:
             seen.add(id(value))
             fields = value if isinstance(value, dict) else value.fields
             inner = (
                 (str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items()
             )
-            left += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
+            waiting += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
     return arrays
 
 
-def read_network(module: Thing) -> Torch7Network:
-    """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold
-    each other.
+def read_network(module: LuaObject) -> Torch7Network:
+    """Return the layers of a module.
+
+    Raises:
+        ValueError: modules do not fit, or there are too many of them.
+        RecursionError: modules hold each other.
     """
     reader = _NetworkReader()
-    ends = tuple(dict.fromkeys(_flat(reader.run(module, "", (IMAGE, 0)))))
+    ends = tuple(dict.fromkeys(_flatten_values(reader.run(module, "", (IMAGE, 0)))))
     return Torch7Network(tuple(reader.layers), reader.tensors, ends, tuple(reader.passed))
 
 
@@ -142,75 +147,78 @@ class _NetworkReader:
     left: int = MOST_NODES
 
     def run(self, module: Any, path: str, value: Flow) -> Flow:
-        """What a module gives from a value, which may be a table of values."""
+        """Return what a module gives from a value, which may be a table of values."""
         self.left -= 1
         if self.left < 0:
             raise ValueError("it has too many modules")
-        if not isinstance(module, Thing):
+        if not isinstance(module, LuaObject):
             raise ValueError(f"module {path or 'of the file'} is none of nn's")
         op = module.kind.rpartition(".")[2]
         fields = module.fields
-        if op in _CHAINS:
-            for number, each in enumerate(
-                _modules(fields)[: 1 if op.startswith("DataParallel") else None], 1
-            ):
-                value = self.run(each, _within(path, number), value)
+        if op in _IN_TURN:
+            # The further modules of a DataParallel are copies of the first one.
+            modules = _modules(fields)[: 1 if op.startswith("DataParallel") else None]
+            for number, each in enumerate(modules, 1):
+                value = self.run(each, _path_of_part(path, number), value)
             return value
-        if op in _TABLES:
-            return self._table(op, fields, path, value)
+        if op in _BESIDE:
+            return self._run_beside(op, fields, path, value)
         if op == "FlattenTable":
-            return list(_flat(value))
+            return list(_flatten_values(value))
         if op == "SelectTable" and isinstance(value, list):
             index = int(fields.get("index", 1))
             return value[index - 1 if index > 0 else index]
-        if _is_passed(op, fields):
+        if _is_plain_dropout(op, fields):
             self._leave_out(op, fields.get("p"), path, value)
             return value
-        return value if op in _THROUGH else self._add(path, op, value, fields)
+        return value if op in _PASS_THROUGH else self._add(path, op, value, fields)
 
     def _leave_out(self, op: str, rate: Any, path: str, value: Flow) -> None:
+        """Note a dropout, and the values that it reads."""
         layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
-        self.passed.extend((layer, each) for each in _flat(value))
+        self.passed.extend((layer, each) for each in _flatten_values(value))
 
-    def _table(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
-        """What modules give one beside the other: each of the whole value, or each of its own."""
+    def _run_beside(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
+        """Return what modules give beside each other: each from the whole value, or each from its own."""
         modules = _modules(fields)
         if op in ("ConcatTable", "Concat", "DepthConcat"):
-            given = [value] * len(modules)
+            inputs = [value] * len(modules)
         elif isinstance(value, list) and modules:
-            given = value
+            inputs = value
             modules = modules[:1] * len(value) if op == "MapTable" else modules
         else:
             return self._add(path, op, value, fields)
-        if len(modules) != len(given):
-            raise ValueError(f"module {path}: {len(modules)} modules of {len(given)} values")
+        if len(modules) != len(inputs):
+            raise ValueError(f"module {path}: {len(modules)} modules of {len(inputs)} values")
         values: list[Flow] = [
-            self.run(module, _within(path, number), each)
-            for number, (module, each) in enumerate(zip(modules, given, strict=True), 1)
+            self.run(module, _path_of_part(path, number), each)
+            for number, (module, each) in enumerate(zip(modules, inputs, strict=True), 1)
         ]
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
     def _add(self, path: str, op: str, value: Flow, fields: Table) -> NodeOutput:
-        """Adds the layer of a module with its arrays."""
+        """Add the layer of a module with its arrays, and return its value."""
         name = path or op
         names = dict[str, str]()
-        for role in _HELD:
+        for role in _ARRAY_FIELDS:
             array = fields.get(role)
             if isinstance(array, np.ndarray) and array.size:
                 names[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 self.tensors[names[role]] = array
-        own = {str(key): each for key, each in fields.items()}
-        self.layers.append(Torch7Layer(name, op, tuple(_flat(value)), own, StatedFields(names)))
+        fields_by_name = {str(key): each for key, each in fields.items()}
+        self.layers.append(
+            Torch7Layer(name, op, tuple(_flatten_values(value)), fields_by_name, StatedFields(names))
+        )
         return name, 0
 
 
-def _is_passed(op: str, fields: Table) -> bool:
-    """Whether a module is a dropout that scales nothing in evaluation."""
+def _is_plain_dropout(op: str, fields: Table) -> bool:
+    """Return whether a module is a dropout that scales nothing in evaluation."""
     return op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p"))
 
 
 def _modules(fields: Table) -> list[Any]:
-    """The modules of a container in their order."""
+    """Return the modules of a container in their order."""
     modules = fields.get("modules")
     return (
         [modules[key] for key in sorted(key for key in modules if isinstance(key, float))]
@@ -219,9 +227,12 @@ def _modules(fields: Table) -> list[Any]:
     )
 
 
-def _within(path: str, number: int) -> str:
+def _path_of_part(path: str, number: int) -> str:
     return f"{path}/{number}" if path else str(number)
 
 
-def _flat(value: Flow) -> list[NodeOutput]:
-    return [each for inner in value for each in _flat(inner)] if isinstance(value, list) else [value]
+def _flatten_values(value: Flow) -> list[NodeOutput]:
+    """Return the values in a table of them."""
+    return (
+        [each for inner in value for each in _flatten_values(inner)] if isinstance(value, list) else [value]
+    )

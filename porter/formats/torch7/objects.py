@@ -15,9 +15,9 @@ from porter.base.dtypes import Array
 from porter.formats.cursor import Cursor
 from porter.formats.limits import most_bytes
 
-_NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _TRUTH, _FUNCTION, *_FUNCTIONS = range(9)
-"""The last two are functions that may be read again by their number."""
-_KINDS = {
+_NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _BOOLEAN, _FUNCTION, *_FUNCTIONS = range(9)
+"""Torch7's type numbers. The last two are of functions that may be read again by their number."""
+_STORAGE_TYPES = {
     "Byte": "u1",
     "Char": "i1",
     "Short": "i2",
@@ -37,7 +37,7 @@ Table = dict[Any, Any]
 
 
 @dataclass(eq=False)
-class Thing:
+class LuaObject:
     """An object of a class; `kind` is its name, such as nn.ReLU."""
 
     kind: str
@@ -45,7 +45,7 @@ class Thing:
 
 
 def read_objects(data: bytes) -> Any:
-    """The object of a file: a number, a text, a table, an array, a Thing.
+    """Return the object of a file: a number, a text, a table, an array or a LuaObject.
 
     Raises:
         ValueError: it is damaged. RecursionError: it is nested too deeply.
@@ -58,8 +58,10 @@ def read_objects(data: bytes) -> Any:
         raise
 
 
-def names_of_outputs(count: int) -> list[str]:
-    """What a model's own values are called: in Lua its `output`, which is a table of several."""
+def output_names(count: int) -> list[str]:
+    """Return the names of a model's own values: in Lua its `output`, which is a table if there are
+    several.
+    """
     return ["output"] if count == 1 else [f"output {number} of {count}" for number in range(1, count + 1)]
 
 
@@ -72,7 +74,7 @@ class _ObjectReader(Cursor):
         self.known: dict[int, Any] = {}
 
     def read(self) -> Any:
-        """The next object; one that was read before is given again."""
+        """Return the next object. One that was read before is returned again."""
         kind = self.number("i")
         self.left -= 1
         if self.left < 0:
@@ -83,16 +85,20 @@ class _ObjectReader(Cursor):
                 self.known[number] = None
                 self._fill(kind, number)
             return self.known[number]
-        if kind not in (_NIL, _NUMBER, _TEXT, _TRUTH, _FUNCTION):
+        if kind not in (_NIL, _NUMBER, _TEXT, _BOOLEAN, _FUNCTION):
             raise ValueError(f"Lua has no type {kind}")
         if kind == _NUMBER:
             return self.array("f8", 1).item()
-        if kind == _TRUTH:
+        if kind == _BOOLEAN:
             return self.number("i") == 1
-        return self._text() if kind == _TEXT else self._function() if kind == _FUNCTION else None
+        if kind == _TEXT:
+            return self._text()
+        if kind == _FUNCTION:
+            self._function()
+        return None
 
     def _fill(self, kind: int, number: int) -> None:
-        """Reads an object, which may be read again in itself."""
+        """Read an object, which may be read again within itself."""
         if kind == _TABLE:
             self.known[number] = table = Table()
             self._fill_table(table)
@@ -100,16 +106,17 @@ class _ObjectReader(Cursor):
             self._function()
         else:
             name = self._text()
-            name = self._text() if name.startswith("V ") else name
+            if name.startswith("V "):  # a version, before the class's name
+                name = self._text()
             class_name = name.rpartition(".")[2]
             if name.startswith("torch.") and class_name.endswith("Storage"):
                 self.known[number] = self._storage(class_name.removesuffix("Storage"))
             elif name.startswith("torch.") and class_name.endswith("Tensor"):
                 self.known[number] = self._tensor()
             else:
-                self.known[number] = thing = Thing(name)
-                given = self.read()
-                thing.fields = given if isinstance(given, dict) else {}
+                self.known[number] = thing = LuaObject(name)
+                fields = self.read()
+                thing.fields = fields if isinstance(fields, dict) else {}
 
     def _fill_table(self, table: Table) -> None:
         for _ in range(self.number("I")):
@@ -119,17 +126,19 @@ class _ObjectReader(Cursor):
                 table[key] = value
 
     def _function(self) -> None:
+        """Skip a function: its code and its upvalues."""
         self._text()
         self.read()
 
     def _storage(self, kind: str) -> Array:
-        name = _KINDS.get(kind.removeprefix("Cuda"))
+        """Return the next storage, an array of one axis."""
+        name = _STORAGE_TYPES.get(kind.removeprefix("Cuda"))
         if name is None or (not kind and name == "f4"):
             raise ValueError(f"a storage of {kind or 'no kind'}, which porter does not read")
         return self.array(name or self.long, self._long())
 
     def _tensor(self) -> Array:
-        """The next tensor, a view of its storage."""
+        """Return the next tensor, a view of its storage."""
         axes = self.number("i")
         if not 0 <= axes <= _MOST_AXES:
             raise ValueError(f"a tensor of {axes} axes")
@@ -149,11 +158,8 @@ class _ObjectReader(Cursor):
         self.budget -= count * storage.itemsize
         if self.budget < 0:
             raise ValueError("its tensors have more numbers than it can hold")
-        if (
-            count
-            and first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-            >= storage.size
-        ):
+        last = first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        if count and last >= storage.size:
             raise ValueError("a tensor reaches beyond its storage")
         if not count:
             return np.zeros(sizes, storage.dtype)
@@ -161,6 +167,7 @@ class _ObjectReader(Cursor):
         return np.lib.stride_tricks.as_strided(storage[first:], sizes, steps, writeable=False)
 
     def _long(self) -> int:
+        """Return a number of the width that the machine's long had."""
         return int(self.array(self.long, 1).item())
 
     def _text(self) -> str:

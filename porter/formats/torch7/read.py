@@ -27,11 +27,11 @@ from porter.formats.torch7.network import (
     IMAGE,
     Torch7Layer,
     Torch7Network,
-    arrays_in,
-    network_in,
+    find_arrays,
+    find_network,
     read_network,
 )
-from porter.formats.torch7.objects import names_of_outputs, read_objects
+from porter.formats.torch7.objects import output_names, read_objects
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
 
@@ -39,8 +39,8 @@ _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedCo
 
 
 def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A model, or a table with one, as of a training's checkpoint; a table of arrays without modules is
-    arrays only.
+    """Return a model, or the model in a table such as a training's checkpoint. A table of arrays without
+    modules is read as arrays only.
 
     Args:
         outputs: names of layers, at which the graph ends.
@@ -53,24 +53,24 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     data = path.read_bytes()
     with refusing_damage(path):
         content = read_objects(data)
-        module = network_in(content)
+        module = find_network(content)
         if module is None:
             return Checkpoint(
                 path,
                 "torch7",
                 None,
-                arrays_in(content),
+                find_arrays(content),
                 ("read without a graph: it holds no module of nn's",),
             )
-        return _checkpoint(path, data, read_network(module), outputs, size)
+        return _make_checkpoint(path, data, read_network(module), outputs, size)
 
 
-def _checkpoint(
+def _make_checkpoint(
     path: Path, data: bytes, network: Torch7Network, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """The checkpoint of a network."""
+    """Return the checkpoint of a network."""
     tensors = {name: array for name, array in network.tensors.items() if is_floating(array)}
-    computed = _computed(network)
+    computed = _compute_tensors(network)
     layers = {layer.name: layer for layer in network.layers}
     expect_values(outputs, layers)
     channels = next(
@@ -83,8 +83,8 @@ def _checkpoint(
         layers, {IMAGE, *layers}, Arrays(arrays), lambda layer: "", budget=budget, passed=network.passed
     )
     ends = [(name, 0) for name in outputs] or network.ends
-    given = None if outputs else dict(zip(names_of_outputs(len(ends)), ends, strict=True))
-    graph = read_graph(begin(flow, image, arrays), READERS, ends, given)
+    outputs_by_name = None if outputs else dict(zip(output_names(len(ends)), ends, strict=True))
+    graph = read_graph(begin(flow, image, arrays), READERS, ends, outputs_by_name)
     graph = replace(
         graph,
         evaluated={**computed, **graph.evaluated},
@@ -95,9 +95,9 @@ def _checkpoint(
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, graph=graph)
 
 
-def _computed(network: Torch7Network) -> NamedArrays:
-    """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied,
-    in four axes.
+def _compute_tensors(network: Torch7Network) -> NamedArrays:
+    """Return the tensors that are computed: variances of norms that kept one over the deviation, and kernels
+    that were stored as a matrix, in four axes.
     """
     computed: dict[str, Array] = {}
     for layer in network.layers:
@@ -111,6 +111,7 @@ def _computed(network: Torch7Network) -> NamedArrays:
 
 
 def _stored_tensors(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
+    """Return the kernel and the bias of a layer by role."""
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if x.walk.flow.constants.declared(computed) is None else computed
     bias = {"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}
@@ -118,20 +119,21 @@ def _stored_tensors(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Store
 
 
 def _window(layer: Torch7Layer) -> tuple[Window, Pads]:
+    """Return the window and the pads of a convolution or a pool."""
     window = Window(
         layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1)
     )
     return window, symmetric_pads(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
-def _conv(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_conv(layer: Torch7Layer, x: Tensor) -> Tensor:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return x.conv(op, _stored_tensors(layer, x, "OIHW"))
 
 
-def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
-    """A transposed convolution."""
+def _read_full_convolution(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
+    """Read SpatialFullConvolution, a transposed convolution."""
     window, (top, bottom, left, right) = _window(layer)
     if further:
         raise Unsupported("to the size of another value")
@@ -143,17 +145,17 @@ def _transposed(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
     return x.apply_op(op, **tensors)
 
 
-def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """A pool; with ceil_mode the last window is left out if it would begin in the pads behind
+def _read_pool(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read a pool. With ceil_mode the last window is left out if it would begin in the last pads
     (THNN/generic/SpatialMaxPooling.c).
     """
     window, pads = _window(layer)
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
     if layer.op.endswith("MaxPooling"):
         return pool(x, "max", (window, pads), rounding)
-    without = layer.fields.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
-    counted = layer.flag("count_include_pad", True) and not without
-    mean = pool(x, "mean", (window, pads), rounding, counted)
+    excludes_pads = layer.fields.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
+    count_pads = layer.flag("count_include_pad", True) and not excludes_pads
+    mean = pool(x, "mean", (window, pads), rounding, count_pads)
     if layer.flag("divide", True):
         return mean
     if any(pads) or rounding == "ceil":
@@ -161,53 +163,58 @@ def _pool(layer: Torch7Layer, x: Tensor) -> Tensor:
     return math.prod(window.kernel) * mean
 
 
-def _whole(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """SpatialAdaptive pools to one cell."""
+def _read_adaptive_pool(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read an adaptive pool, which has to give one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
         raise Unsupported("to more than one cell")
     return x.global_pool("max" if "Max" in layer.op else "mean")
 
 
-def _dense(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_linear(layer: Torch7Layer, x: Tensor) -> Tensor:
     units, _ = x.walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
     return x.fully_connected(units, _stored_tensors(layer, x, "OI"))
 
 
-def _norm(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """A batch norm; one without stored statistics would take those of the batch."""
+def _read_batch_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read a batch norm. One without stored statistics would take those of the batch."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or x.walk.flow.constants.declared(variance) is None:
         raise Unsupported("with the statistics of the batch")
-    roles = {"mean": layer.tensors["running_mean"], "variance": variance, **_trained(layer)}
+    roles = {"mean": layer.tensors["running_mean"], "variance": variance, **_trained_tensors(layer)}
     tensors = {role: x.scope.tensor((name, 0)) for role, name in roles.items()}
     return x.batch_norm(layer.number("eps", 1e-5), layer.number("momentum", 0.1), **tensors)
 
 
-def _trained(layer: Torch7Layer) -> dict[str, str]:
+def _trained_tensors(layer: Torch7Layer) -> dict[str, str]:
+    """Return the gamma and the beta of a norm, as far as it has them."""
     roles = {"gamma": "weight", "beta": "bias"}
     return {role: layer.tensors[name] for role, name in roles.items() if name in layer.tensors}
 
 
-def _instance_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """The instance norm of fast-neural-style."""
+def _read_instance_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read the instance norm of fast-neural-style."""
     gamma, beta = (x.scope.tensor((layer.tensors[name], 0)) for name in ("weight", "bias"))
     return x.instance_norm(layer.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
-def _shaved(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """The ShaveImage of fast-neural-style: a map without so many rows and columns on each side."""
+def _read_shave_image(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read the ShaveImage of fast-neural-style: a map without so many rows and columns on each side."""
     cells = layer.count("size", 0)
     return x.pad({2: (-cells, -cells), 3: (-cells, -cells)})
 
 
 def _axis(layer: Torch7Layer, x: Tensor) -> int:
-    """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
+    """Return the axis of a layer, which counts from 1. If `nInputDims` is one less than the value's axes, it
+    is an axis of one image.
+    """
     dimension = layer.count("dimension", 1)
     return dimension - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if dimension > 0 else dimension
 
 
-def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
-    """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
+def _read_depth_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
+    """Read DepthConcat: maps along the channels. Smaller maps get zeros around them, the odd cell at the
+    end.
+    """
     cells = [
         shape[1:]
         for each in values
@@ -223,23 +230,24 @@ def _deep_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
     return concat(padded, 1)
 
 
-def _view(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
+def _read_view(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read View and Reshape. The sizes are of one image, or with a -1 before others of the batch."""
     sizes = layer.counts("size")
     sizes_of_value = x.sizes
     if not sizes:
         raise Unsupported("to no sizes")
-    of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
-    return x.reshape([sizes_of_value[0], *(sizes[1:] if of_batch else sizes)])
+    has_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
+    return x.reshape([sizes_of_value[0], *(sizes[1:] if has_batch else sizes)])
 
 
-def _pads(layer: Torch7Layer) -> dict[int, tuple[int, int]]:
+def _pads_by_axis(layer: Torch7Layer) -> dict[int, tuple[int, int]]:
+    """Return the pads of rows and of columns, by axis."""
     top, bottom, left, right = (layer.count(f"pad_{side}", 0) for side in "tblr")
     return {2: (top, bottom), 3: (left, right)}
 
 
-def _padding(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """Cells before an axis, if it is below zero, or behind it."""
+def _read_padding(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read Padding: cells before an axis, if the number is below zero, or after it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
         raise Unsupported("within an axis")
@@ -247,14 +255,14 @@ def _padding(layer: Torch7Layer, x: Tensor) -> Tensor:
     return x.pad({axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
-def _threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         raise Unsupported("to another number")
     return x.clip(least, math.inf)
 
 
-def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
     size = layer.count("size", 5)
     alpha = layer.number("alpha", 1e-4)
     return x.apply_op(
@@ -262,8 +270,8 @@ def _lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
     )
 
 
-def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """An upsampling that keeps the corners in place (THNN/generic/SpatialUpSamplingBilinear.c)."""
+def _read_bilinear_upsampling(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read an upsampling that keeps the corners in place (THNN/generic/SpatialUpSamplingBilinear.c)."""
     factor = layer.count("scale_factor", 0)
     if factor < 1:
         raise Unsupported("to a stated size")
@@ -271,17 +279,17 @@ def _bilinear(layer: Torch7Layer, x: Tensor) -> Tensor:
     return x.resize(ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
-def _softplus(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_softplus(layer: Torch7Layer, x: Tensor) -> Tensor:
     beta = layer.number("beta", 1.0)
     return softplus(x) if beta == 1 else softplus(beta * x) / beta
 
 
-def _narrow(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_narrow(layer: Torch7Layer, x: Tensor) -> Tensor:
     start = layer.count("index", 1) - 1
     return x.cut({_axis(layer, x): slice(start, start + layer.count("length", 1))})
 
 
-def _reduce(layer: Torch7Layer, x: Tensor) -> Tensor:
+def _read_reduce(layer: Torch7Layer, x: Tensor) -> Tensor:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
     return x.reduce(function, [_axis(layer, x)], not layer.flag("squeeze", True))
 
@@ -297,41 +305,41 @@ _KINDS = {
 _FUNCTIONS: Functions = by_name(
     {
         **dict.fromkeys(_KINDS, lambda layer, *values: merge_all(_KINDS[layer.op], values)),
-        **dict.fromkeys(_CONVOLUTIONS, _conv),
-        "SpatialMaxPooling SpatialAveragePooling": _pool,
-        "SpatialAdaptiveMaxPooling SpatialAdaptiveAveragePooling": _whole,
-        "SpatialBatchNormalization BatchNormalization": _norm,
+        **dict.fromkeys(_CONVOLUTIONS, _read_conv),
+        "SpatialMaxPooling SpatialAveragePooling": _read_pool,
+        "SpatialAdaptiveMaxPooling SpatialAdaptiveAveragePooling": _read_adaptive_pool,
+        "SpatialBatchNormalization BatchNormalization": _read_batch_norm,
         "Concat JoinTable": lambda layer, *values: concat(values, _axis(layer, values[0])),
-        "View Reshape": _view,
+        "View Reshape": _read_view,
         "SoftMax SpatialSoftMax": lambda layer, x: x.softmax(1),
-        "Mean Max": _reduce,
+        "Mean Max": _read_reduce,
         # Of the first kind, which does not scale what it keeps in training.
         "Dropout SpatialDropout": lambda layer, x: (1 - layer.number("p", 0.5)) * x,
         "LogSoftMax": lambda layer, x: x.softmax(1, op=ops.LogSoftmax()),
-        "InstanceNormalization": _instance_norm,
-        "ShaveImage": _shaved,
-        "SpatialFullConvolution": _transposed,
-        "Linear": _dense,
-        "DepthConcat": _deep_concat,
+        "InstanceNormalization": _read_instance_norm,
+        "ShaveImage": _read_shave_image,
+        "SpatialFullConvolution": _read_full_convolution,
+        "Linear": _read_linear,
+        "DepthConcat": _read_depth_concat,
         "PReLU": lambda layer, x: prelu(x, layer.tensors["weight"]),
-        "Threshold": _threshold,
+        "Threshold": _read_threshold,
         "HardTanh": lambda layer, x: x.clip(layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
         "LeakyReLU": lambda layer, x: x.apply_elementwise(ops.LeakyRelu(layer.number("negval", 0.01))),
         "ELU": lambda layer, x: x.apply_elementwise(ops.Elu(layer.number("alpha", 1.0))),
-        "SoftPlus": _softplus,
+        "SoftPlus": _read_softplus,
         "Square": lambda layer, x: x * x,
         "MulConstant": lambda layer, x: layer.number("constant_scalar", 1.0) * x,
         "AddConstant": lambda layer, x: x + layer.number("constant_scalar", 0.0),
-        "SpatialZeroPadding": lambda layer, x: x.pad(_pads(layer)),
-        "SpatialReflectionPadding": lambda layer, x: x.extend(_pads(layer), "reflect"),
-        "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
-        "Padding": _padding,
-        "SpatialCrossMapLRN": _lrn,
+        "SpatialZeroPadding": lambda layer, x: x.pad(_pads_by_axis(layer)),
+        "SpatialReflectionPadding": lambda layer, x: x.extend(_pads_by_axis(layer), "reflect"),
+        "SpatialReplicationPadding": lambda layer, x: x.extend(_pads_by_axis(layer), "edge"),
+        "Padding": _read_padding,
+        "SpatialCrossMapLRN": _read_lrn,
         "SpatialUpSamplingNearest": lambda layer, x: x.apply_op(
             ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
         ),
-        "SpatialUpSamplingBilinear": _bilinear,
-        "Narrow": _narrow,
+        "SpatialUpSamplingBilinear": _read_bilinear_upsampling,
+        "Narrow": _read_narrow,
     }
 )
 _PLAIN: Mapping[str, Op] = {

@@ -20,12 +20,15 @@ from porter.formats.torch7.objects import read_objects
 
 
 def program(definition: bytes) -> KernelProgram:
+    """Return the program of a file's module, for porter's own engine."""
     steps = steps_of(read_objects(definition))
-    return KernelProgram(INPUT, steps, {op: _called(row) for op, row in _ROWS.items()})
+    return KernelProgram(INPUT, steps, {op: _row_of_module(row) for op, row in _ROWS.items()})
 
 
-def _called(row: Callable[..., Any]) -> Row:
-    """A row that is given what its module states, its values, and its arrays by their fields."""
+def _row_of_module(row: Callable[..., Any]) -> Row:
+    """Return a row that calls a function with what its module states, its values, and its arrays by their
+    fields.
+    """
 
     def run(attributes: Mapping[str, Any], *inputs: Numbers) -> Any:
         roles = attributes["roles"]
@@ -36,26 +39,28 @@ def _called(row: Callable[..., Any]) -> Row:
 
 
 def _grid(fields: ModuleFields, **more: Any) -> Grid:
-    rows, columns = fields.sides("pad", fields.whole("padding", 0))
-    strides, dilations = fields.sides("d", 1), fields.sides("dilation", 1)
+    """Return the stride, the dilation and the pads of a window."""
+    rows, columns = fields.rows_and_columns("pad", fields.integer("padding", 0))
+    strides, dilations = fields.rows_and_columns("d", 1), fields.rows_and_columns("dilation", 1)
     return Grid(strides, dilations, (rows, rows, columns, columns), **more)
 
 
 def _conv(fields: ModuleFields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
-    kernel = weight.reshape(len(weight), -1, *fields.sides("k", 1))
-    return windows.conv(x, kernel, bias, _grid(fields), fields.whole("groups", 1))
+    kernel = weight.reshape(len(weight), -1, *fields.rows_and_columns("k", 1))
+    return windows.conv(x, kernel, bias, _grid(fields), fields.integer("groups", 1))
 
 
-def _mean(fields: ModuleFields, x: Numbers) -> Any:
-    counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
-    sides = fields.sides("k", 1)
+def _average_pool(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute SpatialAveragePooling; without `divide`, the sum of each window."""
+    count_pads = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
+    sides = fields.rows_and_columns("k", 1)
     grid = _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
-    mean = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
+    mean = windows.average_pool(x, sides, grid, "clipped_window" if count_pads else "real_cells")
     return mean if fields.get("divide", True) else mean * (sides[0] * sides[1])
 
 
-def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **vectors: Numbers) -> Any:
-    """Old files keep one over the deviation, with the epsilon in it."""
+def _batch_norm(fields: ModuleFields, x: Numbers, running_mean: Numbers, **vectors: Numbers) -> Any:
+    """Compute a batch norm. Old files keep one over the deviation, with the epsilon in it."""
     epsilon = fields.get("eps", 1e-5)
     variance = (
         vectors["running_var"] + epsilon if "running_var" in vectors else vectors["running_std"] ** -2.0
@@ -64,17 +69,16 @@ def _normed(fields: ModuleFields, x: Numbers, running_mean: Numbers, **vectors: 
 
 
 def _axis(fields: ModuleFields, x: Numbers) -> int:
-    dimension = fields.whole("dimension", 1)
-    return (
-        dimension
-        if dimension < 0
-        else dimension
-        if fields.whole("nInputDims", 0) == x.ndim - 1
-        else dimension - 1
-    )
+    """Return the axis of a module, which counts from 1. If `nInputDims` is one less than the value's axes, it
+    is an axis of one image.
+    """
+    dimension = fields.integer("dimension", 1)
+    is_of_image = fields.integer("nInputDims", 0) == x.ndim - 1
+    return dimension if dimension < 0 or is_of_image else dimension - 1
 
 
-def _deep(fields: ModuleFields, *several: Numbers) -> Any:
+def _depth_concat(fields: ModuleFields, *several: Numbers) -> Any:
+    """Compute DepthConcat: maps along the channels, with zeros around the smaller ones."""
     rows, columns = (max(x.shape[axis] for x in several) for axis in (2, 3))
     padded = []
     for x in several:
@@ -85,47 +89,51 @@ def _deep(fields: ModuleFields, *several: Numbers) -> Any:
     return np.concatenate(padded, 1)
 
 
-def _seen(fields: ModuleFields, x: Numbers) -> Any:
+def _view(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute View and Reshape. The sizes are of one image; with a -1 before others, and without
+    `numInputDims`, they are of the batch.
+    """
     sizes = fields.sizes()
-    return x.reshape(
-        sizes
-        if sizes[0] == -1 and len(sizes) > 1 and not fields.whole("numInputDims", 0)
-        else (len(x), *sizes)
-    )
+    has_batch = sizes[0] == -1 and len(sizes) > 1 and not fields.integer("numInputDims", 0)
+    return x.reshape(sizes if has_batch else (len(x), *sizes))
 
 
-def _around(mode: str) -> Callable[..., Any]:
+def _row_of_padding(mode: str) -> Callable[..., Any]:
+    """Return the row of a padding of rows and columns by a mode."""
+
     def run(fields: ModuleFields, x: Numbers) -> Any:
-        top, bottom, left, right = (fields.whole(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))
+        top, bottom, left, right = (fields.integer(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))
         return pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)], mode)
 
     return run
 
 
-def _padded(fields: ModuleFields, x: Numbers) -> Any:
-    axis = fields.whole("dim", 1) - 1
-    cells = fields.whole("pad", 0)
-    axis += 0 < fields.whole("nInputDim", 0) < x.ndim
+def _padding(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute Padding: cells before an axis, if the number is below zero, or after it."""
+    axis = fields.integer("dim", 1) - 1
+    cells = fields.integer("pad", 0)
+    axis += 0 < fields.integer("nInputDim", 0) < x.ndim
     around = [(max(-cells, 0), max(cells, 0)) if each == axis else (0, 0) for each in range(x.ndim)]
     return pad(x, around, value=fields.get("value", 0.0))
 
 
-def _response(fields: ModuleFields, x: Numbers) -> Any:
+def _response_norm(fields: ModuleFields, x: Numbers) -> Any:
     alpha, beta, bias = fields.get("alpha", 1e-4), fields.get("beta", 0.75), fields.get("k", 1.0)
-    return values.response_norm(x, fields.whole("size", 5), alpha, beta, bias)
+    return values.response_norm(x, fields.integer("size", 5), alpha, beta, bias)
 
 
-def _smooth(fields: ModuleFields, x: Numbers) -> Any:
+def _bilinear_upsampling(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute an upsampling that keeps the corners in place."""
     for axis in (2, 3):
-        factor = fields.whole("scale_factor", 1)
+        factor = fields.integer("scale_factor", 1)
         x = resize(x, axis, x.shape[axis] * factor, factor, Rule("linear", "align_corners"))
     return x
 
 
-def _narrowed(fields: ModuleFields, x: Numbers) -> Any:
-    start = fields.whole("index", 1) - 1
+def _narrow(fields: ModuleFields, x: Numbers) -> Any:
+    start = fields.integer("index", 1) - 1
     axis = _axis(fields, x)
-    return np.take(x, np.arange(start, start + fields.whole("length", 1)), axis)
+    return np.take(x, np.arange(start, start + fields.integer("length", 1)), axis)
 
 
 def _softplus(fields: ModuleFields, x: Numbers) -> Any:
@@ -133,78 +141,87 @@ def _softplus(fields: ModuleFields, x: Numbers) -> Any:
     return np.logaddexp(beta * x, 0) / beta
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
+def _row_of_reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the row of a reduction over one axis."""
     return lambda fields, x: function(x, _axis(fields, x), keepdims=not fields.get("squeeze", True))
 
 
-def _merged(function: Callable[..., Any]) -> Callable[..., Any]:
+def _row_of_merge(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the row of a function of two values, applied to any number of them."""
     return lambda fields, *several: reduce(function, several)
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+def _row_of_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the row of a function of one value."""
     return lambda fields, x: function(x)
 
 
 _ROWS: Mapping[str, Callable[..., Any]] = by_name(
     {
-        "CAddTable": _merged(np.add),
-        "CSubTable": _merged(np.subtract),
-        "CMulTable": _merged(np.multiply),
-        "CDivTable": _merged(np.divide),
-        "CMaxTable": _merged(np.maximum),
-        "CMinTable": _merged(np.minimum),
+        "CAddTable": _row_of_merge(np.add),
+        "CSubTable": _row_of_merge(np.subtract),
+        "CMulTable": _row_of_merge(np.multiply),
+        "CDivTable": _row_of_merge(np.divide),
+        "CMaxTable": _row_of_merge(np.maximum),
+        "CMinTable": _row_of_merge(np.minimum),
         "SpatialConvolution SpatialConvolutionMM SpatialDilatedConvolution": _conv,
-        "SpatialBatchNormalization BatchNormalization": _normed,
+        "SpatialBatchNormalization BatchNormalization": _batch_norm,
         "Concat JoinTable": lambda fields, *several: np.concatenate(several, _axis(fields, several[0])),
-        "View Reshape": _seen,
-        "SoftMax SpatialSoftMax": _each(lambda x: values.softmax(x, 1)),
+        "View Reshape": _view,
+        "SoftMax SpatialSoftMax": _row_of_function(lambda x: values.softmax(x, 1)),
         "Dropout SpatialDropout": lambda fields, x: x * (1 - fields.get("p", 0.5)),
         "InstanceNormalization": lambda fields, x, weight, bias: values.group_norm(
             x, x.shape[1], weight, bias, fields.get("eps", 1e-5)
         ),
         "ShaveImage": lambda fields, x: pad(
-            x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
+            x, [(0, 0), (0, 0), *[(-fields.integer("size", 0), -fields.integer("size", 0))] * 2]
         ),
         "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.conv_transpose(
-            x, weight, bias, _grid(fields).with_more(*fields.sides("adj", 0)), fields.whole("groups", 1)
+            x,
+            weight,
+            bias,
+            _grid(fields).with_more(*fields.rows_and_columns("adj", 0)),
+            fields.integer("groups", 1),
         ),
         "SpatialMaxPooling": lambda fields, x: windows.max_pool(
-            x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
+            x,
+            fields.rows_and_columns("k", 1),
+            _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor"),
         ),
-        "SpatialAveragePooling": _mean,
-        "SpatialAdaptiveMaxPooling": _each(lambda x: x.max((2, 3), keepdims=True)),
-        "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),
+        "SpatialAveragePooling": _average_pool,
+        "SpatialAdaptiveMaxPooling": _row_of_function(lambda x: x.max((2, 3), keepdims=True)),
+        "SpatialAdaptiveAveragePooling": _row_of_function(lambda x: x.mean((2, 3), keepdims=True)),
         "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
-        "DepthConcat": _deep,
+        "DepthConcat": _depth_concat,
         "PReLU": lambda fields, x, weight: values.relu(
             x, slope=values.per_channel(weight, x) if weight.size > 1 else weight.ravel()[0]
         ),
-        "ReLU": _each(values.relu),
-        "ReLU6": _each(lambda x: values.relu(x, 6.0)),
+        "ReLU": _row_of_function(values.relu),
+        "ReLU6": _row_of_function(lambda x: values.relu(x, 6.0)),
         "Threshold": lambda fields, x: np.where(x > fields.get("threshold", 1e-6), x, fields.get("val", 0.0)),
         "HardTanh": lambda fields, x: np.clip(x, fields.get("min_val", -1.0), fields.get("max_val", 1.0)),
         "LeakyReLU": lambda fields, x: values.relu(x, slope=fields.get("negval", 0.01)),
         "ELU": lambda fields, x: values.elu(x, fields.get("alpha", 1.0)),
         "SoftPlus": _softplus,
-        "SoftSign": _each(lambda x: x / (1 + np.abs(x))),
-        "Sigmoid": _each(values.sigmoid),
-        "Tanh": _each(np.tanh),
-        "Square": _each(np.square),
-        "Identity": _each(lambda x: x),
-        "LogSoftMax": _each(lambda x: values.log_softmax(x, 1)),
+        "SoftSign": _row_of_function(lambda x: x / (1 + np.abs(x))),
+        "Sigmoid": _row_of_function(values.sigmoid),
+        "Tanh": _row_of_function(np.tanh),
+        "Square": _row_of_function(np.square),
+        "Identity": _row_of_function(lambda x: x),
+        "LogSoftMax": _row_of_function(lambda x: values.log_softmax(x, 1)),
         "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
         "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
-        "SpatialZeroPadding": _around("constant"),
-        "SpatialReflectionPadding": _around("reflect"),
-        "SpatialReplicationPadding": _around("edge"),
-        "Padding": _padded,
-        "SpatialCrossMapLRN": _response,
+        "SpatialZeroPadding": _row_of_padding("constant"),
+        "SpatialReflectionPadding": _row_of_padding("reflect"),
+        "SpatialReplicationPadding": _row_of_padding("edge"),
+        "Padding": _padding,
+        "SpatialCrossMapLRN": _response_norm,
         "SpatialUpSamplingNearest": lambda fields, x: resize_nearest(
-            x, (1, 1, *[fields.whole("scale_factor", 1)] * 2)
+            x, (1, 1, *[fields.integer("scale_factor", 1)] * 2)
         ),
-        "SpatialUpSamplingBilinear": _smooth,
-        "Narrow": _narrowed,
-        "Mean": _reduced(np.mean),
-        "Max": _reduced(np.max),
+        "SpatialUpSamplingBilinear": _bilinear_upsampling,
+        "Narrow": _narrow,
+        "Mean": _row_of_reduction(np.mean),
+        "Max": _row_of_reduction(np.max),
     }
 )

@@ -20,7 +20,7 @@ from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Outputs
-from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import find_changed_uses
@@ -60,7 +60,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         NotInstalled: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
-    with refusing_damage(path, "fetch or export it again", "the program", OF_JSON):
+    with refusing_damage(path, "fetch or export it again", "the program", ERRORS_OF_JSON):
         graph = _read_archive_graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))

@@ -8,8 +8,8 @@ from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError
 from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.caffe import rows
-from porter.formats.caffe.blobs import net_message, read_blobs
-from porter.formats.caffe.text_format import parse
+from porter.formats.caffe.blobs import read_blobs, write_net
+from porter.formats.caffe.text_format import parse_text
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import CaffeMaker, norm_name
 from porter.frameworks.caffe.sites import add_windowed
@@ -57,7 +57,7 @@ class Caffe(NetDestination[CaffeMaker]):
 
     def text_parts(self, text: str) -> list[tuple[str, object]]:
         """Return the layers behind the input, with their names."""
-        return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
+        return [(layer.word("name") or "", layer) for layer in parse_text(text).parts("layer")[1:]]
 
     def encode_arrays(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         """Return the .caffemodel of a net, within protobuf's limit."""
@@ -66,7 +66,7 @@ class Caffe(NetDestination[CaffeMaker]):
                 "a .caffemodel has at most 2 GiB, and these weights have more",
                 next="port it to torch or onnx",
             )
-        return net_message(
+        return write_net(
             "port",
             [layer.words for layer in net.layers],
             [[arrays[name] for name in layer.blobs] for layer in net.layers],

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from porter.base.dtypes import NamedArrays
 from porter.filegraph.kernels.program import KernelProgram
 from porter.formats.mxnet import rows
-from porter.formats.mxnet.params_file import arrays_parts, read_arrays
+from porter.formats.mxnet.params_file import read_arrays, write_arrays
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import SymbolMaker
 from porter.frameworks.mxnet.sites import add_windowed
@@ -52,7 +52,7 @@ class MXNet(NetDestination[SymbolMaker]):
         return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
 
     def encode_arrays(self, net: SymbolMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
-        return arrays_parts(
+        return write_arrays(
             {f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()}
         )
 

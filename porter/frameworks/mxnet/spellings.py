@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.formats.mxnet.plain import OF_NUMBERS
+from porter.formats.mxnet.plain import OPS_OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, MxnetAttribute, MxnetNode
 from porter.frameworks.mxnet.sites import filter_attributes, window_attributes
 from porter.frameworks.numpy.nets import NO_PADS, NetArray, PortTensor
@@ -260,7 +260,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softmax: _one_node("softmax", lambda op: {"axis": 1}),
     ops.LogSoftmax: _one_node("log_softmax", lambda op: {"axis": 1}),
     ops.Step: _step,
-    **{type(op): _one_node(name) for name, op in OF_NUMBERS.items()},
+    **{type(op): _one_node(name) for name, op in OPS_OF_NUMBERS.items()},
     ops.Power: _one_node("_power_scalar", lambda op: {"scalar": op.exponent}),
     ops.Add: _pairwise("elemwise_add", "broadcast_add"),
     ops.Multiply: _pairwise("elemwise_mul", "broadcast_mul"),

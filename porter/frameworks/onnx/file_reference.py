@@ -19,8 +19,8 @@ from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import expect_batch
-from porter.formats.onnx.constants import FLOATS
-from porter.formats.onnx.image_input import CHANNELS_LAST, ROWS, WHOLE
+from porter.formats.onnx.constants import FLOAT_TYPES
+from porter.formats.onnx.image_input import CHANNELS_LAST, IMAGE_AXES, SINGLE_IMAGE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import UNCUT
 from porter.frameworks.images import further_arrays, split_into_batches
@@ -88,7 +88,9 @@ class OnnxRunner:
         parts = self._input_parts(batch)
         run = self._sessions[taps]
         if cut:
-            images_at_once = -(-len(batch) // len(parts)) if WHOLE in self._metadata else len(parts[0][0])
+            images_at_once = (
+                -(-len(batch) // len(parts)) if SINGLE_IMAGE in self._metadata else len(parts[0][0])
+            )
             cuts = {tap: split_into_batches(value, images_at_once) for tap, value in cut.items()}
             outputs = [
                 run(*part, cut={tap: values[index] for tap, values in cuts.items()})
@@ -137,7 +139,7 @@ class OnnxRunner:
         """Join the values of parts of the images to a value with an axis of images. Cells that share the
         first axis with the images get an axis of their own.
         """
-        if WHOLE in self._metadata:
+        if SINGLE_IMAGE in self._metadata:
             joined = np.stack(values)
         else:
             joined = np.concatenate(values)
@@ -182,12 +184,12 @@ class OnnxRunner:
         """Return the arrays to feed to each input, in its layout and number type, in parts of as many images
         as the model takes.
         """
-        if WHOLE in self._metadata:
-            sizes = [*map(int, self._metadata[WHOLE].split())]
+        if SINGLE_IMAGE in self._metadata:
+            sizes = [*map(int, self._metadata[SINGLE_IMAGE].split())]
             return [(np.ascontiguousarray(image.reshape(sizes), self._input_types[0]),) for image in batch]
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._metadata else batch
-        if ROWS in self._metadata:
-            images = batch.reshape(len(batch), *map(int, self._metadata[ROWS].split()))
+        if IMAGE_AXES in self._metadata:
+            images = batch.reshape(len(batch), *map(int, self._metadata[IMAGE_AXES].split()))
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
@@ -223,7 +225,7 @@ class OnnxRunner:
         types = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
         if self.dtype not in HALVES:
             return [self.dtype] * len(types)
-        return [to_numpy(kind if kind in FLOATS else _FLOAT32) for kind in types]
+        return [to_numpy(kind if kind in FLOAT_TYPES else _FLOAT32) for kind in types]
 
     @cached_property
     def _model_in_dtype(self) -> ModelParts:
@@ -269,10 +271,10 @@ class OnnxRunner:
         attributes and in branches.
         """
         for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOAT_TYPES:
                 attribute.i = self._element_type
             for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.g.initializer):
-                if tensor.data_type in FLOATS:
+                if tensor.data_type in FLOAT_TYPES:
                     array = import_onnx().numpy_helper.to_array(tensor).astype(self.dtype)
                     tensor.CopyFrom(import_onnx().numpy_helper.from_array(array, tensor.name))
             for inner in attribute.g.node:

@@ -12,9 +12,9 @@ from porter.graph import INPUT, BlockScope, Graph, channels_of
 from porter.graph.blocks.block_uses import Unlike
 from porter.graph.blocks.parameters import PlainValue
 from porter.recipe.expressions import Value
-from porter.recipe.steps import NORM, NORMED, OPERATIONS
-from porter.recipe.writing.op_steps import spelled, usual_padding
-from porter.recipe.writing.repeats import with_rows
+from porter.recipe.steps import NORM, OPERATIONS, WITH_NORM
+from porter.recipe.writing.op_steps import default_padding, spell_op
+from porter.recipe.writing.repeats import with_repeats
 from porter.recipe.writing.template import BlockTemplate, Use, UseStep, YamlStep
 
 
@@ -27,33 +27,33 @@ class BlockLines:
 
 
 @dataclass(frozen=True)
-class Drafted:
+class DraftedSteps:
     """The steps of a graph, and its blocks by name."""
 
     graph: tuple[YamlStep, ...]
     blocks: Mapping[str, BlockLines]
 
 
-def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
-    """The steps that expand to `graph`, whose scopes are the uses of its blocks.
+def draft_steps(graph: Graph, options: Mapping[str, Value]) -> DraftedSteps:
+    """Return the steps that expand to `graph`, whose scopes are the uses of its blocks.
 
     Args:
         options: the recipe's, whose `bn_` options are the defaults of batch norms.
     """
-    drafting = _Drafting(graph, options)
-    steps = BlockTemplate([drafting.use("")]).steps
-    parameters = {name: block.parameters for name, block in drafting.blocks.items()}
-    blocks = {name: replace(block, steps=_with_norms(block.steps)) for name, block in drafting.blocks.items()}
-    return Drafted(_with_norms(with_rows(steps, parameters)), blocks)
+    writer = _BlockWriter(graph, options)
+    steps = BlockTemplate([writer.use("")]).steps
+    parameters = {name: block.parameters for name, block in writer.blocks.items()}
+    blocks = {name: replace(block, steps=_with_norms(block.steps)) for name, block in writer.blocks.items()}
+    return DraftedSteps(_with_norms(with_repeats(steps, parameters)), blocks)
 
 
 def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
-    """Steps, with a convolution and the plain batch norm that follows it as one."""
+    """Return the steps, with a convolution and the plain batch norm that follows it as one."""
     lines: list[YamlStep] = []
     for step in steps:
         before = lines[-1] if lines else {}
         condition = {"when": before["when"]} if "when" in before else {}
-        if NORMED & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
+        if WITH_NORM & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
             lines[-1] = {
                 **{key: value for key, value in before.items() if key != "when"},
                 NORM: step["batch_norm"],
@@ -65,20 +65,26 @@ def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
 
 
 def with_arguments(graph: Graph) -> Graph:
-    """The graph, whose scopes have what its blocks' uses are given."""
-    drafting = _Drafting(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
-    drafting.use("")
-    scopes = (BlockScope(path, *drafting.given[path]) for path in drafting.scopes)
+    """Return the graph, whose scopes have the arguments of its blocks' uses."""
+    writer = _BlockWriter(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
+    writer.use("")
+    scopes = (BlockScope(path, *writer.arguments_of_uses[path]) for path in writer.scopes)
     return replace(graph, scopes=tuple(scopes))
 
 
-class _Drafting:
-    """Blocks, inner ones first, and what each use of them is given."""
+class _BlockWriter:
+    """Writes blocks, inner ones first, and the arguments of each use of them.
+
+    Attributes:
+        around: the scope around each node and each inner scope.
+        members: the nodes and scopes directly in each scope.
+        sources: the values that each node or scope reads from outside.
+    """
 
     def __init__(self, graph: Graph, options: Mapping[str, Value]) -> None:
         self.graph = graph
         self.channels = channels_of(graph)
-        self.usual: dict[str, Mapping[str, Any]] = {
+        self.defaults: dict[str, Mapping[str, Any]] = {
             **OPERATIONS,
             "batch_norm": {name: options[f"bn_{name}"] for name in OPERATIONS["batch_norm"]},
         }
@@ -87,12 +93,12 @@ class _Drafting:
         self.members: dict[str, dict[str, None]] = {}
         self.sources: dict[str, dict[str, None]] = {}
         for node in graph.nodes:
-            self._settle(node.path, node.inputs)
+            self._note_scopes(node.path, node.inputs)
         self.blocks: dict[str, BlockLines] = {}
-        self.given: dict[str, tuple[str, Mapping[str, PlainValue]]] = {}
+        self.arguments_of_uses: dict[str, tuple[str, Mapping[str, PlainValue]]] = {}
 
-    def _settle(self, path: str, inputs: tuple[str, ...]) -> None:
-        """Notes a node as a member of the scopes around it, and what they read."""
+    def _note_scopes(self, path: str, inputs: tuple[str, ...]) -> None:
+        """Note a node as a member of the scopes around it, and the values that these read."""
         self.sources[path] = dict.fromkeys(inputs)
         around, inner = path, path
         while around:
@@ -106,52 +112,58 @@ class _Drafting:
             inner = around
 
     def use(self, path: str) -> Use:
+        """Return a use of a block, whose steps are the members of the scope `path`."""
         entry = next(iter(self.sources[path])) if path else INPUT
-        return Use(tuple(self._part(path, member) for member in self.members[path]), self.channels[entry])
+        return Use(
+            tuple(self._step_of_member(path, member) for member in self.members[path]), self.channels[entry]
+        )
 
-    def _part(self, path: str, member: str) -> UseStep:
-        """A member of a block as a step of it."""
+    def _step_of_member(self, path: str, member: str) -> UseStep:
+        """Return a member of a block as a step of it."""
         prefix = f"{path}/" if path else ""
         name = member.removeprefix(prefix)
         node = self.graph.by_path.get(member)
         inputs = node.inputs if node else tuple(self.sources[member])
-        local = tuple(self._local(source, path) for source in inputs)
+        local = tuple(self._name_in_scope(source, path) for source in inputs)
         if node is not None:
-            kind, own = spelled(node.op, self.channels[node.source])
-            return UseStep(name, kind, own, {**usual_padding(kind), **self.usual[kind]}, local)
-        if member not in self.given:
-            self._define(self.scopes[member])
-        kind, arguments = self.given[member]
+            kind, own = spell_op(node.op, self.channels[node.source])
+            return UseStep(name, kind, own, {**default_padding(kind), **self.defaults[kind]}, local)
+        if member not in self.arguments_of_uses:
+            self._write_block(self.scopes[member])
+        kind, arguments = self.arguments_of_uses[member]
         return UseStep(name, kind, arguments, self.blocks[kind].parameters, local)
 
-    def _local(self, source: str, path: str) -> str:
-        """The name of a value in the scope `path`."""
+    def _name_in_scope(self, source: str, path: str) -> str:
+        """Return the name of a value in the scope `path`."""
         if path and not source.startswith(f"{path}/"):
             return INPUT
         while source not in self.graph.inputs and self.around[source] != path:
             source = self.around[source]
         return source.removeprefix(f"{path}/") if path else source
 
-    def _define(self, block: str) -> None:
-        """Writes a block; uses that have other steps become blocks of their own."""
-        paths = [path for path, own in self.scopes.items() if own == block]
+    def _write_block(self, block: str) -> None:
+        """Write a block; uses that have other steps become blocks of their own."""
+        paths = [path for path, name_of_block in self.scopes.items() if name_of_block == block]
         uses = {path: self.use(path) for path in paths}
         try:
-            self._write(block, uses)
+            self._write_lines(block, uses)
         except Unlike:
-            alike: dict[object, dict[str, Use]] = {}
+            uses_by_form: dict[object, dict[str, Use]] = {}
             for path, use in uses.items():
                 form = tuple((part.name, part.kind, part.inputs) for part in use.parts)
-                alike.setdefault(form, {})[path] = use
-            for number, group in enumerate(alike.values()):
-                self._write(f"{block}_{number + 1}", group)
+                uses_by_form.setdefault(form, {})[path] = use
+            for number, group in enumerate(uses_by_form.values()):
+                self._write_lines(f"{block}_{number + 1}", group)
 
-    def _write(self, name: str, uses: Mapping[str, Use]) -> None:
-        """Writes the lines of a block, and notes the arguments of each use."""
+    def _write_lines(self, name: str, uses: Mapping[str, Use]) -> None:
+        """Write the lines of a block, and note the arguments of each use."""
         template = BlockTemplate(list(uses.values()))
         defaults = template.defaults
         self.blocks[name] = BlockLines(
             {key: defaults.get(key) for key in template.parameters}, template.steps
         )
         for number, path in enumerate(uses):
-            self.given[path] = name, {key: values[number] for key, values in template.parameters.items()}
+            self.arguments_of_uses[path] = (
+                name,
+                {key: values[number] for key, values in template.parameters.items()},
+            )

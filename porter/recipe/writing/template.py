@@ -12,13 +12,13 @@ from porter.graph.blocks.block_uses import Unlike, merge_orders
 from porter.graph.blocks.parameters import Arguments, PlainValue
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.recipe import RESERVED
-from porter.recipe.steps import COMMON, OPERATIONS
+from porter.recipe.steps import COMMON_KEYS, OPERATIONS
 
 YamlStep = dict[str, Any]
 """A step as it is written: its kind and path first."""
-_USUAL = (1, True, False, "valid", "same")
+_EXPECTED_VALUES = (1, True, False, "valid", "same")
 """Values that a reader expects where a use does not state a parameter."""
-_TAKEN = frozenset({*RESERVED, *FUNCTIONS, *COMMON, *OPERATIONS})
+_WORDS_OF_RECIPES = frozenset({*RESERVED, *FUNCTIONS, *COMMON_KEYS, *OPERATIONS})
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class UseStep:
     Attributes:
         name: its path in the use.
         arguments: all of them, also those at their defaults.
-        usual: the defaults.
+        defaults: the default of each.
         inputs: the names of the steps that it reads, `input` for the use's own input.
     """
 
     name: str
     kind: str
     arguments: Mapping[str, PlainValue]
-    usual: Mapping[str, Any]
+    defaults: Mapping[str, Any]
     inputs: tuple[str, ...]
 
 
@@ -68,11 +68,11 @@ class BlockTemplate:
         order = merge_orders([[part.name for part in use.parts] for use in uses])
         # Steps that every use has name the parameters.
         values = {
-            name: self._values(name)
-            for name in sorted(order, key=lambda name: len(self._at(name)) < len(uses))
+            name: self._written_by_kind(name)
+            for name in sorted(order, key=lambda name: len(self._uses_with(name)) < len(uses))
         }
         self.conditions: dict[str, str] = {}
-        self.steps = tuple(step for name in order for step in self._steps(name, values[name], order))
+        self.steps = tuple(step for name in order for step in self._write_steps(name, values[name], order))
         used = self.arguments.used_arguments()
         used.pop("channels", None)
         self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in used.items()}
@@ -83,119 +83,128 @@ class BlockTemplate:
 
     @property
     def defaults(self) -> dict[str, PlainValue]:
+        """The defaults of parameters that are plain in many uses, or that some uses do not read."""
         defaults = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
         for name, values in self.parameters.items():
             value, count = Counter(values).most_common(1)[0]
-            if value in _USUAL and 3 * count > len(values):
+            if value in _EXPECTED_VALUES and 3 * count > len(values):
                 defaults[name] = value
         return defaults
 
-    def _at(self, name: str) -> list[int]:
+    def _uses_with(self, name: str) -> list[int]:
+        """Return the numbers of the uses that have a step."""
         return [i for i, parts in enumerate(self.parts) if name in parts]
 
-    def _values(self, name: str) -> dict[str, dict[str, Any]]:
-        """The arguments that are not at their defaults, by kind and as they are written."""
+    def _written_by_kind(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the arguments that are not at their defaults, by kind and as they are written."""
         kinds: dict[str, list[int]] = {}
-        for i in self._at(name):
+        for i in self._uses_with(name):
             kinds.setdefault(self.parts[i][name].kind, []).append(i)
-        return {kind: self._written(kind, {i: self.parts[i][name] for i in at}) for kind, at in kinds.items()}
+        return {
+            kind: self._write_arguments(kind, {i: self.parts[i][name] for i in at})
+            for kind, at in kinds.items()
+        }
 
-    def _written(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
-        """The arguments of a step whose values must be written, as numbers or as expressions of
-        parameters.
-        """
+    def _write_arguments(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
+        """Return the arguments of a step that must be written, as numbers or as expressions of parameters."""
         written: dict[str, Any] = {}
-        for slot in dict.fromkeys(slot for part in parts.values() for slot in part.arguments):
-            vector = {i: part.arguments[slot] for i, part in parts.items()}
-            usual = next(iter(parts.values())).usual[slot]
+        for key in dict.fromkeys(key for part in parts.values() for key in part.arguments):
+            vector = {i: part.arguments[key] for i, part in parts.items()}
+            default = next(iter(parts.values())).defaults[key]
             values = set(vector.values())
-            windowed = slot == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
-            always = kind in OPERATIONS and (slot in ("filters", "kernel", "units") or windowed)
-            if values != {usual} or (len(values) == 1 and always):
-                written[slot] = (
+            has_window = key == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
+            is_required = kind in OPERATIONS and (key in ("filters", "kernel", "units") or has_window)
+            if values != {default} or (len(values) == 1 and is_required):
+                written[key] = (
                     values.pop()
                     if len(values) == 1
-                    else self._expression(slot, vector, next(iter(parts.values())).name)
+                    else self._express(key, vector, next(iter(parts.values())).name)
                 )
-        pads = {
-            slot.removeprefix("pad."): written.pop(slot) for slot in list(written) if slot.startswith("pad.")
-        }
+        pads = {key.removeprefix("pad."): written.pop(key) for key in list(written) if key.startswith("pad.")}
         if pads:
             written["pad"] = {**({"pad": written["pad"]} if "pad" in written else {}), **pads}
         order = list(OPERATIONS.get(kind, written))
-        return {slot: written[slot] for slot in sorted(written, key=order.index)}
+        return {key: written[key] for key in sorted(written, key=order.index)}
 
-    def _expression(self, slot: str, vector: Mapping[int, PlainValue], owner: str) -> str:
-        """An expression that gives a slot its value in each use."""
-        name = slot.removeprefix("pad.")
-        name = f"{name}_" if name in _TAKEN else name
-        return "=" + self.arguments.express(name, vector, _word(owner)).replace(" * ", "*").replace(
+    def _express(self, key: str, vector: Mapping[int, PlainValue], owner: str) -> str:
+        """Return an expression that gives an argument its value in each use."""
+        name = key.removeprefix("pad.")
+        name = f"{name}_" if name in _WORDS_OF_RECIPES else name
+        return "=" + self.arguments.express(name, vector, _as_word(owner)).replace(" * ", "*").replace(
             " // ", "//"
         )
 
-    def _steps(
+    def _write_steps(
         self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]
     ) -> list[YamlStep]:
-        """The lines of one step: several if it is of several kinds, each with the `when` of its uses."""
+        """Return the lines of one step: several if it is of several kinds, each with the `when` of its
+        uses.
+        """
         lines: list[YamlStep] = []
         for kind, written in kinds.items():
-            at = [i for i in self._at(name) if self.parts[i][name].kind == kind]
+            at = [i for i in self._uses_with(name) if self.parts[i][name].kind == kind]
             step: YamlStep = {kind: name}
-            inputs = self._inputs(name, at)
+            inputs = self._write_inputs(name, at)
             if inputs is not None:
                 step["from"] = inputs
             step |= written
             if len(at) < len(self.uses):
-                word = f"has_{_word(name)}" if len(kinds) == 1 else f"with_{kind}"
+                word = f"has_{_as_word(name)}" if len(kinds) == 1 else f"with_{kind}"
                 step["when"] = f"={self._condition(at, word, name)}"
                 self.conditions[name] = step["when"][1:] if len(kinds) == 1 else ""
             lines.append(step)
         return lines
 
     def _condition(self, at: Sequence[int], word: str, name: str, among: Sequence[int] | None = None) -> str:
-        here = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
-        return self.arguments.condition(here, word, _word(name)).replace(" * ", "*")
+        """Return an expression that holds in the uses `at`, and not in the others of `among` (all uses)."""
+        holds_in = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
+        return self.arguments.condition(holds_in, word, _as_word(name)).replace(" * ", "*")
 
-    def _inputs(self, name: str, at: Sequence[int]) -> str | list[str] | None:
-        """The step's `from`; None where every use reads the step before."""
+    def _write_inputs(self, name: str, at: Sequence[int]) -> str | list[str] | None:
+        """Return the step's `from`; None if every use reads the step before."""
         count = len(self.parts[at[0]][name].inputs)
         if any(len(self.parts[i][name].inputs) != count for i in at):
             raise Unlike
-        if count == 1 and all(self.parts[i][name].inputs[0] == self._before(i, name) for i in at):
+        if count == 1 and all(self.parts[i][name].inputs[0] == self._step_before(i, name) for i in at):
             return None
         sources = [
-            self._source(name, {i: self.parts[i][name].inputs[index] for i in at}) for index in range(count)
+            self._write_source(name, {i: self.parts[i][name].inputs[index] for i in at})
+            for index in range(count)
         ]
         return sources if count > 1 else sources[0]
 
-    def _before(self, use: int, name: str) -> str:
+    def _step_before(self, use: int, name: str) -> str:
+        """Return the step before another in a use, or its input."""
         names = [part.name for part in self.uses[use].parts]
-        place = names.index(name)
-        return names[place - 1] if place else INPUT
+        position = names.index(name)
+        return names[position - 1] if position else INPUT
 
-    def _source(self, name: str, sources: Mapping[int, str]) -> str:
-        """The name of what is read in each use. A step that some uses lack is read under its own
-        condition.
+    def _write_source(self, name: str, sources: Mapping[int, str]) -> str:
+        """Return the name of the value that is read in each use. A step that some uses lack is read under its
+        own condition.
         """
-        text, left = "=", dict(sources)
-        while len(set(left.values())) > 1:
-            source = max(set(left.values()), key=lambda source: (source in self.conditions, source))
-            at = [i for i, other in left.items() if other == source]
-            own = self.conditions.get(source)
-            if not own or at != [i for i in left if source in self.parts[i]]:
-                own = self._condition(at, f"{_word(name)}_from_{_word(source)}", name, list(left))
-            text += f"'{source}' if {own} else "
-            left = {i: other for i, other in left.items() if other != source}
-        last = next(iter(left.values()))
+        text, remaining = "=", dict(sources)
+        while len(set(remaining.values())) > 1:
+            source = max(set(remaining.values()), key=lambda source: (source in self.conditions, source))
+            at = [i for i, other in remaining.items() if other == source]
+            condition = self.conditions.get(source)
+            if not condition or at != [i for i in remaining if source in self.parts[i]]:
+                condition = self._condition(
+                    at, f"{_as_word(name)}_from_{_as_word(source)}", name, list(remaining)
+                )
+            text += f"'{source}' if {condition} else "
+            remaining = {i: other for i, other in remaining.items() if other != source}
+        last = next(iter(remaining.values()))
         return last if text == "=" else f"{text}'{last}'"
 
 
 def _literal(value: PlainValue) -> str | None:
-    """The value as expressions write it; they have no lists."""
+    """Return the value as expressions write it; None for a list, because they have no lists."""
     if isinstance(value, tuple):
         return None
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def _word(path: str) -> str:
+def _as_word(path: str) -> str:
+    """Return a path as one word."""
     return path.replace("/", "_").replace(".", "_").replace("-", "_")

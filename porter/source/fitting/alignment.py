@@ -56,15 +56,15 @@ class Alignment:
         return sum(bool(self.candidates[node.path]) for node in self.graph.nodes) / len(self.graph.nodes)
 
     def pairs(self, path: str, name: str) -> dict[str, str]:
-        """The layer of every node that leads to `path`, given that `name` is the layer of `path`; INPUT's is
-        the trunk's input.
+        """Return the layer of every node that leads to `path`, given that `name` is the layer of `path`.
+        INPUT's is the input of the trunk.
 
         Raises:
             MappingError: a node would have two layers, or a layer two nodes: the graphs differ.
         """
         layers_of: dict[str, str] = {}
         # Each node once: the number of ways through a network is the product of its branches.
-        walked: set[str] = set()
+        done: set[str] = set()
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
@@ -73,9 +73,9 @@ class Alignment:
                     f"two layers of the file, '{layers_of[path]}' and '{name}', would be this one node",
                     where=path,
                 )
-            if path in self.graph.inputs or path in walked:
+            if path in self.graph.inputs or path in done:
                 continue
-            walked.add(path)
+            done.add(path)
             node = self.graph.by_path[path]
             inputs = (
                 (name,)
@@ -88,29 +88,33 @@ class Alignment:
             for path, name in layers_of.items()
             if path not in self.graph.inputs and not self._passes(self.graph.by_path[path], name)
         ]
-        twice = next((name for name in layers if layers.count(name) > 1), None)
-        if twice is not None:
-            raise MappingError(f"layer '{twice}' would be two nodes of the graph", where=self.graph.output)
+        layer_of_two = next((name for name in layers if layers.count(name) > 1), None)
+        if layer_of_two is not None:
+            raise MappingError(
+                f"layer '{layer_of_two}' would be two nodes of the graph", where=self.graph.output
+            )
         return layers_of
 
     def folded(self, pairs: Mapping[str, str]) -> dict[str, str]:
-        """The batch norms that the file has folded into the layers before them, by path, to the path of that
-        layer.
+        """Return the batch norms that the file has folded into the layers before them, by path, to the path
+        of that layer.
         """
         return {
             norm: path for norm, path in self.norms.items() if norm in pairs and pairs[norm] == pairs[path]
         }
 
     def _passes(self, node: Node, name: str) -> bool:
-        """Whether `name` is the layer of the node because it is the layer of the node's input."""
+        """Return whether `name` is the layer of the node only because it is the layer of the node's input."""
         before = node.inputs[0] if _keeps_values(node.op) else self.norms.get(node.path, "")
         return isinstance(node.op, ops.Identity) or name in self.candidates.get(before, ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
-        """The layers of the node's inputs, which give what the layer reads."""
-        wanted = _key(layer.op, layer.inputs, self.parts)
-        orders = _orders(node, self.candidates)
-        fitting = [order for order in orders if _key(node.op, order, self.parts) == wanted]
+        """Return the layers of the node's inputs, which give what the layer reads. Layers that agree with the
+        known pairs come first.
+        """
+        read_values = _read_values(layer.op, layer.inputs, self.parts)
+        orders = _input_choices(node, self.candidates)
+        fitting = [order for order in orders if _read_values(node.op, order, self.parts) == read_values]
         agreeing = (
             order
             for order in fitting
@@ -119,7 +123,7 @@ class Alignment:
         return next(agreeing, fitting[0])
 
     def expect(self, path: str) -> None:
-        """Refuses a file in which no layer can be the node `path`.
+        """Refuse a file in which no layer can be the node `path`.
 
         Raises:
             MappingError: with the first node that has no layer, and the file's layers in its place.
@@ -153,7 +157,7 @@ class Alignment:
 
 
 def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
-    """Finds which layers of a file's graph can be which nodes of a recipe's graph.
+    """Find which layers of a file's graph can be which nodes of a recipe's graph.
 
     Args:
         native: rows and columns of the input, if the file does not state them.
@@ -171,7 +175,7 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
     parts: dict[str, tuple[str, ...]] = {}
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
-        key = _key(layer.op, layer.inputs, parts)
+        key = _read_values(layer.op, layer.inputs, parts)
         readers[key].append(layer)
         if isinstance(layer.op, ops.ConcatChannels) and len(key) <= _MOST_PARTS:
             parts[layer.name] = key
@@ -183,20 +187,21 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
             f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where
         ) from None
     candidates: dict[str, tuple[str, ...]] = dict(zip(graph.inputs, inputs_of(file), strict=True))
-    joins: list[FileNode] = []  # concats that the file has as a part of a larger one
+    # Concats of the recipe that the file has as a part of a larger one.
+    joins: list[FileNode] = []
     folded = set(only_readers(graph).values())
     head = head_of(graph)
     for node in graph.nodes:
         if isinstance(node.op, ops.Identity):
             candidates[node.path] = candidates[node.inputs[0]]
             continue
-        keys = {_key(node.op, names, parts) for names in _orders(node, candidates)}
+        keys = {_read_values(node.op, names, parts) for names in _input_choices(node, candidates)}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = sizes[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
         if isinstance(node.op, ops.ConcatChannels) and not fitting:
             inner = next(
-                (key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None
+                (key for key in sorted(keys) if any(_is_part(key, joined) for joined in parts.values())), None
             )
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
@@ -206,67 +211,78 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
     return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), candidates, parts)
 
 
-def passed(node: Node, pairs: Mapping[str, str]) -> bool:
-    """Whether a node has the layer of its input, because the file has no layer for it."""
+def has_layer_of_input(node: Node, pairs: Mapping[str, str]) -> bool:
+    """Return whether a node has the layer of its input, because the file has no layer for it."""
     return pairs[node.path] == pairs[node.inputs[0]]
 
 
 def _keeps_values(op: Op) -> bool:
-    """Whether an op gives its input's values: a file's graph without cells has no reshape of one."""
+    """Return whether an op gives its input's values: a reshape of one is no layer in a file's graph without
+    cells.
+    """
     return isinstance(op, ops.Identity) or op == ops.Flatten()
 
 
 def without_cells(file: FileGraph) -> FileGraph:
-    """The file's graph with features where it has maps of one cell, as recipes do: its global pools give
-    features, and reshapes of one cell go. What meets a larger map, as squeeze-and-excite does, stays. A pool
-    whose only window is its whole map, at the size that the file states, is a global one, if no window comes
-    after it: small maps make others of such pools.
+    """Return the file's graph with features where it has maps of one cell, as recipes have them: global pools
+    give features, and reshapes of one cell go. A value that meets a larger map, as in squeeze-and-excite,
+    stays.
+
+    A pool whose only window is its whole map, at the size that the file states, becomes a global one, unless
+    a window comes after it: small maps make others of such pools.
     """
-    known = file.shapes
-    before = file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs)
+    shapes_by_name = file.shapes
+    leads_to_window = file.leading_to(
+        source for node in file.nodes if _has_window(node.op) for source in node.inputs
+    )
     file = replace(
         file,
         nodes=tuple(
-            _whole(node, known.get(node.inputs[0])) if node.inputs and node.name not in before else node
+            _as_global_pool(node, shapes_by_name.get(node.inputs[0]))
+            if node.inputs and node.name not in leads_to_window
+            else node
             for node in file.nodes
         ),
     )
     cells: set[str] = set()
-    meeting: set[str] = set()
+    meets_map: set[str] = set()
     for node in file.nodes:
         of_cells = cells.intersection(node.inputs)
         if _makes_cell(node.op) or (of_cells and cells.issuperset(node.inputs)):
             cells.add(node.name)
         else:
-            meeting |= of_cells
-    remaining = file.leading_to(meeting)
-    moved = {name: name for name in file.inputs}
+            meets_map |= of_cells
+    remaining = file.leading_to(meets_map)
+    new_names = {name: name for name in file.inputs}
     nodes: list[FileNode] = []
     for node in file.nodes:
-        inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - remaining
-        moved[node.name] = (
-            inputs[0]
-            if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] not in file.inputs
-            else node.name
-        )
-        if moved[node.name] == node.name:
-            op = (
-                type(node.op)()
-                if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool)
-                else node.op
-            )
-            nodes.append(replace(node, op=op, inputs=inputs))
-    given = {tap: moved[name] for tap, name in file.given.items()}
-    return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs), given=given)
+        inputs = tuple(new_names[name] for name in node.inputs)
+        becomes_features = node.name in cells - remaining
+        is_reshape = isinstance(node.op, ops.Flatten | ops.AsMap)
+        if becomes_features and is_reshape and inputs[0] not in file.inputs:
+            new_names[node.name] = inputs[0]
+            continue
+        new_names[node.name] = node.name
+        op = node.op
+        if becomes_features and isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool):
+            op = type(op)()
+        nodes.append(replace(node, op=op, inputs=inputs))
+    given = {tap: new_names[name] for tap, name in file.given.items()}
+    return replace(
+        file, nodes=tuple(nodes), outputs=tuple(new_names[name] for name in file.outputs), given=given
+    )
 
 
 def _has_window(op: Op | Foreign) -> bool:
+    """Return whether an op reads more than one cell for each of its own."""
     site = site_of(op)
     return site is not None and site.window.kernel != (1, 1)
 
 
-def _whole(node: FileNode, shape: Shape | None) -> FileNode:
-    """A pool whose only window is its whole map as a global pool, with its cell; any other node as it is."""
+def _as_global_pool(node: FileNode, shape: Shape | None) -> FileNode:
+    """Return a pool whose only window is its whole map as a global pool that keeps its cell; any other node
+    as it is.
+    """
     op = node.op
     if (
         not isinstance(op, ops.AvgPool | ops.MaxPool)
@@ -280,12 +296,13 @@ def _whole(node: FileNode, shape: Shape | None) -> FileNode:
 
 
 def _makes_cell(op: Op | Foreign) -> bool:
+    """Return whether an op's value is a map of one cell, or takes part in the reshapes of one."""
     return isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.AsMap) or op == ops.Flatten()
 
 
 def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
-    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and the
-    classes of the `head`.
+    """Return whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and
+    the classes of the `head`.
 
     A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one,
     and a norm whose statistics became constants is a scale.
@@ -309,7 +326,7 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
 
 
 def describe(op: Op | Foreign) -> str:
-    """A layer in a few words."""
+    """Return a layer in a few words."""
     match op:
         case Foreign(kind=kind):
             return kind
@@ -325,8 +342,9 @@ def describe(op: Op | Foreign) -> str:
 
 
 def inputs_of(file: FileGraph) -> tuple[tuple[str, ...], ...]:
-    """For each input of the file, the layers that can be a graph's input: itself, and for the first one the
-    layers that only prepare it, which scale it by constants, or porter has no op for them.
+    """Return for each input of the file the layers that can be a graph's input. These are the input itself,
+    and for the first one also the layers that only prepare it: they scale it by constants, or porter has no
+    op for them.
     """
     prepared = [INPUT]
     for layer in file.nodes:
@@ -336,21 +354,24 @@ def inputs_of(file: FileGraph) -> tuple[tuple[str, ...], ...]:
     return (tuple(prepared), *((name,) for name in file.inputs[1:]))
 
 
-def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:
-    """Every choice of layers that could give what the node reads, one for each input."""
+def _input_choices(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:
+    """Return every choice of layers that could give what the node reads, one for each input."""
     choices = [candidates[path] for path in node.inputs]
     if math.prod(map(len, choices)) > _MOST_ORDERS:
         raise MappingError("too many layers of the file could be the inputs of this node", where=node.path)
     return product(*choices)
 
 
-def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+def _is_part(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    """Return whether a tuple stands in another one, unbroken."""
     return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
 
 
-def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one
-    step or several.
+def _read_values(
+    op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the names of what an op reads in a form that can be compared: sorted where the order does not
+    matter, and for a concat all that is joined, in one step or several.
     """
     if isinstance(op, ops.ConcatChannels):
         return tuple(part for name in names for part in parts.get(name, (name,)))
@@ -358,5 +379,6 @@ def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, 
 
 
 def _leading_to(graph: Graph, path: str) -> set[str]:
+    """Return the nodes that lead to a node, with it."""
     nodes = graph.by_path
     return upstream([path], lambda name: nodes[name].inputs if name in nodes else ())

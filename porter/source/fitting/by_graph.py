@@ -23,13 +23,13 @@ from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors
 from porter.source.fitting.grafting import End, Grafted, graft
-from porter.source.fitting.names_in_file import lists_tensors
+from porter.source.fitting.names_in_file import tensors_hint
 
-AFTER = "the file's graph does not use it for the logits"
+NOT_READ_BY_LOGITS = "the file's graph does not use it for the logits"
 
 
 def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
-    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `--map`
+    """Fit a variant to a file that carries its graph. The file's own output is the head, unless `--map`
     chooses another layer of the file: LAYER=head/logits.
 
     Args:
@@ -41,29 +41,26 @@ def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
     """
     output = candidate.graph.output
 
-    def fitted(chosen: str | None) -> Fit:
+    def fit_with_head(chosen: str | None) -> Fit:
+        """Return the fit with a chosen layer of the file as the head; with None, with the file's output."""
         end = _find_end(candidate.alignment, candidate.checkpoint, chosen, candidate.head_kernels)
         return _fit(candidate, end, keep_background)
 
     try:
-        return fitted(candidate.mapped.get(output))
+        return fit_with_head(candidate.mapped.get(output))
     except MappingError as error:
         heads = []
         for layer in _possible_heads(candidate.alignment):
             with suppress(MappingError):
-                fitted(layer)
+                fit_with_head(layer)
                 heads.append(f"{layer}={output}")
         raise MappingError(error.message, where=error.where, next=error.next, maps=heads) from None
 
 
 def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
-    """The fit of a file whose graph is the recipe's up to its head."""
-    member, draft, checkpoint, aligned = (
-        candidate.member,
-        candidate.graph,
-        candidate.checkpoint,
-        candidate.alignment,
-    )
+    """Return the fit of a file whose graph is the recipe's up to its head."""
+    member, draft = candidate.member, candidate.graph
+    checkpoint, aligned = candidate.checkpoint, candidate.alignment
     file = aligned.file
     base, name = _trunk_end(aligned, end)
     pairs = aligned.pairs(base, name)
@@ -78,8 +75,8 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, folded.values(), size)
     layers = candidate.layers
-    background = end.own and "drop_background" in layers[draft.output].transforms
-    drops = background and not keep_background
+    has_background = end.own and "drop_background" in layers[draft.output].transforms
+    drops = has_background and not keep_background
     graph = grafted.graph
     if drops:
         graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
@@ -92,27 +89,29 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         if isinstance(graph.by_path[path].op, ops.Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
-    plain = not differences and not folded and grafted.plain
-    shown = tap_names(member, draft, layers) if plain else {}
-    rest = _left_out(file, end)
-    left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
-    other = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
-    different = (other,) if differences else ()
+    is_zoos_model = not differences and not folded and grafted.plain
+    tap_names_of_zoo = tap_names(member, draft, layers) if is_zoos_model else {}
+    unread = _unread_layers(file, end)
+    left = (f"left out, because the head does not read them: {some(unread)}",) if unread else ()
+    words = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
+    different = (words,) if differences else ()
     return Fit(
         graph=graph,
         tensors=names,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors if name not in used},
-        source_classes=_rows(grafted.graph, base == draft.output),
+        ignored={
+            name: constants.get(name, NOT_READ_BY_LOGITS) for name in checkpoint.tensors if name not in used
+        },
+        source_classes=_classes_of_output(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,
-        background=background and keep_background,
+        background=has_background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         given=given_by(file, grafted.layers, shaped=False),
-        reference_taps={path: name for path, name in shown.items() if path in graph.by_path},
-        reference_names=_reference_names(graph, candidate.dialect, layers, names) if plain else {},
+        reference_taps={path: name for path, name in tap_names_of_zoo.items() if path in graph.by_path},
+        reference_names=_reference_names(graph, candidate.dialect, layers, names) if is_zoos_model else {},
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
@@ -121,19 +120,21 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     )
 
 
-def _rows(graph: Graph, whole: bool) -> int:
-    """Classes of the graph's output; 0 if it gives features, because it is not `whole` and has no dense
-    layer.
+def _classes_of_output(graph: Graph, with_recipes_head: bool) -> int:
+    """Return the number of classes of the graph's output; 0 if it gives features: it has neither the recipe's
+    head nor any dense layer.
     """
     return (
         channels_of(graph)[graph.output]
-        if whole or any(isinstance(node.op, ops.Dense) for node in graph.nodes)
+        if with_recipes_head or any(isinstance(node.op, ops.Dense) for node in graph.nodes)
         else 0
     )
 
 
 def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:
-    """What the file has made of the recipe's batch norms, if they are none in it."""
+    """Return a note on what the file has made of the recipe's batch norms; none if they are batch norms in it
+    too.
+    """
     norms = [
         node.path
         for node in draft.nodes
@@ -149,8 +150,8 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
-    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's
-    size are none.
+    """Return the differences of the file's graph from the recipe's, as lines of a message. Pads that are
+    equal at the file's size are no difference.
 
     Args:
         folded: layers that have taken in the norm after them, and so have its offset as a bias.
@@ -158,36 +159,38 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
     sites = {site.path: site for site in site_differences(draft, grafted, size)}
     lines = []
     for node in draft.nodes:
-        mine, theirs = node.op, grafted.by_path[node.path].op if node.path in grafted.by_path else node.op
+        op = node.op
+        # A node that the file lacks, such as the recipe's head, is no difference.
+        file_op = grafted.by_path[node.path].op if node.path in grafted.by_path else op
         site = sites.get(node.path)
         if site is not None and site.only_pads:
             lines.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
         elif site is not None:
             lines.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
         if (
-            isinstance(mine, ops.BatchNorm)
-            and isinstance(theirs, ops.BatchNorm)
-            and np.float32(mine.epsilon) != np.float32(theirs.epsilon)
+            isinstance(op, ops.BatchNorm)
+            and isinstance(file_op, ops.BatchNorm)
+            and np.float32(op.epsilon) != np.float32(file_op.epsilon)
         ):
-            lines.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
-        if type(mine) is not type(theirs) and not isinstance(theirs, ops.ChannelScale):
-            lines.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
-        ours = mine if isinstance(mine, ops.Conv | ops.Dense) else None
+            lines.append(f"{node.path}: epsilon {file_op.epsilon:g} where the recipe has {op.epsilon:g}")
+        if type(op) is not type(file_op) and not isinstance(file_op, ops.ChannelScale):
+            lines.append(f"{node.path}: {describe(file_op)} where the recipe has {describe(op)}")
+        weighted = op if isinstance(op, ops.Conv | ops.Dense) else None
         if (
-            ours
-            and isinstance(theirs, ops.Conv | ops.Dense)
-            and ours.bias != theirs.bias
+            weighted
+            and isinstance(file_op, ops.Conv | ops.Dense)
+            and weighted.bias != file_op.bias
             and node.path not in folded
         ):
             lines.append(
-                f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has "
-                f"{'none' if theirs.bias else 'one'}"
+                f"{node.path}: {'a' if file_op.bias else 'no'} bias where the recipe has "
+                f"{'none' if file_op.bias else 'one'}"
             )
     return lines
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
-    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their
+    """Refuse an average over a whole map of the recipe that is not over the file's whole map, because their
     strides differ.
     """
     sizes = shapes(grafted.graph, size)
@@ -207,7 +210,7 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
 def _reference_names(
     graph: Graph, dialect: Dialect, layers: NodeNames, found: Mapping[TensorKey, str]
 ) -> dict[str, str]:
-    """The zoo's own implementation's name of each tensor."""
+    """Return the name of each tensor in the zoo's own implementation, by its name in the file."""
     names = {}
     for (path, role), tensor in found.items():
         spellings = tensor_names(dialect, graph, path, layers[path])[role]
@@ -219,7 +222,7 @@ def _reference_names(
 
 
 def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
-    """The layer that `--map` chose, otherwise the file's output.
+    """Return the layer that `--map` chose, otherwise the file's output.
 
     A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's
     head only by its name.
@@ -231,29 +234,31 @@ def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ke
         MappingError: no such layer, or the file has several outputs.
     """
     graph, file = aligned.graph, aligned.file
-    outputs = _outputs(file)
+    outputs = _output_layers(file)
     if chosen is None and len(outputs) > 1:
         raise MappingError(
             f"expected one output of the file's graph, got {len(outputs)}: {some(outputs)}",
             where=str(checkpoint.path),
         )
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
-    own = False
+    is_zoos_head = False
     if layer in aligned.candidates[graph.output] and (
         layer in outputs or _has_name(file.by_name[layer], kernels)
     ):
         head = head_of(graph).path
         layer_of_head = file.by_name[aligned.pairs(graph.output, layer)[head]]
-        own = _units(layer_of_head.op) == tensor_shapes(graph)[head]["kernel"][0]
-    after = (node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs)
-    return End(layer, own, next(after, None), file.leading_to((layer,)))
+        is_zoos_head = _units(layer_of_head.op) == tensor_shapes(graph)[head]["kernel"][0]
+    activations = (
+        node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs
+    )
+    return End(layer, is_zoos_head, next(activations, None), file.leading_to((layer,)))
 
 
 def _possible_heads(aligned: Alignment) -> list[str]:
-    """The layers that could give the logits: the outputs of the file, then dense layers and other possible
-    heads, the last one first; none if no layer can be the end of the recipe's trunk.
+    """Return the layers that could give the logits: the outputs of the file, then dense layers and other
+    possible heads, the last one first. There are none if no layer can be the end of the recipe's trunk.
     """
-    if not any(aligned.candidates[path] for path in _ends(aligned.graph)):
+    if not any(aligned.candidates[path] for path in _possible_trunk_ends(aligned.graph)):
         return []
     heads = aligned.candidates[aligned.graph.output]
     inner = [
@@ -261,38 +266,38 @@ def _possible_heads(aligned: Alignment) -> list[str]:
         for node in reversed(aligned.file.nodes)
         if node.name in heads or isinstance(node.op, ops.Dense)
     ]
-    return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
+    return list(dict.fromkeys([*_output_layers(aligned.file), *inner]))
 
 
-def _left_out(file: FileGraph, end: End) -> list[str]:
-    """Layers that lead to the file's outputs and not to the logits, without the activation, which is
-    recorded.
+def _unread_layers(file: FileGraph, end: End) -> list[str]:
+    """Return the layers that lead to the file's outputs and not to the logits, without the activation, which
+    is recorded.
     """
     shown = {node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and end.layer in node.inputs}
     return sorted(file.leading_to(file.outputs).difference(end.leading, shown))
 
 
-def _outputs(file: FileGraph) -> list[str]:
-    """The layers of the file's outputs; for an output of probabilities, the layer of their logits."""
+def _output_layers(file: FileGraph) -> list[str]:
+    """Return the layers of the file's outputs; for an output of probabilities, the layer of their logits."""
     return list(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
 
 
 def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
-    """Whether a layer's kernel has one of these names, behind any models or scopes."""
+    """Return whether a layer's kernel has one of these names, after any names of models or scopes."""
     tensor = layer.tensors["kernel"].name if "kernel" in layer.tensors else ""
     return any(tensor == kernel or tensor.endswith(f"/{kernel}") for kernel in kernels)
 
 
 def _logits_of(file: FileGraph, name: str) -> str:
-    """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port
-    records one.
+    """Return the input of the layer `name` if that is an activation, otherwise `name`. Only one activation is
+    looked through, because a port records one.
     """
     layer = file.by_name.get(name)
     return layer.inputs[0] if layer and isinstance(layer.op, OF_LOGITS) else name
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
-    """The layer that a user names, by its own name or by the value that shows it."""
+    """Return the layer that a user names, by its own name or by the name of the value that shows it."""
     known = {
         **{node.tap: node.name for node in file.nodes if node.tap},
         **{node.name: node.name for node in file.nodes},
@@ -301,20 +306,21 @@ def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
         raise MappingError(
             f"the file's graph has no layer '{name}'",
             where=str(checkpoint.path),
-            next=lists_tensors(checkpoint.path),
+            next=tensors_hint(checkpoint.path),
         )
     return _logits_of(file, known[name])
 
 
 def _units(op: object) -> int | None:
+    """Return the units of a dense layer, or the filters of a convolution; None for other ops."""
     if isinstance(op, ops.Dense):
         return op.units
     return op.filters if isinstance(op, ops.Conv) else None
 
 
 def _trunk_end(aligned: Alignment, end: End) -> tuple[str, str]:
-    """The last node of the recipe that leads to the logits, and its layer: the output, otherwise the
-    head's input, otherwise the map before that.
+    """Return the last node of the recipe that leads to the logits, and its layer. It is the output, otherwise
+    the head's input, otherwise the map before that.
 
     Raises:
         MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its
@@ -323,22 +329,23 @@ def _trunk_end(aligned: Alignment, end: End) -> tuple[str, str]:
     graph = aligned.graph
     if end.layer in aligned.candidates[graph.output]:
         return graph.output, end.layer
-    head, (_, *before) = head_of(graph), _ends(graph)
-    if not before:
+    head = head_of(graph)
+    _, *ends_before_head = _possible_trunk_ends(graph)
+    if not ends_before_head:
         message = "in this network the head comes before the pool, and the file ends in another layer"
         raise MappingError(message, where=head.path)
-    for path in before:
+    for path in ends_before_head:
         layers = [name for name in aligned.candidates[path] if name in end.leading]
         if layers:
             return path, layers[-1]
-    aligned.expect(before[-1])
-    raise MappingError(f"the layer '{end.layer}' does not come after the network", where=before[-1])
+    aligned.expect(ends_before_head[-1])
+    raise MappingError(f"the layer '{end.layer}' does not come after the network", where=ends_before_head[-1])
 
 
-def _ends(graph: Graph) -> tuple[str, ...]:
-    """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before
-    it, and the map before that. A hidden dense layer is none: it could be any of a file's own, with other
-    units.
+def _possible_trunk_ends(graph: Graph) -> tuple[str, ...]:
+    """Return the nodes at which a file may leave the recipe: the output; if the head is the output, the pool
+    before it, and the map before that. A hidden dense layer is none of them: it could be any of a file's own,
+    with other units.
     """
     head = head_of(graph)
     if head.path != graph.output:

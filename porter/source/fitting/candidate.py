@@ -13,7 +13,7 @@ from porter.files import is_published
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, Node, head_of
 from porter.recipe import Member, NodeNames, expand, expect_head, layer_names
-from porter.recipe.twins import Twin, alike, twins_of
+from porter.recipe.twins import Twin, members_with_same_tensors, twins_of
 from porter.source.fitting.alignment import Alignment, align
 from porter.source.fitting.locating import Located, locate
 from porter.source.fitting.names_in_file import Naming, name_layers, parse_map
@@ -35,7 +35,7 @@ class Candidate:
 
     @classmethod
     def of(cls, member: Member, checkpoint: Checkpoint) -> Candidate:
-        """A candidate with its graph expanded."""
+        """Return a candidate with its graph expanded."""
         return cls(member, checkpoint, expand(member))
 
     @property
@@ -74,8 +74,8 @@ class Candidate:
 
     @cached_property
     def publisher(self) -> Member | None:
-        """The variant in the zoo that publishes exactly this file, among the zoos with the same names as its
-        own.
+        """The variant in the zoo that publishes exactly this file; None if no zoo does. Only zoos with the
+        same names as its own are looked at.
 
         Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and
         published figures.
@@ -89,18 +89,20 @@ class Candidate:
 
     @cached_property
     def twins(self) -> tuple[Twin, ...]:
-        """The same variant in other zoos that takes these tensors and computes something else; none if the
-        file's graph decides.
+        """The same variant in other zoos, where it takes these tensors and computes something else. There are
+        none if the file carries a graph, which decides.
         """
         return () if self.checkpoint.graph is not None else twins_of(self.member)
 
     @cached_property
     def equals(self) -> frozenset[tuple[str, str]]:
-        """The variant in the zoos, its own among them, where it takes the same tensors and computes the
-        same.
+        """The variant and zoo, its own among them, of every zoo where the variant takes the same tensors and
+        computes the same.
         """
-        others = (each for each, apart in alike(self.member) if not apart)
-        return frozenset(each.is_a for each in (self.member, *others))
+        others = (
+            variant for variant, differences in members_with_same_tensors(self.member) if not differences
+        )
+        return frozenset(variant.is_a for variant in (self.member, *others))
 
     @cached_property
     def alignment(self) -> Alignment:
@@ -109,7 +111,7 @@ class Candidate:
         return align(self.graph, self.checkpoint.graph, self.member.native_size())
 
     def with_map(self, settings: tuple[str, ...]) -> Candidate:
-        """The candidate with the file's layers as `--map` says.
+        """Return the candidate with the file's layers as `--map` says.
 
         Raises:
             UsageError: as `parse_map`.
@@ -117,15 +119,17 @@ class Candidate:
         return replace(self, mapped=parse_map(settings, self.graph)) if settings else self
 
     def at(self, generation: str | None) -> Candidate:
-        """The variant as an older generation of the zoo's code has it (Member.at)."""
+        """Return the variant as an older generation of the zoo's code has it (Member.at)."""
         older = self.member.at(generation)
         return self if older.zoo is self.member.zoo else Candidate.of(older, self.checkpoint)
 
     def renamed(self, checkpoint: Checkpoint) -> Candidate:
-        """The same variant, of the same file under other names."""
+        """Return the candidate with the same file under other names."""
         return self if checkpoint is self.checkpoint else replace(self, checkpoint=checkpoint)
 
 
 def needs_md5(member: Member) -> bool:
-    """Whether one of the files that `Candidate.publisher` compares with is published with its md5 only."""
+    """Return whether one of the files that `Candidate.publisher` compares with is published with its md5
+    only.
+    """
     return any("md5" in other.file.published for other in member.kin() if other.file)

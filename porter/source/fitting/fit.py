@@ -19,7 +19,7 @@ from porter.recipe.expressions import Value
 TensorKey: TypeAlias = tuple[str, str]
 """A node's path, and the role of one of its tensors."""
 CONSTANTS = "its numbers are the constants of {}"
-"""Why a tensor that a node of constants was made from is not a tensor of the graph."""
+"""The reason why a tensor that was made into a node of constants is no tensor of the graph."""
 OWN_GRAPH = "the graph is the file's own"
 """The note of a fit by the file's graph."""
 
@@ -41,12 +41,12 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Given:
-    """What a file's graph gives, as a port has it.
+    """A value that a file's graph gives, as a port has it.
 
     Attributes:
         path: of the node whose value it is.
-        after: what follows that in the file only, and is taken off.
-        shaped: it has the port's axes; a recipe's head may be a map of one cell in a file.
+        after: the ops that follow that node in the file only; the port does without them.
+        shaped: the value has the port's axes; a recipe's head may be a map of one cell in a file.
     """
 
     path: str
@@ -133,13 +133,13 @@ class Fit:
 
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
-    """The file's tensors under the names of the zoo's own implementation."""
+    """Return the file's tensors under the names of the zoo's own implementation."""
     return {own: checkpoint.tensors[name] for name, own in fit.reference_names.items()}
 
 
-def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
-    """Each line with the place in the recipe that names its tensor, unless the line before is named there
-    too.
+def with_places(lines: Sequence[tuple[str, str | None]]) -> list[str]:
+    """Return each line with the place in the recipe that names its tensor. A line whose place is that of the
+    line before shows none.
     """
     before = (None, *(place for _, place in lines))
     return [
@@ -149,13 +149,14 @@ def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as a message shows it: `64x3x7x7`."""
     return "x".join(map(str, np.asarray(shape, int))) or "a scalar"
 
 
 def stored_tensors(
     graph: Graph, file: FileGraph, layers: Mapping[str, str], checkpoint: Checkpoint
 ) -> dict[TensorKey, Stored]:
-    """The tensors of a graph as the layers of a file's graph hold them, by path and role.
+    """Return the tensors of a graph as the layers of a file's graph hold them, by path and role.
 
     Args:
         layers: by path, the file's node.
@@ -178,7 +179,8 @@ def stored_tensors(
 
 
 def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
-    """What the file gives that a graph has, or has all of but its activation: by the framework's name of it.
+    """Return the values that the file gives and the graph has, by the framework's name of each. The graph may
+    lack the activation or the rearrangement that follows a value in the file.
 
     Args:
         names: by path of the graph, the file's node.

@@ -11,16 +11,16 @@ from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops, shapes
-from porter.source.fitting.alignment import passed
+from porter.source.fitting.alignment import has_layer_of_input
 
-OUTSIDE = (
+LAYERS_OUTSIDE = (
     "save the model without the layers before the network, and compute outside what they do to the photos"
 )
-POOL = (
+POOL_THE_MAP = (
     "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, "
     "and train the head again"
 )
-UP_TO = "save the model up to '{}', port that, and compute what follows outside"
+SAVE_UP_TO = "save the model up to '{}', port that, and compute what follows outside"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,12 @@ class End:
 
 @dataclass(frozen=True)
 class Grafted:
-    """A recipe's graph with the file's ops, and the layer of each of its nodes."""
+    """A recipe's graph with the file's ops, and the layer of each of its nodes.
+
+    Attributes:
+        plain: the file adds no nodes to the recipe's.
+        scaling: the ops on the input before the network's first layer.
+    """
 
     graph: Graph
     layers: Mapping[str, str]
@@ -57,32 +62,39 @@ def graft(
     base: str,
     end: End,
 ) -> Grafted:
-    """Joins both graphs.
+    """Return the recipe's graph with the file's ops in its nodes, and the file's layers before and after
+    them.
 
     Args:
         pairs, folded: path to layer, and the norms that the file has folded, as
-        porter.source.fitting.alignment.Alignment gives them.
+            porter.source.fitting.alignment.Alignment gives them.
         base: the last node of the recipe that the file has.
         end: its layer is that of `base`, or one after it.
 
     Raises:
         MappingError: porter has no op for a layer, or a layer does not fit the others.
     """
-    entrance = _chain(file, pairs[INPUT])
+    entrance = _layers_from_input(file, pairs[INPUT])
     paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
     nodes = [
         Node(
-            paths[layer.name], _own_op(layer, OUTSIDE), tuple(paths.get(name, name) for name in layer.inputs)
+            paths[layer.name],
+            _own_op(layer, LAYERS_OUTSIDE),
+            tuple(paths.get(name, name) for name in layer.inputs),
         )
         for layer in entrance
     ]
     source = nodes[-1].path if nodes else INPUT
-    moved, base = {**folded, INPUT: source}, folded.get(base, base)
+    # A norm that the file has folded is the layer before it.
+    new_paths = {**folded, INPUT: source}
+    base = folded.get(base, base)
     trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
     for node in trunk:
-        op = node.op if passed(node, pairs) else _adopted(node.op, file.by_name[pairs[node.path]])
-        nodes.append(Node(node.path, op, tuple(moved.get(path, path) for path in node.inputs)))
-    paths |= {pairs[node.path]: node.path for node in trunk if not passed(node, pairs)}
+        op = (
+            node.op if has_layer_of_input(node, pairs) else _adopt_op(node.op, file.by_name[pairs[node.path]])
+        )
+        nodes.append(Node(node.path, op, tuple(new_paths.get(path, path) for path in node.inputs)))
+    paths |= {pairs[node.path]: node.path for node in trunk if not has_layer_of_input(node, pairs)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
     if end.layer != pairs[base]:
@@ -111,16 +123,16 @@ def graft(
 def _append_head(
     draft: Graph, head: Sequence[FileNode], end: str, paths: dict[str, str], nodes: list[Node]
 ) -> str:
-    """Adds the layers of the head between the trunk and the logits; returns the path of the logits."""
+    """Add the layers of the head between the trunk and the logits, and return the path of the logits. Extends
+    `paths`, which has the path of each layer, and `nodes`.
+    """
     by_path = {node.path: node for node in nodes}
     features = {
         node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)
     }
     for layer in head:
-        op = _own_op(
-            layer,
-            UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL,
-        )
+        reads_features = features.issuperset(map(paths.get, layer.inputs))
+        op = _own_op(layer, SAVE_UP_TO.format(layer.inputs[0]) if reads_features else POOL_THE_MAP)
         if any(name not in paths for name in layer.inputs):
             raise MappingError(
                 "this layer reads the file's input beside the network; porter cannot port it",
@@ -142,8 +154,8 @@ def _append_head(
     return paths[end]
 
 
-def _chain(file: FileGraph, name: str) -> list[FileNode]:
-    """The layers from the input to `name`, in their order."""
+def _layers_from_input(file: FileGraph, name: str) -> list[FileNode]:
+    """Return the layers from the input to `name`, in their order."""
     chain: list[FileNode] = []
     while name != INPUT:
         chain.insert(0, file.by_name[name])
@@ -152,7 +164,9 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
 
 
 def _own_op(layer: FileNode, next: str | None = None) -> Op:
-    """The op of a layer that porter has an op for."""
+    """Return the op of a layer, with a momentum for a norm that states none. Refuse a layer that porter has
+    no op for.
+    """
     if isinstance(layer.op, Foreign):
         raise MappingError(
             f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next
@@ -160,8 +174,8 @@ def _own_op(layer: FileNode, next: str | None = None) -> Op:
     return with_momentum(layer.op)
 
 
-def _adopted(op: Op, layer: FileNode) -> Op:
-    """The file's op for a node; in the recipe's form if the two are the same function."""
+def _adopt_op(op: Op, layer: FileNode) -> Op:
+    """Return the file's op for a node; in the recipe's form if the two are the same function."""
     own_op = _own_op(layer)
     if isinstance(op, ops.Dense) and isinstance(own_op, ops.Conv):
         return ops.Dense(own_op.filters, own_op.bias)

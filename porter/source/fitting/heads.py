@@ -21,7 +21,7 @@ from porter.graph import Conv, Dense, Graph, Node, Relu, Relu6, head_of, tensor_
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.names_in_file import lists_tensors
+from porter.source.fitting.names_in_file import tensors_hint
 
 AFTER_HEAD = "after the head"
 BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
@@ -51,7 +51,7 @@ class DenseHead:
 
 
 def parse_head(text: str) -> DenseHead:
-    """The head as `--map` states it: one layer, or several with the words between them.
+    """Return the head that `--map` states: one layer, or several with the words between them.
 
     Raises:
         UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op for
@@ -82,7 +82,7 @@ def parse_head(text: str) -> DenseHead:
 def with_dense_head(
     features: Graph, head: DenseHead, dense: Mapping[str, Dense], output: str
 ) -> tuple[Graph, dict[str, str]]:
-    """The graph up to its features with a head after it.
+    """Return the graph of the features with a head after them.
 
     Args:
         dense: the op of each layer.
@@ -126,11 +126,13 @@ class Head:
     after: tuple[str, ...] = ()
 
     def within(self, prefix: str) -> bool:
-        """Whether the head, if there is one, is under the network's `prefix` too."""
+        """Return whether the head, if there is one, is under the network's `prefix` too."""
         return self.layer is None or self.layer.name.startswith(prefix)
 
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know of the head that was chosen."""
+        """Return warnings for a head that is missing or was found by its shape, and for tensors after the
+        head.
+        """
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
         shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
@@ -159,6 +161,7 @@ class Heads:
 
     @cached_property
     def dense(self) -> Mapping[str, tuple[int, int]]:
+        """The units and the features of each layer that could be dense, by its name."""
         return _dense_layers(self.candidate, self.unexpected)
 
     @cached_property
@@ -167,7 +170,7 @@ class Heads:
         return head_rows(self.candidate, self.layer.name)
 
     def find(self) -> Head:
-        """The file's head.
+        """Return the file's head.
 
         Raises:
             MappingError: several layers could be the head, or dense layers follow each other and nothing says
@@ -177,27 +180,27 @@ class Heads:
             raise self._refusal(
                 f"the file has no layer '{self.layer.name}'",
                 self.dense,
-                next=lists_tensors(self.candidate.checkpoint.path),
+                next=tensors_hint(self.candidate.checkpoint.path),
             )
-        self._expect_placed()
-        name = self.layer.name if self.rows is not None else self._by_shape()
+        self._expect_known_side_of_pool()
+        name = self.layer.name if self.rows is not None else self._find_by_shape()
         if name is None:
             return Head(None, 0, False)
         rows = self.dense[name][0] if self.rows is None else self.rows
-        own = self.rows == _kernel(self.candidate)[0] and not self.chosen
+        is_zoos_head = self.rows == _kernel(self.candidate)[0] and not self.chosen
         following = [other for other, shape in self.dense.items() if shape[1] == rows and other != name]
-        if following and not own and not self.chosen:
-            raise self._row(name, rows)
+        if following and not is_zoos_head and not self.chosen:
+            raise self._unknown_between(name, rows)
         left_out = self.dense.keys() - set(self.chosen.layers) if self.chosen else following
         layer = self.layer if self.rows is not None else LayerName(name)
-        return Head(layer, rows, own, self.rows is None, tuple(self._after(name, left_out)))
+        return Head(layer, rows, is_zoos_head, self.rows is None, tuple(self._tensors_of(name, left_out)))
 
-    def _expect_placed(self) -> None:
-        """Refuses a layer of which nothing says whether it stands before or after the pool."""
+    def _expect_known_side_of_pool(self) -> None:
+        """Refuse a layer if nothing says whether it stands before or after the pool."""
         if not isinstance(self.candidate.head.op, Conv) or self.chosen:
             return
-        own = [self.layer.name] if reads_features(self.candidate, self.layer.name) else []
-        if doubtful := sorted(self.dense) if self.rows is None else own:
+        own_layer = [self.layer.name] if reads_features(self.candidate, self.layer.name) else []
+        if doubtful := sorted(self.dense) if self.rows is None else own_layer:
             message = (
                 "the network ends in a convolution and a pool, and the file does not say where it "
                 f"has '{some(doubtful)}'"
@@ -205,22 +208,24 @@ class Heads:
             next = "a convolution takes the place of the network's own, a dense layer reads the pooled map"
             raise self._refusal(message, doubtful, next=next)
 
-    def _by_shape(self) -> str | None:
-        """The only layer that reads the network's features; None if the file ends in them."""
+    def _find_by_shape(self) -> str | None:
+        """Return the only layer that reads the network's features; None if the file ends in them. Several
+        such layers are refused.
+        """
         features = _kernel(self.candidate)[1]
         direct = {name: shape for name, shape in self.dense.items() if shape[1] == features}
         if len(direct) > 1:
             # A layer with as many outputs as inputs may come before another one.
             hidden = [name for name, (units, _) in direct.items() if units == features]
-            both = [(first, last) for first in hidden for last in direct if last != first]
-            pairs = [DenseHead(pair, (word,)).text for pair in both for word in BETWEEN]
+            two_layers = [(first, last) for first in hidden for last in direct if last != first]
+            pairs = [DenseHead(pair, (word,)).text for pair in two_layers for word in BETWEEN]
             listed = some([f"'{name}' ({units}x{width})" for name, (units, width) in direct.items()])
             raise self._refusal(f"several layers could be the head: {listed}", (*pairs, *direct))
         return next(iter(direct), None)
 
-    def _row(self, first: str, units: int) -> MappingError:
-        """The row of dense layers that can follow the head: each takes as many values as the layer before it
-        gives.
+    def _unknown_between(self, first: str, units: int) -> MappingError:
+        """Return the error for dense layers that can follow each other: each takes as many values as the one
+        before it gives, and the file does not say what is between them.
         """
         row = [first]
         while following := [
@@ -229,40 +234,42 @@ class Heads:
             row.append(following[0])
             units = self.dense[following[0]][0]
         format = known_format(self.candidate.checkpoint.format)
-        # Torch's whole model would be code.
-        whole = f", as {format.whole} would" if format and format.whole else ""
+        # A whole model would say it; torch has none, because that would be code.
+        as_whole_model = f", as {format.whole} would" if format and format.whole else ""
         listed = some([*map(repr, row)])
         message = (
             f"dense layers follow each other ({listed}), and the file does not say what is between "
-            f"them{whole}"
+            f"them{as_whole_model}"
         )
         return self._refusal(
             message, [DenseHead(tuple(row), (word,) * (len(row) - 1)).text for word in BETWEEN]
         )
 
-    def _after(self, head: str, layers: Collection[str]) -> Iterator[str]:
-        """The tensors of layers, without those of the head."""
+    def _tensors_of(self, head: str, layers: Collection[str]) -> Iterator[str]:
+        """Yield the tensors of layers, without those of the head."""
         separator = self.candidate.dialect.SEPARATOR
         for name in self.unexpected:
             if name.rpartition(separator)[0] in layers and not name.startswith(f"{head}{separator}"):
                 yield name
 
     def _refusal(self, message: str, heads: Iterable[str], next: str | None = None) -> MappingError:
-        """The error with a setting of `--map` for each layer or row of layers that could be the head."""
+        """Return the error with a setting of `--map` for each layer or row of layers that could be the
+        head.
+        """
         maps = [f"{head}={self.candidate.head.path}" for head in heads]
         return MappingError(message, where=str(self.candidate.checkpoint.path), next=next, maps=maps)
 
 
 def head_rows(candidate: Candidate, layer: str) -> int | None:
-    """Rows of the head `layer`, or None if the file lacks it."""
+    """Return the number of rows of the head `layer`; None if the file lacks it."""
     for array in _tensors(candidate, layer, "kernel"):
         return int(candidate.dialect.to_canonical(candidate.graph, candidate.head, "kernel", array).shape[0])
     return None
 
 
 def reads_features(candidate: Candidate, layer: str) -> bool:
-    """Whether the file has a dense layer where the recipe's head is a convolution: it reads the pooled
-    map.
+    """Return whether the file has a dense layer where the recipe's head is a convolution. It then reads the
+    pooled map.
     """
     return isinstance(candidate.head.op, Conv) and any(
         array.ndim == 2 for array in _tensors(candidate, layer, "kernel")
@@ -270,14 +277,14 @@ def reads_features(candidate: Candidate, layer: str) -> bool:
 
 
 def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
-    """The tensors that the file has of `layer`, which takes the place of the recipe's head."""
+    """Return the file's tensors of `layer` in a role, if `layer` takes the place of the recipe's head."""
     names = candidate.dialect.tensor_names(candidate.graph, candidate.head, layer)
     tensors = candidate.checkpoint.tensors
     return [tensors[name] for name in names[role] if name in tensors]
 
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
+    """Return (units, features) of the layers that could be dense by their tensors among `names`."""
     graph = candidate.graph
     head = candidate.head
     dialect = candidate.dialect
@@ -293,8 +300,8 @@ def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tup
     return dense
 
 
-def flattened(candidate: Candidate, names: Collection[str]) -> str | None:
-    """The dense layer among `names` that reads several cells of the last map, all channels of each; None if
+def flattening_layer(candidate: Candidate, names: Collection[str]) -> str | None:
+    """Return the dense layer among `names` that reads all channels of several cells of the last map; None if
     there is none.
     """
     features = _kernel(candidate)[1]
@@ -305,7 +312,7 @@ def flattened(candidate: Candidate, names: Collection[str]) -> str | None:
 
 
 def dense_op(candidate: Candidate, layer: str) -> Dense:
-    """The op of the file's dense layer `layer`.
+    """Return the op of the file's dense layer `layer`.
 
     Raises:
         MappingError: the file lacks it.
@@ -315,18 +322,19 @@ def dense_op(candidate: Candidate, layer: str) -> Dense:
         raise MappingError(
             f"the file has no layer '{layer}'",
             where=str(candidate.checkpoint.path),
-            next=lists_tensors(candidate.checkpoint.path),
+            next=tensors_hint(candidate.checkpoint.path),
         )
     return Dense(rows, bool(_tensors(candidate, layer, "bias")))
 
 
 def _kernel(candidate: Candidate) -> tuple[int, ...]:
-    """The shape of the recipe's head: its classes, its features, and its cells if it is a convolution."""
+    """Return the shape of the recipe's head: classes, features, and cells if it is a convolution."""
     return tensor_shapes(candidate.graph)[candidate.head.path]["kernel"]
 
 
 def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict[str, Array]:
-    """Tensors of a head that returns its features unchanged, under the names of the zoo's own implementation.
+    """Return the tensors of a head that gives its features unchanged, under the names of the zoo's own
+    implementation.
 
     With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number
     type.
@@ -350,13 +358,15 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
 
 
 def without_head(graph: Graph) -> Graph:
-    """The graph without its head and its further outputs: features, one value per channel. What follows the
-    head reads the head's input.
+    """Return the graph without its head and its further outputs: it gives features, one value per channel.
+    What follows the head reads the head's input.
     """
     head = head_of(graph)
 
-    def past(path: str) -> str:
+    def skip_head(path: str) -> str:
         return head.inputs[0] if path == head.path else path
 
-    nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
-    return replace(graph, nodes=nodes, output=past(graph.output), further=())
+    nodes = tuple(
+        replace(node, inputs=tuple(map(skip_head, node.inputs))) for node in graph.nodes if node != head
+    )
+    return replace(graph, nodes=nodes, output=skip_head(graph.output), further=())

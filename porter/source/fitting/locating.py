@@ -53,7 +53,7 @@ class Located:
 
 
 def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) -> Located:
-    """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
+    """Find every tensor of `graph` in `checkpoint` by the file's layer names.
 
     A role that a framework names and the graph does not need (torch's `batches`) may be absent.
 
@@ -79,48 +79,54 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
             elif role in roles:
                 missing[names[0]] = Missing(path, roles[role])
     used = {*sources.values(), *(f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values())}
-    rest = [name for name in checkpoint.tensors if name not in used]
+    unused = [name for name in checkpoint.tensors if name not in used]
     ignored = {
-        name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)
+        name: rule.reason
+        for rule in reversed(zoo.ignore)
+        for name in unused
+        if fnmatchcase(name, rule.pattern)
     }
     for path, layer in layers.items():
         if layer.adapted:
             shape = (channels_of(graph)[path],)
             *needed, count = adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
-            constants = (name for name in (*needed, count) if name in rest)
+            constants = (name for name in (*needed, count) if name in unused)
             ignored |= dict.fromkeys(constants, CONSTANTS.format(path))
-    unexpected = tuple(sorted({*rest} - ignored.keys()))
+    unexpected = tuple(sorted({*unused} - ignored.keys()))
     return Located(sources, missing, unexpected, ignored, spellings[0] if spellings else 0)
 
 
 def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
-    """The tensors that the layer holds: its mean, its variance and how much data it saw, which nothing
-    needs.
+    """Return the names of the tensors that an adapted layer holds: its mean, its variance and how much data
+    it saw. Nothing needs the last one.
     """
     return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
 
 
 def adapted_names(layers: NodeNames, reference: NodeNames, checkpoint: Checkpoint) -> dict[str, str]:
-    """The names that the zoo's own implementation has for the adapted tensors of a file."""
+    """Return the names that the zoo's own implementation has for the adapted tensors of a file, by their
+    names in the file.
+    """
     return {
-        name: own
+        name: own_name
         for path, layer in layers.items()
         if layer.adapted
-        for name, own in zip(adapted_tensors(layer), adapted_tensors(reference[path]), strict=True)
+        for name, own_name in zip(adapted_tensors(layer), adapted_tensors(reference[path]), strict=True)
         if name in checkpoint.tensors
     }
 
 
-def with_adapted(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Graph:
-    """The graph with the numbers of its adapted steps.
+def with_adapted_steps(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Graph:
+    """Return the graph with the numbers of its adapted steps.
 
     Raises:
         MappingError: they are not one number or one for each channel, or a variance is negative.
     """
     channels = channels_of(graph)
 
-    def numbers(path: str) -> Affine:
+    def adapted_affine(path: str) -> Affine:
+        """Return the affine step of a node, by the mean and the variance that the file holds."""
         mean, variance, _ = (checkpoint.tensors.get(name) for name in adapted_tensors(layers[path]))
         assert mean is not None and variance is not None, "located"
         moments = statistics({}, {"mean": mean, "variance": variance})
@@ -136,7 +142,8 @@ def with_adapted(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Gra
     return replace(
         graph,
         nodes=tuple(
-            replace(node, op=numbers(node.path)) if node.path in adapted else node for node in graph.nodes
+            replace(node, op=adapted_affine(node.path)) if node.path in adapted else node
+            for node in graph.nodes
         ),
     )
 
@@ -144,7 +151,7 @@ def with_adapted(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Gra
 def prefer_averages(
     found: Mapping[TensorKey, str], names: Collection[str], suffix: str | None
 ) -> tuple[dict[TensorKey, str], dict[str, str], tuple[str, ...]]:
-    """Replaces each tensor by its moving average, if there is one.
+    """Replace each tensor by its moving average, if there is one.
 
     TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X`
     (research/slim/eval_image_classifier.py, `variables_to_restore`): always for the trained variables, and
@@ -162,12 +169,12 @@ def prefer_averages(
     Raises:
         MappingError: only some of the trained variables, or of the statistics, have an average.
     """
-    chosen = dict(found)
+    preferred = dict(found)
     if suffix is None:
-        return chosen, {}, ()
+        return preferred, {}, ()
     counts = []
-    for group, wanted in (("weights", False), ("batch norm statistics", True)):
-        members = {key: name for key, name in found.items() if (key[1] in _STATISTICS) == wanted}
+    for group, are_statistics in (("weights", False), ("batch norm statistics", True)):
+        members = {key: name for key, name in found.items() if (key[1] in _STATISTICS) == are_statistics}
         averaged = {key: f"{name}{suffix}" for key, name in members.items() if f"{name}{suffix}" in names}
         lacking = sorted(name for key, name in members.items() if key not in averaged)
         if averaged and lacking:
@@ -176,7 +183,7 @@ def prefer_averages(
                 f"none: {some(lacking)}",
                 next="the file is incomplete; save it again, all averages or none",
             )
-        chosen |= averaged
+        preferred |= averaged
         counts.append(f"all {len(averaged)} {group}" if averaged else f"no {group}")
-    unused = {name: "its moving average is used" for key, name in found.items() if chosen[key] != name}
-    return chosen, unused, (f"using moving averages for {' and '.join(counts)}",) if unused else ()
+    unused = {name: "its moving average is used" for key, name in found.items() if preferred[key] != name}
+    return preferred, unused, (f"using moving averages for {' and '.join(counts)}",) if unused else ()

@@ -26,8 +26,8 @@ equal.
 
 
 def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """The file under the names of the zoo's own variables, with a warning, if it has none of these names and
-    keeps the order in which the zoo's code makes them; otherwise the candidate itself.
+    """Return the file under the names of the zoo's own variables, with a warning, if it has none of these
+    names and keeps the order in which the zoo's code makes them; otherwise the candidate itself.
 
     TensorNets loads by position. It reads names only to exchange a beta and the gamma after it
     (tensornets/utils.py, `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and
@@ -51,27 +51,27 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         return candidate, ()
     arrays = _gamma_first(tensors)
     try:
-        wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
+        expected_shapes = own_variables(member.variant, tensors[list(tensors)[-1]].size)
     except NotInstalled as error:
         message = (
             f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their "
             f"order: {error.message}"
         )
         raise NotInstalled(message, where=str(checkpoint.path), next=error.next) from None
-    if len(arrays) != len(wanted):
+    if len(arrays) != len(expected_shapes):
         message = (
-            f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as "
-            f"'{next(iter(wanted))}'"
+            f"none of the file's {len(arrays)} names is one of the zoo's {len(expected_shapes)}, such as "
+            f"'{next(iter(expected_shapes))}'"
         )
         raise MappingError(message, where=str(checkpoint.path))
     named: dict[str, Array] = {}
-    for (theirs, array), (own, shape) in zip(arrays.items(), wanted.items(), strict=True):
+    for (file_name, array), (own_name, shape) in zip(arrays.items(), expected_shapes.items(), strict=True):
         # A head may be a 1x1 convolution.
-        named[own] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
-        role = _ROLES.get(_last(theirs))
-        if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
+        named[own_name] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
+        role = _ROLES.get(_last_word(file_name))
+        if named[own_name].shape != shape or role not in (None, _ROLES.get(_last_word(own_name))):
             raise MappingError(
-                f"'{theirs}' ({shape_text(array.shape)}) stands where the zoo's code has '{own}' "
+                f"'{file_name}' ({shape_text(array.shape)}) stands where the zoo's code has '{own_name}' "
                 f"({shape_text(shape)})",
                 where=str(checkpoint.path),
                 next=f"save it with {zoo.reference}'s own code, which writes the names",
@@ -84,21 +84,21 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
 
 
 def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
-    """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own
-    file is one. A checkpoint of TensorFlow sorts its names.
+    """Return whether a file keeps the order in which its tensors were written. An .npz does, and an .h5 of
+    Keras's layout if the zoo's own file is one. A checkpoint of TensorFlow sorts its names.
     """
     url = published.url or "" if published else ""
     return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))
 
 
 def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors with each gamma before its beta, which older Keras wrote in the other order."""
+    """Return the tensors with each gamma before its beta, which older Keras wrote in the other order."""
     names = list(tensors)
     for index in range(1, len(names)):
-        if (_last(names[index - 1]), _last(names[index])) == ("beta", "gamma"):
+        if (_last_word(names[index - 1]), _last_word(names[index])) == ("beta", "gamma"):
             names[index - 1], names[index] = names[index], names[index - 1]
     return {name: tensors[name] for name in names}
 
 
-def _last(name: str) -> str:
+def _last_word(name: str) -> str:
     return name.replace(".", "/").rpartition("/")[2]

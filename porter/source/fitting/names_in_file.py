@@ -19,11 +19,11 @@ from porter.recipe import LayerName, Member, NodeNames, expect_head, layer_names
 from porter.recipe.spelling import hint
 from porter.recipe.zoo_names import tensor_names
 
-TWICE = 0.9
+SECOND_COPY = 0.9
 """A second prefix that covers at least this fraction of the first one's tensors is a second copy of the
 network, no accident.
 """
-WHOLE = 0.5
+LEAST_OF_NETWORK = 0.5
 """A prefix that covers less than this fraction of a graph's tensors holds another network, not a copy of this
 one.
 """
@@ -48,7 +48,7 @@ class Naming:
     twins: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
-        """What port.json records about the names, one line each."""
+        """Return what port.json records about the names, one line each."""
         prefix = (f"names begin with '{self.prefix}'",) if self.prefix else ()
         again = (
             (f"the file holds the network again under {some([*map(repr, self.twins)])}",)
@@ -59,7 +59,7 @@ class Naming:
         return (*prefix, *again, *older)
 
     def expect_one(self, where: str) -> None:
-        """Refuses a file that holds the network more than once.
+        """Refuse a file that holds the network more than once.
 
         Raises:
             MappingError: it does; `maps` lists the prefixes to choose from.
@@ -74,13 +74,13 @@ class Naming:
             )
 
 
-def lists_tensors(path: Path) -> str:
-    """What to do where a file has no layer of a name."""
+def tensors_hint(path: Path) -> str:
+    """Return the next step where a file has no layer of a name: the command that lists its tensors."""
     return f"{INSPECT.advise(file=path, tensors=True)} lists its tensors"
 
 
 def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
-    """`--map SRC=NODE` as node to source layer.
+    """Return the settings `--map SRC=NODE` as node to source layer.
 
     Raises:
         UsageError: a setting has another form, there is no such node, or a node is given twice.
@@ -105,55 +105,60 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
 
 
 def name_layers(
-    member: Member, graph: Graph, current: NodeNames, checkpoint: Checkpoint, mapped: Mapping[str, str]
+    member: Member, graph: Graph, todays_names: NodeNames, checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> Naming:
-    """The table of names and the prefix under which `checkpoint` holds most of the graph's tensors.
+    """Return the file's names of the layers, by the table and the prefix under which `checkpoint` holds most
+    of the graph's tensors.
 
     Args:
-        current: the zoo's names, of today's code.
+        todays_names: the zoo's names, of today's code.
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(member.recipe, graph)
     dialect = get_dialect(member.zoo.framework)
-    tables = dict[str | None, NodeNames]({None: current})
+    tables = dict[str | None, NodeNames]({None: todays_names})
     if checkpoint.counted:
-        convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
-        counted = dialect.counted_layers(
-            graph, convolutions, {path: layer.name for path, layer in current.items()}
+        convolutions = [
+            path for path, layer in todays_names.items() if "conv1x1_to_dense" in layer.transforms
+        ]
+        names_by_count = dialect.counted_layers(
+            graph, convolutions, {path: layer.name for path, layer in todays_names.items()}
         )
         tables[None] = {
-            path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted
+            path: replace(layer, name=names_by_count[path])
+            for path, layer in todays_names.items()
+            if path in names_by_count
         }
     else:
         tables |= {label: layer_names(member, graph, label) for label in member.zoo.generations}
-        tables = {label: _numbered(dialect, table, checkpoint) for label, table in tables.items()}
-    best, most = Naming(tables[None], current), 0
+        tables = {label: _with_file_numbers(dialect, table, checkpoint) for label, table in tables.items()}
+    naming, most_tensors = Naming(tables[None], todays_names), 0
     for generation, table in tables.items():
-        prefix, count, twins = _prefix(dialect, graph, table, checkpoint, mapped)
-        if count > most:
-            best, most = Naming(table, current, prefix, generation, twins), count
-    layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
+        prefix, count, twins = _best_prefix(dialect, graph, table, checkpoint, mapped)
+        if count > most_tensors:
+            naming, most_tensors = Naming(table, todays_names, prefix, generation, twins), count
+    layers = {path: replace(layer, name=naming.prefix + layer.name) for path, layer in naming.layers.items()}
     for path, name in mapped.items():
         # The user's own head has its own number of classes, and none is the zoo's background.
         layers[path] = LayerName(name) if path == head_of(graph).path else replace(layers[path], name=name)
-    return replace(best, layers=layers)
+    return replace(naming, layers=layers)
 
 
-def _numbered(dialect: Dialect, layers: NodeNames, checkpoint: Checkpoint) -> NodeNames:
-    """The table with the file's numbers for the layers that the framework numbers itself."""
+def _with_file_numbers(dialect: Dialect, layers: NodeNames, checkpoint: Checkpoint) -> NodeNames:
+    """Return the table with the file's numbers for the layers that the framework numbers itself."""
     names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
 
-def _prefix(
+def _best_prefix(
     dialect: Dialect,
     graph: Graph,
     layers: NodeNames,
     checkpoint: Checkpoint,
     mapped: Mapping[str, str],
 ) -> tuple[str, int, tuple[str, ...]]:
-    """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about
-    as many.
+    """Return the prefix that covers most of the graph's tensors, their number, and other prefixes that cover
+    about as many.
     """
     spellings = [
         names
@@ -164,7 +169,7 @@ def _prefix(
     counts = Counter(
         prefix
         for name in checkpoint.tensors
-        for prefix, rest in _cuts(name, dialect.SEPARATOR)
+        for prefix, rest in _prefixes(name, dialect.SEPARATOR)
         if rest in expected
     )
     prefixes = {
@@ -178,15 +183,17 @@ def _prefix(
         return "", 0, ()
     (prefix, most), *others = counts.most_common()
     twins = tuple(
-        other for other, count in others if count >= TWICE * most and most >= WHOLE * len(spellings)
+        other
+        for other, count in others
+        if count >= SECOND_COPY * most and most >= LEAST_OF_NETWORK * len(spellings)
     )
     # A network without a prefix is the saved model; a copy with a prefix beside it is its average or its
     # teacher.
     return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
 
 
-def _cuts(name: str, separator: str) -> Iterator[tuple[str, str]]:
-    """Every prefix of a name that ends with a separator, and the rest; the empty prefix first."""
+def _prefixes(name: str, separator: str) -> Iterator[tuple[str, str]]:
+    """Yield every prefix of a name that ends with a separator, and the rest; the empty prefix first."""
     yield "", name
     position = name.find(separator)
     while position >= 0:

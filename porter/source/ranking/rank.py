@@ -21,8 +21,8 @@ from porter.source.fitting.alignment import Alignment
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.heads import head_rows
 from porter.source.fitting.locating import Located
-from porter.source.ranking.score_bounds import UNKNOWN, limits
-from porter.source.ranking.screening import screen
+from porter.source.ranking.score_bounds import UNKNOWN, limits_for
+from porter.source.ranking.screening import zoo_screen
 
 _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
@@ -31,11 +31,11 @@ NEAR = 0.3
 """A draft names the match whose score is at least this."""
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
-REACH = 2.01 * CLOSE
+OUT_OF_REACH = 2.01 * CLOSE
 """A match whose score is lower than the best one's by more than this is neither tried nor about as good as
 one that is.
 """
-TRIED = 8
+MOST_TRIED = 8
 """The most matches that are tried."""
 LARGER = 4
 """A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of
@@ -69,7 +69,7 @@ class Match:
         return self.candidate.member
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter inspect --json` prints."""
+        """Return the record that `porter inspect --json` prints."""
         variant, zoo = self.member.is_a
         return {
             "variant": variant,
@@ -90,7 +90,9 @@ class Ranked:
     @property
     def contenders(self) -> tuple[Match, ...]:
         """The best match and those that are about as good, at most TRIED."""
-        return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[:TRIED]
+        return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[
+            :MOST_TRIED
+        ]
 
     @property
     def likely(self) -> tuple[Match, ...]:
@@ -99,7 +101,8 @@ class Ranked:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIKELY) -> Ranked:
-    """The variants and zoos that could be the file. A wrong recipe is left out, with its error.
+    """Return the variants and zoos that could be the file, best first. A wrong recipe is left out, with its
+    error.
 
     Args:
         least: a match of this score is wanted, even if the file cannot be opened as it.
@@ -108,34 +111,39 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     neither be near the file nor be what it is opened as come last, and only if one of the others is.
     """
     variants, wrong = known_variants(recipes)
-    limit = limits(checkpoint)
-    compare = _comparison(checkpoint)
+    limit = limits_for(checkpoint)
+    compare = _comparer(checkpoint)
     faults = Faults()
-    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint, one.names) for one in variants]
-    could_be = [best.score >= min(least, best.opened) for best in most]
+    bounds = [
+        UNKNOWN if variant.fingerprint is None else limit(variant.fingerprint, variant.names)
+        for variant in variants
+    ]
+    could_be = [bound.score >= min(least, bound.opened) for bound in bounds]
     matches: dict[int, Match] = {}
-    is_one, best = False, 0.0
-    for place in sorted(range(len(variants)), key=lambda place: (not could_be[place], -most[place].score)):
-        if most[place].score < best - REACH or not (could_be[place] or is_one):
+    is_variant = False  # whether the file is one of those compared so far
+    best = 0.0
+    for index in sorted(range(len(variants)), key=lambda index: (not could_be[index], -bounds[index].score)):
+        if bounds[index].score < best - OUT_OF_REACH or not (could_be[index] or is_variant):
             continue
-        with faults.kept():
-            member = variants[place].load()
+        with faults.collect():
+            member = variants[index].load()
             match = compare(member)
             if match is not None:
-                if variants[place].fingerprint is None and not member.zoo.generations:
-                    most[place] = limit(fingerprint_of(expand(member)))
-                matches[place], best = match, max(best, match.score)
-                is_one |= match.score >= min(least, most[place].opened)
-    return Ranked(_best_first(matches[place] for place in sorted(matches)), (*wrong, *faults.errors))
+                if variants[index].fingerprint is None and not member.zoo.generations:
+                    bounds[index] = limit(fingerprint_of(expand(member)))
+                matches[index] = match
+                best = max(best, match.score)
+                is_variant |= match.score >= min(least, bounds[index].opened)
+    return Ranked(_best_first(matches[index] for index in sorted(matches)), (*wrong, *faults.errors))
 
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
-    """Ranks, as `rank` does, all variants of one recipe."""
-    compare = _comparison(checkpoint)
+    """Rank all variants of one recipe, as `rank` does."""
+    compare = _comparer(checkpoint)
     faults = Faults()
     matches = list[Match]()
     for member in recipe.members():
-        with faults.kept():
+        with faults.collect():
             matches += filter(None, (compare(member),))
     return Ranked(_best_first(matches), faults.errors)
 
@@ -144,11 +152,12 @@ def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -match.score))
 
 
-def _comparison(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
-    """Compares the file with a variant: None if nothing of it is there. Variants of zoos whose names are not
-    the file's are not expanded, and those that are much larger than the file's graph not to their end.
+def _comparer(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
+    """Return a function that compares the file with a variant. It returns None if nothing of the variant is
+    in the file. Variants of zoos whose names are not the file's are not expanded, and those that are much
+    larger than the file's graph not to their end.
     """
-    could_name = screen(checkpoint)
+    could_name = zoo_screen(checkpoint)
 
     def compare(member: Member) -> Match | None:
         if checkpoint.dialect not in (None, member.zoo.framework) or not could_name(member.zoo):
@@ -162,7 +171,7 @@ def _comparison(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
 
 
 def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
-    """The match; None if the variant is much larger than the file's graph.
+    """Return the match; None if the variant is much larger than the file's graph.
 
     Raises:
         MappingError: the file is not this variant. RecipeError: the recipe is wrong.
@@ -176,39 +185,40 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     rows = head_rows(candidate, naming.layers[candidate.head.path].name)
     graph = draft if rows is None else with_classes(draft, rows)
     misfits = _misfits(graph, dialect, naming.layers, located, checkpoint)
-    missing, needed = (*located.missing, *misfits), len(located.tensors) + len(located.missing)
+    missing = (*located.missing, *misfits)
+    needed = len(located.tensors) + len(located.missing)
     score = (len(located.tensors) - len(misfits)) / (needed + len(located.unexpected))
     if file is not None:  # the ops of a file's graph count as much as its names
-        score = (candidate.alignment.share + max(score, _named(candidate.alignment, naming.layers))) / 2
+        score = (candidate.alignment.share + max(score, _share_named(candidate.alignment, naming.layers))) / 2
     return Match(candidate, score, missing, located.unexpected, naming.notes())
 
 
-def _named(aligned: Alignment, layers: NodeNames) -> float:
-    """The share of the convolutions and dense layers whose layer in the file, or one of its tensors, has the
-    zoo's name in its own.
+def _share_named(aligned: Alignment, layers: NodeNames) -> float:
+    """Return the share of the convolutions and dense layers whose layer in the file, or one of its tensors,
+    has the zoo's name in its own.
 
     Exporters rename tensors and number layers: `Conv1` is in `model/Conv1_2/convolution/merged:0`.
     """
     weighted = [node.path for node in aligned.graph.nodes if isinstance(node.op, Conv | Dense)]
     nodes = aligned.file.by_name
 
-    def has(path: str) -> bool:
+    def has_zoos_name(path: str) -> bool:
         name = f"/{layers[path].name}/".replace(".", "/")
         texts = (
             text
-            for each in aligned.candidates[path]
-            for text in (each, *(s.name for s in nodes[each].tensors.values()))
+            for layer in aligned.candidates[path]
+            for text in (layer, *(s.name for s in nodes[layer].tensors.values()))
         )
-        whole = (f"/{text}/".replace(".", "/") for text in texts)
-        return any(name in text or name in _NUMBER.sub("/", text) for text in whole)
+        between_slashes = (f"/{text}/".replace(".", "/") for text in texts)
+        return any(name in text or name in _NUMBER.sub("/", text) for text in between_slashes)
 
-    return sum(map(has, weighted)) / len(weighted) if weighted else 0.0
+    return sum(map(has_zoos_name, weighted)) / len(weighted) if weighted else 0.0
 
 
 def _misfits(
     graph: Graph, dialect: Dialect, layers: NodeNames, located: Located, checkpoint: Checkpoint
 ) -> list[str]:
-    """Names of tensors that have another shape than the graph needs."""
+    """Return the names of tensors that have another shape than the graph needs."""
     shapes = tensor_shapes(graph)
     misfits = []
     for (path, role), name in located.tensors.items():

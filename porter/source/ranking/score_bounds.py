@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.graph import Conv, Dense
-from porter.recipe.fingerprints import Fingerprint, LayersByName, beginnings_of, kind_of, unnumbered
+from porter.recipe.fingerprints import Fingerprint, LayersByName, beginnings_of, kind_of_conv, without_numbers
 from porter.source.fitting.alignment import inputs_of, without_cells
 
 
@@ -29,7 +29,7 @@ class Limit(NamedTuple):
 
 
 UNKNOWN = Limit(1.0, 0.0)
-_NEVER = 2.0
+_CANNOT_BE_OPENED = 2.0
 
 
 class LimitOf(Protocol):
@@ -38,44 +38,52 @@ class LimitOf(Protocol):
     def __call__(self, variant: Fingerprint, names: LayersByName | None = None) -> Limit: ...
 
 
-def limits(checkpoint: Checkpoint) -> LimitOf:
-    """The limits of variants for this file."""
+def limits_for(checkpoint: Checkpoint) -> LimitOf:
+    """Return the function that gives the limit of a variant for this file."""
     sizes = Counter(str(math.prod(array.shape)) for array in checkpoint.tensors.values())
     if checkpoint.graph is None:
-        by_tensors = cache(lambda variant: Limit(_by_names(variant, sizes), _whole(variant, sizes)))
+        by_tensors = cache(
+            lambda variant: Limit(_most_by_sizes(variant, sizes), _least_score_if_opened(variant, sizes))
+        )
         return lambda variant, names=None: by_tensors(variant)
     file = without_cells(checkpoint.graph)
-    kinds = Counter(kind_of(node.op) for node in file.nodes if isinstance(node.op, Conv))
+    kinds = Counter(kind_of_conv(node.op) for node in file.nodes if isinstance(node.op, Conv))
     inputs = {name: str(index) for index, prepared in enumerate(inputs_of(file)) for name in prepared}
     digests = beginnings_of(((node.name, node.op, node.inputs) for node in file.nodes), inputs)
     beginnings = frozenset(digests.values())
-    texts = "\n".join(dict.fromkeys(map(unnumbered, _texts(checkpoint, file))))
+    texts = "\n".join(dict.fromkeys(map(without_numbers, _texts_of_names(checkpoint, file))))
 
     @cache
-    def by_graph(variant: Fingerprint) -> tuple[int, float]:
-        reached = min(_reached(variant, kinds), _begun(variant, beginnings))
-        return reached, _by_names(variant, sizes)
+    def bounds_by_graph(variant: Fingerprint) -> tuple[int, float]:
+        """Return the most nodes that the file can have of a variant, and the largest share of its tensors."""
+        most_nodes = min(
+            _most_nodes_by_convolutions(variant, kinds), _most_nodes_by_beginnings(variant, beginnings)
+        )
+        return most_nodes, _most_by_sizes(variant, sizes)
 
     @cache
-    def is_there(alike: str) -> bool:
-        return checkpoint.counted or any(name in texts for name in alike.split("|"))
+    def has_name(names_of_layer: str) -> bool:
+        """Return whether a name of the layer, of several with `|` between them, may be in the file."""
+        return checkpoint.counted or any(name in texts for name in names_of_layer.split("|"))
 
     def limit(variant: Fingerprint, names: LayersByName | None = None) -> Limit:
-        reached, by_names = by_graph(variant)
-        nameless = sum(count for alike, count in (names or {}).items() if not is_there(alike))
-        tensors = sum(variant.sizes.values()) + variant.free + variant.norms
-        named = max(  # a layer has one tensor at least
-            min(reached, variant.weighted - nameless) / variant.weighted,
-            min(by_names, 1 - nameless / tensors),
+        most_nodes, share_by_sizes = bounds_by_graph(variant)
+        nameless = sum(
+            count for names_of_layer, count in (names or {}).items() if not has_name(names_of_layer)
         )
-        opened = variant.trunk / variant.nodes / 2 if reached >= variant.trunk else _NEVER
-        return Limit((reached / variant.nodes + named) / 2, opened)
+        tensors = sum(variant.sizes.values()) + variant.free + variant.norms
+        most_named = max(  # a layer has one tensor at least
+            min(most_nodes, variant.weighted - nameless) / variant.weighted,
+            min(share_by_sizes, 1 - nameless / tensors),
+        )
+        opened = variant.trunk / variant.nodes / 2 if most_nodes >= variant.trunk else _CANNOT_BE_OPENED
+        return Limit((most_nodes / variant.nodes + most_named) / 2, opened)
 
     return limit
 
 
-def _texts(checkpoint: Checkpoint, file: FileGraph) -> Iterator[str]:
-    """What a file calls its tensors and its layers with weights."""
+def _texts_of_names(checkpoint: Checkpoint, file: FileGraph) -> Iterator[str]:
+    """Yield the file's names of its tensors and of its layers with weights."""
     yield from checkpoint.tensors
     for node in file.nodes:
         if isinstance(node.op, Conv | Dense):
@@ -83,38 +91,43 @@ def _texts(checkpoint: Checkpoint, file: FileGraph) -> Iterator[str]:
             yield from (stored.name for stored in node.tensors.values())
 
 
-def _whole(variant: Fingerprint, sizes: Counter[str]) -> float:
-    """See `Limit.opened`: the score if the file has all tensors but the head's, and no other of its own is
-    the variant's.
+def _least_score_if_opened(variant: Fingerprint, sizes: Counter[str]) -> float:
+    """Return the least score of a file that can be opened as the variant, as `Limit.opened`: that of a file
+    with all tensors but the head's, and many tensors that are not the variant's.
     """
     if any(count > sizes[size] for size, count in variant.sizes.items()):
-        return _NEVER
+        return _CANNOT_BE_OPENED
     needed = sum(variant.sizes.values())
     return needed / (needed + variant.free + variant.norms + sizes.total())
 
 
-def _by_names(variant: Fingerprint, sizes: Counter[str]) -> float:
-    """The largest share of the variant's tensors that the file can have, whatever their names. A norm of
-    torch's also counts its batches.
+def _most_by_sizes(variant: Fingerprint, sizes: Counter[str]) -> float:
+    """Return the largest share of the variant's tensors that the file can have by their sizes, whatever their
+    names. A norm of torch's also counts its batches.
     """
-    there = sum(min(count, sizes[size]) for size, count in variant.sizes.items()) + variant.free
+    found = sum(min(count, sizes[size]) for size, count in variant.sizes.items()) + variant.free
     batches = min(variant.norms, sizes["1"])
-    return (there + batches) / (sum(variant.sizes.values()) + variant.free + batches)
+    return (found + batches) / (sum(variant.sizes.values()) + variant.free + batches)
 
 
-def _begun(variant: Fingerprint, beginnings: frozenset[str]) -> int:
-    """The largest number of nodes that the file's graph can have, by how it begins."""
-    lacking = (reached for digest, reached in variant.beginnings.items() if digest not in beginnings)
-    return min(lacking, default=variant.nodes)
-
-
-def _reached(variant: Fingerprint, kinds: Counter[str]) -> int:
-    """The largest number of nodes that the file's graph can have.
-
-    The convolutions on a way through the recipe's graph are as many on a way through the file's: a file with
-    fewer of a kind has nothing behind them.
+def _most_nodes_by_beginnings(variant: Fingerprint, beginnings: frozenset[str]) -> int:
+    """Return the largest number of the variant's nodes that the file's graph can have. A node whose digest
+    the file lacks is not in the file, and neither is what follows it.
     """
-    ends = (
-        reached[kinds[kind]] for kind, reached in variant.convolutions.items() if kinds[kind] < len(reached)
+    bounds = (most_nodes for digest, most_nodes in variant.beginnings.items() if digest not in beginnings)
+    return min(bounds, default=variant.nodes)
+
+
+def _most_nodes_by_convolutions(variant: Fingerprint, kinds: Counter[str]) -> int:
+    """Return the largest number of the variant's nodes that the file's graph can have.
+
+    A node that comes after n convolutions of a kind comes after n of them in the file too. So a file with
+    fewer of a kind lacks all nodes that come after more.
+    """
+    # most_nodes[n] is the number of nodes that a file with n convolutions of the kind can have.
+    bounds = (
+        most_nodes[kinds[kind]]
+        for kind, most_nodes in variant.convolutions.items()
+        if kinds[kind] < len(most_nodes)
     )
-    return min(ends, default=variant.nodes)
+    return min(bounds, default=variant.nodes)

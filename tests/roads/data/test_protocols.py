@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from porter.data.interpolations import RESAMPLINGS
-from porter.data.preprocess import Preprocess, normalise, open_image, prepare, resized, ten_crops
+from porter.data.preprocess import Preprocess, normalise, open_image, prepare, resize_image, ten_crops
 from tests.support import originals
 from tests.support.checkout import ROOT
 from tests.support.photo_files import realistic
@@ -61,7 +61,7 @@ def test_opencv_pixels_are_within_a_level_of_tensornets(
     wanted = originals.tensornets_crops(
         originals.tensornets_pixels(tmp_path / "photo.png", protocol.size, cv2), protocol.crop
     )
-    found = np.stack(ten_crops(resized(open_image(tmp_path / "photo.png"), protocol), protocol))
+    found = np.stack(ten_crops(resize_image(open_image(tmp_path / "photo.png"), protocol), protocol))
     apart = np.abs(found.astype(int) - wanted)
     assert apart.max() <= 1
     assert (apart > 0).mean() < 1e-4

@@ -24,7 +24,7 @@ from porter.graph import Clip, GroupNorm, HardSwish, Identity, LeakyRelu, MaxPoo
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import StoredPort
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.references import FileGraphSource
 from porter.verification.reverify import check_against
@@ -156,7 +156,7 @@ def planted(op: Op) -> Op | None:
 
 
 def proved(port: StoredPort, file: Path) -> Verdict:
-    return check_against(Check(port, ("float64",)), source_of(port, file, None))[0]
+    return check_against(Check(port, ("float64",)), reopen_source(port, file, None))[0]
 
 
 def with_op(port: StoredPort, path: str, op: Op) -> StoredPort:
@@ -338,7 +338,7 @@ def test_what_a_tolerance_lets_pass_at_cut_points_is_not_said_to_be_reached(tmp_
     file = in_onnx(tmp_path)
     port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
     wrong = with_op(port, "l", LeakyRelu(0.1))
-    found = check_against(Check(wrong, ("float64",), 0.99), source_of(port, file, None))[0].proof
+    found = check_against(Check(wrong, ("float64",), 0.99), reopen_source(port, file, None))[0].proof
     assert found.ok and "l" in found.unreached
     assert found.cut is not None and "l" in found.cut.inside
 
@@ -409,7 +409,7 @@ def test_a_channel_that_is_far_smaller_than_the_others_is_compared(tmp_path: Pat
     (roles,) = tensors.values()
     roles["kernel"] = roles["kernel"].copy()
     roles["kernel"][2] = roles["kernel"][2].transpose(0, 2, 1)
-    wrong = check_against(Check(port, ("float64",), tensors=tensors), source_of(port, file, None))[0]
+    wrong = check_against(Check(port, ("float64",), tensors=tensors), reopen_source(port, file, None))[0]
     assert wrong.proof.first_bad is not None and wrong.proof.first_bad.alone
 
 

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.port import StoredPort
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification import memory
 from porter.verification.check import Check
 from porter.verification.references import FileGraphSource
@@ -46,7 +46,7 @@ def to_keras(folder: Path) -> Path:
 
 
 def proved(port: StoredPort, file: Path) -> Verdict:
-    return check_against(Check(port), source_of(port, file, None), None)[0]
+    return check_against(Check(port), reopen_source(port, file, None), None)[0]
 
 
 @pytest.mark.usefixtures("one_recipe")

@@ -22,7 +22,7 @@ from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
 from porter.graph.ops.windows import GlobalPool
 from porter.port import read_port
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification import parity
 from porter.verification.check import Check
 from porter.verification.inputs import SIGNED, make_images
@@ -511,7 +511,7 @@ def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(
         tmp_path / "net.onnx",
     )
     port = porter.convert(file, to="torch", input_size="224x224", out=tmp_path / "port", check=False).port
-    source = next(references_of(source_of(port, file, None), "float32"))
+    source = next(references_of(reopen_source(port, file, None), "float32"))
     found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((224, 224),), ()))
     assert found[0].ok is ok
 
@@ -525,7 +525,9 @@ def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_anothe
     port = porter.convert(
         written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False
     ).port
-    source = Chaotic(next(references_of(source_of(port, tmp_path / "net.onnx", None), "float32")), 1e-9, calm)
+    source = Chaotic(
+        next(references_of(reopen_source(port, tmp_path / "net.onnx", None), "float32")), 1e-9, calm
+    )
     found = Check(port, ("float64",)).prove(source, Sizes(((16, 16),), ()))
     assert found.ok is ok and (ok or "multiplies its own rounding" in (found.proof.silent or ""))
 

@@ -19,7 +19,7 @@ from porter.base.errors import UsageError
 from porter.conversion.stock import Stock, as_stock as as_stock_of, stock_arrays
 from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
-from porter.data.timm_config import from_timm, to_timm, unlike_timm
+from porter.data.timm_config import differences_of_timm, from_timm, to_timm
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
@@ -189,11 +189,11 @@ def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, mess
 def test_what_timms_transforms_do_otherwise_is_said() -> None:
     said = Preprocess("squash", 224, "opencv_cubic", channels="bgr", central_fraction=0.875)
     plain = Preprocess("shorter_side", 341, "pil_bicubic", crop=299, divide=255)
-    assert unlike_timm(Preprocess("none", 96, "none")) == ("they resize",)
-    assert unlike_timm(Preprocess("shorter_side", 256, "pil_bilinear")) == ("they feed squares",)
+    assert differences_of_timm(Preprocess("none", 96, "none")) == ("they resize",)
+    assert differences_of_timm(Preprocess("shorter_side", 256, "pil_bilinear")) == ("they feed squares",)
     assert (
-        len(unlike_timm(said)) == 3
-        and not unlike_timm(plain)
+        len(differences_of_timm(said)) == 3
+        and not differences_of_timm(plain)
         and read_preprocess(from_timm(to_timm(plain))) == plain
     )
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from porter.data.keras_hub_config import ROUNDED
+from porter.data.keras_hub_config import ROUNDING_DIFFERS
 from porter.data.preprocess import prepare
 from porter.source.hub_folder import read_sidecars
-from porter.source.stated_photos import stated_beside
+from porter.source.stated_photos import facts_beside
 
 IMAGENET = {"scale": [0.0171, 0.0175, 0.0174], "offset": [-2.1, -2.0, -1.8]}
 
@@ -50,8 +50,8 @@ def test_photos_are_prepared_as_keras_hub_prepares_floats(
 ) -> None:
     """To the last bit where nothing is scaled. Of bytes, KerasHub rounds what it resized."""
     layers = pytest.importorskip("keras_hub").layers
-    stated, warnings = stated_beside(read_sidecars(folder(tmp_path, {"image_size": [64, 64], **settings})))
-    assert stated.preprocess is not None and warnings == (ROUNDED,)
+    stated, warnings = facts_beside(read_sidecars(folder(tmp_path, {"image_size": [64, 64], **settings})))
+    assert stated.preprocess is not None and warnings == (ROUNDING_DIFFERS,)
     pixels = np.random.default_rng(0).integers(0, 256, (rows, columns, 3), dtype=np.uint8)
     wanted = np.asarray(
         layers.ImageConverter(image_size=(64, 64), **settings)(pixels.astype("float32"))
@@ -77,7 +77,7 @@ def test_photos_are_prepared_as_keras_hub_prepares_floats(
     ],
 )
 def test_what_porter_cannot_prepare_is_said(settings: dict[str, Any], tmp_path: Path) -> None:
-    stated, (said,) = stated_beside(read_sidecars(folder(tmp_path, {"image_size": [64, 64], **settings})))
+    stated, (said,) = facts_beside(read_sidecars(folder(tmp_path, {"image_size": [64, 64], **settings})))
     assert stated.preprocess is None and said.startswith(
         "the preprocessing that image_converter.json states is not used"
     )

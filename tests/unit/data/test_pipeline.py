@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from porter.base.errors import UsageError
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import CHUNK, Batch, Feed, batches, normalise, shared_chunks
+from porter.data.pipeline import CHUNK, Batch, Feed, batches, chunks_of_share, normalise
 from porter.data.preprocess import Preprocess, open_image, prepare
 from tests.support.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
 
@@ -165,7 +165,7 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
     found = [[position for batch in share for position, _ in batch.failed] for share in shares]
     assert sorted(chain.from_iterable(found)) == list(range(len(missing)))
     assert found == [
-        [position for chunk in shared_chunks(len(missing), (rank, world)) for position in chunk]
+        [position for chunk in chunks_of_share(len(missing), (rank, world)) for position in chunk]
         for rank in range(world)
     ]
 

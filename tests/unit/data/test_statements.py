@@ -11,7 +11,7 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.data.statements import example, read_preprocess, stated as written
+from porter.data.statements import example_protocol, protocol_text as written, read_preprocess
 
 KERAS = Preprocess("squash", 96, "tf_bilinear", divide=127.5, mean=(1, 1, 1))
 SCALED = Preprocess("squash", 96, "tf_bilinear", mean=(127.5, 127.5, 127.5), std=(127.5, 127.5, 127.5))
@@ -88,6 +88,6 @@ def test_what_is_no_protocol_is_an_error_with_a_line_to_type(stated: str, said: 
 
 
 def test_the_line_to_type_is_a_protocol() -> None:
-    assert read_preprocess(example(96, "tf_bilinear").split(" ", 1)[1].strip("'")) == Preprocess(
+    assert read_preprocess(example_protocol(96, "tf_bilinear").split(" ", 1)[1].strip("'")) == Preprocess(
         "squash", 96, "tf_bilinear", divide=255
     )

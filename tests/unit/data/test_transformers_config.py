@@ -11,7 +11,7 @@ from PIL import Image
 
 from porter.data.preprocess import prepare
 from porter.data.statements import read_preprocess
-from porter.data.transformers_config import from_transformers, unlike_transformers
+from porter.data.transformers_config import differences_of_transformers, from_transformers
 from porter.zoos.transformers import import_transformers
 
 IMAGENETS = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -54,7 +54,7 @@ def test_photos_are_prepared_to_the_last_bit(kind: str, settings: dict[str, Any]
     own = getattr(import_transformers(), f"{kind}ImageProcessorPil")(**settings)
     stated = json.loads(own.to_json_string())
     protocol = read_preprocess(from_transformers(stated))
-    assert unlike_transformers(stated) == ()
+    assert differences_of_transformers(stated) == ()
     for photo in photos():
         np.testing.assert_array_equal(prepare(photo, protocol), own(photo)["pixel_values"][0])
 
@@ -62,7 +62,7 @@ def test_photos_are_prepared_to_the_last_bit(kind: str, settings: dict[str, Any]
 def test_a_second_division_is_said() -> None:
     own = import_transformers().EfficientNetImageProcessorPil(**IMAGENETS)
     stated = json.loads(own.to_json_string())
-    (said,) = unlike_transformers(stated)
+    (said,) = differences_of_transformers(stated)
     assert said.endswith("some values differ in the last bit")
     photo = photos()[0]
     wanted = own(photo)["pixel_values"][0]

@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.data.statements import fed, in_words
+from porter.data.statements import input_in_words, protocol_in_words
 from porter.evaluation.protocol import expect_square, notes_on_proportion, own_protocol, protocol_of
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
@@ -76,8 +76,8 @@ def test_a_protocol_that_somebody_states_is_not_rescaled_in_silence() -> None:
 
 
 def test_what_a_model_is_fed_is_said() -> None:
-    assert fed(CROPPED.at(160), 160, 160) == "160x160: resized to 183, cropped to 160"
-    assert fed(SQUASHED, 299, 299) == "299x299: cut to the central 87.5%, resized to 299x299"
+    assert input_in_words(CROPPED.at(160), 160, 160) == "160x160: resized to 183, cropped to 160"
+    assert input_in_words(SQUASHED, 299, 299) == "299x299: cut to the central 87.5%, resized to 299x299"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_model_without_a_protocol_is_not_fed() -> None:
     ],
 )
 def test_in_words(protocol: Preprocess, crops: Any, words: str) -> None:
-    assert words in in_words(protocol, crops)
+    assert words in protocol_in_words(protocol, crops)
 
 
 def test_every_zoo_of_every_recipe_own_protocol_a_square() -> None:
@@ -134,4 +134,4 @@ def test_every_zoo_of_every_recipe_own_protocol_a_square() -> None:
             for zoo in recipe.zoos_of(variant).values():
                 if (recipe.architecture, zoo.name) not in NO_PROTOCOL:
                     assert zoo.preprocess is not None and zoo.preprocess.fed_side, (variant, zoo.name)
-                    assert in_words(zoo.preprocess, 1)
+                    assert protocol_in_words(zoo.preprocess, 1)

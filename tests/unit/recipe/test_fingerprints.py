@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from porter.recipe import Member, expand, find_recipes, fingerprints, known_variants, recipes_folder
-from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints, unnumbered
+from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints, without_numbers
 from tests.support.fingerprints import text
 from tests.support.recipe.recipes import all_recipes
 
@@ -68,5 +68,5 @@ def test_after_a_change_the_recipes_are_read(
 
 def test_names_are_alike_whatever_number_an_exporter_gives_them() -> None:
     for name in ("model/conv2d_12/kernel", "model.conv2d.kernel", "model/conv2d_3_1/kernel"):
-        assert unnumbered(name) == "model/conv0d/kernel"
-    assert unnumbered("layer1.0.conv2") == "layer0/0/conv0"
+        assert without_numbers(name) == "model/conv0d/kernel"
+    assert without_numbers("layer1.0.conv2") == "layer0/0/conv0"

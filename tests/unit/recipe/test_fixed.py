@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from porter.recipe.fixed import holds, is_group_sums
+from porter.recipe.fixed import equals_fixed, is_group_sums
 from tests.support.arrays import Array
 
 
@@ -20,7 +20,7 @@ def group_sums(groups: int, width: int) -> Array:
 @pytest.mark.parametrize(("groups", "width"), [(1, 1), (4, 1), (1, 3), (4, 2), (3, 5)])
 def test_the_sum_over_each_group_is_known(groups: int, width: int) -> None:
     kernel = group_sums(groups, width)
-    assert is_group_sums(kernel) and holds(kernel, "group_sums")
+    assert is_group_sums(kernel) and equals_fixed(kernel, "group_sums")
     for change in ((0, 0, 0, 0), (0, 0, -1, -1)):
         wrong = kernel.copy()
         wrong[change] += 0.5
@@ -38,4 +38,4 @@ def test_another_shape_is_not_a_sum() -> None:
 
 
 def test_a_number_is_every_value() -> None:
-    assert holds(np.ones((2, 3)), 1.0) and not holds(np.array([1.0, 2.0]), 1.0)
+    assert equals_fixed(np.ones((2, 3)), 1.0) and not equals_fixed(np.array([1.0, 2.0]), 1.0)

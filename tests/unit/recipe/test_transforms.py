@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import MappingError
-from porter.recipe.transforms import TRANSFORMS, apply_transforms, computed, undo_transforms
+from porter.recipe.transforms import TRANSFORMS, apply_transforms, computes_numbers, undo_transforms
 from tests.support.arrays import Array
 
 RNG = np.random.default_rng(0)
@@ -68,7 +68,11 @@ def test_kernels_are_standardised_as_torchs_batch_norm_does(epsilon: str) -> Non
         .numpy()
     )
     found: Array = apply_transforms((name,), "kernel", kernel)
-    assert found.dtype == np.float64 and computed((name,), "kernel") and not computed((name,), "bias")
+    assert (
+        found.dtype == np.float64
+        and computes_numbers((name,), "kernel")
+        and not computes_numbers((name,), "bias")
+    )
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     with pytest.raises(MappingError, match="cannot be undone"):
         undo_transforms((name,), "kernel", found)

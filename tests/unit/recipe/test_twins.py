@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from porter.recipe import find_member, recipes_folder, twins, with_options
-from porter.recipe.twins import FILE, computed_twins, shipped_twins, twins_of
+from porter.recipe.twins import FILE, compute_twins, shipped_twins, twins_of
 from tests.support.recipe.recipes import all_recipes
 from tests.support.twins import PAGE, computed, page, text
 
@@ -50,5 +50,5 @@ def test_after_a_change_the_recipes_decide(
     member = member._replace(
         recipe=next(recipe for recipe in all_recipes(folder) if recipe.architecture == "mobilenet_v1")
     )
-    assert shipped_twins(member) == (None if changed else computed_twins(member))
-    assert twins_of(member) == computed_twins(member) != ()
+    assert shipped_twins(member) == (None if changed else compute_twins(member))
+    assert twins_of(member) == compute_twins(member) != ()

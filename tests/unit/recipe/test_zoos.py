@@ -173,7 +173,7 @@ def test_a_zoo_is_read_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(zoos, "read_source", lambda path: read.append(path.name) or read_source(path))
     zoos._read_file.cache_clear()
     recipe = find_recipe("resnet50v2")
-    recipe.zoos._read.clear()  # type: ignore[attr-defined]
+    recipe.zoos._zoos.clear()  # type: ignore[attr-defined]
     assert recipe.zoo("keras", "resnet50v2").published and read == ["keras.yaml"]
 
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 from porter.cli.app import app
 from porter.cli.printing import _parity_line
 from porter.data.preprocess import Preprocess
-from porter.data.statements import fed, in_words
+from porter.data.statements import input_in_words, protocol_in_words
 from porter.recipe.published import is_non_commercial
 from porter.reporting.command_lines import convert, evaluate, reproduce, study as study_again
 from porter.reporting.page import missing_sections
@@ -372,5 +372,5 @@ def test_a_protocol_is_told_step_by_step() -> None:
     square = Preprocess("square", 224, "tf_bicubic", central_fraction=0.875, crop_rounding="up")
     kept = "Keep a square of 87.5 % of the shorter side at the centre, rounded up, and resize it to 224×224"
     assert len(steps := preprocessing(square)) == 2 and steps[1].startswith(kept)
-    assert in_words(square).startswith("central square of 87.5% 224x224 by TensorFlow's bicubic")
-    assert fed(square, 224, 224) == "224x224: cut to a square of 87.5%, resized to 224x224"
+    assert protocol_in_words(square).startswith("central square of 87.5% 224x224 by TensorFlow's bicubic")
+    assert input_in_words(square, 224, 224) == "224x224: cut to a square of 87.5%, resized to 224x224"

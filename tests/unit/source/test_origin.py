@@ -27,10 +27,10 @@ from porter.recipe.twins import FILE
 from porter.source.hub_folder import read_sidecars
 from porter.source.open import open_source
 from porter.source.origin import _origin_in_recipe
-from porter.source.origin_statements import of_config
+from porter.source.origin_statements import statement_in_config
 from porter.source.place import file_at, find
 from porter.source.reading import read
-from porter.source.stated_photos import stated_beside
+from porter.source.stated_photos import facts_beside
 from porter.source.wishes import Wishes
 from porter.verification import reverify
 from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
@@ -191,7 +191,7 @@ def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: 
         asked = [recipe.member(name, zoo) for name in (variant, *others[-1:])]
         for changed, known in (({}, {}), SET_BY_TRANSFORMERS[kind]):
             library.AutoConfig.for_model(kind, **settings, **changed).save_pretrained(tmp_path)
-            statement = of_config(read(file_at(file)))
+            statement = statement_in_config(read(file_at(file)))
             assert statement is not None
             for found in (_origin_in_recipe(member, statement) for member in asked):
                 assert found.origin is not None and (found.origin.variant, found.origin.zoo) == (variant, zoo)
@@ -448,7 +448,7 @@ def test_a_config_names_as_many_classes_as_imagenet_21k_has(
     names = [f"{number:05d}, {'a name of the length that WordNet has' * 2}" for number in range(21_841)]
     listed = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=listed)
-    photos, warnings = stated_beside(read_sidecars(path))
+    photos, warnings = facts_beside(read_sidecars(path))
     assert (path.parent / "config.json").stat().st_size > 3 << 20
     assert photos.labels is not None and photos.labels.names == tuple(names) and not warnings
 

@@ -19,7 +19,7 @@ from porter.data.preprocess import Preprocess, prepare
 from porter.data.statements import read_preprocess
 from porter.source.hub_folder import read_sidecars
 from porter.source.place import file_at
-from porter.source.stated_photos import NOTHING, stated_beside
+from porter.source.stated_photos import NOTHING, facts_beside
 from tests.support import originals
 from tests.support.fixtures import WeightsMaker
 
@@ -51,7 +51,7 @@ def folder(path: Path, settings: dict[str, Any], **more: Any) -> Path:
     [{}, {"crop_mode": "squash"}, {"interpolation": "bilinear", "crop_pct": 1.0}, {"crop_pct": 0.875}],
 )
 def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_path: Path) -> None:
-    stated, warnings = stated_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
+    stated, warnings = facts_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 90, 3), dtype=np.uint8))
     assert stated.preprocess is not None and not warnings
     np.testing.assert_array_equal(
@@ -64,7 +64,7 @@ def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_p
     [{"crop_mode": "border"}, {"interpolation": "random"}, {"input_size": [3, 96, 80]}, {"std": [0, 0, 0]}],
 )
 def test_what_porter_cannot_prepare_is_said(change: dict[str, Any], tmp_path: Path) -> None:
-    stated, (said,) = stated_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
+    stated, (said,) = facts_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
     assert stated.preprocess is None and said.startswith(
         "the preprocessing that config.json states is not used"
     )
@@ -74,7 +74,7 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
     for content in ("[]", "{}", '{"pretrained_cfg": 3}'):
         file = folder(tmp_path, {})
         (tmp_path / "config.json").write_text(content)
-        assert stated_beside(read_sidecars(file)) == stated_beside(
+        assert facts_beside(read_sidecars(file)) == facts_beside(
             read_sidecars(tmp_path / "none" / "model.safetensors")
         )
     assert (
@@ -122,7 +122,7 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
 
 @pytest.mark.parametrize("names", [[], ["x" * 201], ["a", ""], ["\x1b[31mred"], [3]])
 def test_what_are_no_names_of_classes_is_said(names: list[Any], tmp_path: Path) -> None:
-    stated, (said,) = stated_beside(read_sidecars(folder(tmp_path, SETTINGS, label_names=names)))
+    stated, (said,) = facts_beside(read_sidecars(folder(tmp_path, SETTINGS, label_names=names)))
     assert (stated.preprocess, stated.labels) == (PROTOCOL, None)
     assert said.startswith("the names of classes that config.json states are not used: label_names:")
 
@@ -131,12 +131,12 @@ def test_links_as_in_hugging_faces_cache_are_followed(tmp_path: Path) -> None:
     blob = folder(tmp_path / "blobs", SETTINGS, label_names=["a", "b"]).with_name("config.json")
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "config.json").symlink_to(blob)
-    stated, warnings = stated_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors"))
+    stated, warnings = facts_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors"))
     assert (stated.preprocess, stated.labels, warnings) == (PROTOCOL, Labels("config.json", ("a", "b")), ())
     (tmp_path / "snapshot" / "config.json").unlink()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "snapshot" / "config.json").symlink_to(tmp_path / "pipe")
-    assert stated_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors")) == (NOTHING, ())
+    assert facts_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors")) == (NOTHING, ())
 
 
 IMAGENETS = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -183,7 +183,7 @@ def test_photos_are_prepared_as_transformers_prepares_them(
     kind: str, settings: dict[str, Any], protocol: str, tmp_path: Path
 ) -> None:
     """By the arithmetic of its PIL processors, with which 500 photos were compared bit for bit."""
-    stated, warnings = stated_beside(read_sidecars(processor(tmp_path, kind, **settings)))
+    stated, warnings = facts_beside(read_sidecars(processor(tmp_path, kind, **settings)))
     resize, size, kernel, *crop = protocol.split(",")
     cropped = f"crop={crop[0]}," if crop else ""
     assert stated.preprocess == read_preprocess(
@@ -233,7 +233,7 @@ def test_photos_are_prepared_as_transformers_prepares_them(
 def test_what_a_processor_does_otherwise_is_said(
     kind: str, settings: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    stated, (said,) = stated_beside(read_sidecars(processor(tmp_path, kind, **settings)))
+    stated, (said,) = facts_beside(read_sidecars(processor(tmp_path, kind, **settings)))
     assert stated == NOTHING and said.startswith(
         f"the preprocessing that preprocessor_config.json states is not used: {message}"
     )
@@ -250,11 +250,11 @@ def test_a_folder_of_transformers_names_its_classes(tmp_path: Path) -> None:
         (wnids[::-1], Labels("config.json", tuple(wnids[::-1]))),
     ):
         (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(names))}))
-        stated, warnings = stated_beside(read_sidecars(file))
+        stated, warnings = facts_beside(read_sidecars(file))
         assert stated.preprocess is not None and (stated.labels, warnings) == (labels, ())
     (tmp_path / "config.json").write_text('{"id2label": {"0": "ant", "2": "bee"}}')
-    assert stated_beside(read_sidecars(file))[1][0].endswith(
+    assert facts_beside(read_sidecars(file))[1][0].endswith(
         "id2label: the numbers are not those of classes from 0"
     )
-    (said,) = stated_beside(read_sidecars(processor(tmp_path / "fast", "ViTImageProcessorFast", size=96)))[1]
+    (said,) = facts_beside(read_sidecars(processor(tmp_path / "fast", "ViTImageProcessorFast", size=96)))[1]
     assert "ViTImageProcessorFast resizes them by torch" in said

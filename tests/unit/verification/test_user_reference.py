@@ -19,7 +19,7 @@ from porter.recipe import find_recipe
 from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import find
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
 from porter.verification.user_code import load_maker
@@ -401,7 +401,7 @@ SAME = ("net", "model.py:build", "model.py:loaded", "model.py:coded")
 def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Path) -> None:
     file = exported / "net.keras"
     port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
-    opened = source_of(port, file, None)
+    opened = reopen_source(port, file, None)
 
     def verdict(reference: str) -> Verdict:
         return check_against(Check(port), opened, parse_reference(str(exported / reference)))[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 from porter.base.errors import CannotRun, escaped
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.protobuf import parse
+from porter.formats.protobuf import parse_message
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name
 from porter.graph.walks import in_order, upstream
@@ -33,7 +33,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
     Raises:
         CannotRun: TensorFlow is not installed, or the graph calls functions.
     """
-    graph = parse(checkpoint.path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MAX_PARTS)
+    graph = parse_message(checkpoint.path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MAX_PARTS)
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name for function in graph.library.function}
     if any(node.op in functions or _has_functions(node) for node in graph.node):

@@ -17,7 +17,7 @@ from porter.frameworks.code.language import Layer
 from porter.frameworks.mlx import graph_module
 from porter.frameworks.mlx.state import PORTS
 from porter.port import StoredPort
-from porter.source.reopening import source_of
+from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict
@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredPort, Path]:
 
 def proved(made: tuple[StoredPort, Path]) -> Verdict:
     port, file = made
-    verdict, _ = check_against(Check(port), source_of(port, file, None))
+    verdict, _ = check_against(Check(port), reopen_source(port, file, None))
     return verdict
 
 

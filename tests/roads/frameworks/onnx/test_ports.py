@@ -18,7 +18,7 @@ from porter.formats.reading import read_checkpoint
 from porter.padding import ANY
 from porter.port import PASSED, read_port
 from porter.recipe import find_recipe
-from porter.source.own_graph import translation
+from porter.source.own_graph import translate
 from porter.source.wishes import Wishes
 from tests.support.checkout import ROOT
 from tests.support.fixtures import WeightsMaker
@@ -101,7 +101,7 @@ def test_a_port_is_ported_on(made: tuple[Path, Any, Path], tmp_path: Path) -> No
         assert all(
             np.array_equal(array, wanted[path][role]) for role, array in roles.items() if role != "batches"
         )
-    read, _ = translation(read_checkpoint(made[2] / "model.onnx"), Wishes(size=ANY))
+    read, _ = translate(read_checkpoint(made[2] / "model.onnx"), Wishes(size=ANY))
     # The map of a global pool.
     assert read.graph.by_path.keys() - again.graph.by_path.keys() == {"head/pool_cell"}
 

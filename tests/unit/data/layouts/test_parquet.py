@@ -14,7 +14,7 @@ from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.parquet import read_table
-from porter.data.parquet_footer import row_groups, unpacked_bytes
+from porter.data.parquet_footer import read_row_groups, unpacked_bytes
 from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Cell, Failure
 from tests.support.data.layouts.making import WNIDS, label_of, opened, table, val
@@ -206,7 +206,7 @@ def test_sizes_of_columns_are_those_that_pyarrow_tells(tmp_path: Path) -> None:
         pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=2, write_page_index=True
     )
     path = tmp_path / "x.parquet"
-    metadata, groups = parquet.read_metadata(path), row_groups(path)
+    metadata, groups = parquet.read_metadata(path), read_row_groups(path)
     assert [len(group) for group in groups] == [6] * 5
     for place, group in enumerate(groups):
         for chunk, column in zip(group, map(metadata.row_group(place).column, range(6)), strict=True):

@@ -12,7 +12,7 @@ import pytest
 
 import porter.data.layouts.tars
 from porter.base.errors import FileError
-from porter.data.layouts.tars import members
+from porter.data.layouts.tars import list_members
 from porter.data.photo_bytes import read_bytes
 from tests.support.data.layouts.making import opened, tar, val
 
@@ -28,17 +28,17 @@ def test_members_are_where_the_archive_says(form: int, tmp_path: Path) -> None:
     contents = {"a.jpg": b"1", "deep/" * 40 + "b.jpg": b"22" * 600, "./c.jpg": b"", "ü.jpg": b"3"}
     path = tar(tmp_path / "x.tar", contents, format=form)
     whole = path.read_bytes()
-    found = {name: whole[offset : offset + size] for name, offset, size, _ in members(path)}
+    found = {name: whole[offset : offset + size] for name, offset, size, _ in list_members(path)}
     assert found == {name.removeprefix("./"): content for name, content in contents.items()}
 
 
 def test_members_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tar(tmp_path / "x.tar", {f"{number}.jpg": b"" for number in range(7)})
     monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 7)
-    assert len(members(path)) == 7
+    assert len(list_members(path)) == 7
     monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 6)
     with pytest.raises(FileError, match="more than 6 members"):
-        members(path)
+        list_members(path)
 
 
 def test_of_members_with_one_name_the_last_is_taken(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_of_members_with_one_name_the_last_is_taken(tmp_path: Path) -> None:
     with tarfile.open(path, "a") as archive:
         tar(tmp_path / "y.tar", {"a.jpg": b"newer"})
         archive.add(tmp_path / "y.tar", "a.jpg")
-    assert [(name, size) for name, _, size, _ in members(path)] == [
+    assert [(name, size) for name, _, size, _ in list_members(path)] == [
         ("a.jpg", (tmp_path / "y.tar").stat().st_size)
     ]
 
@@ -80,7 +80,9 @@ def test_sparse_members_are_not_read_as_if_they_were_whole(tmp_path: Path) -> No
         "GNU.sparse.size": "9",
     }
     path = tar(tmp_path / "x.tar", {"a.jpg": entry}, format=tarfile.PAX_FORMAT)
-    assert [member.why for member in members(path)] == ["a sparse member of a tar is not stored as it is"]
+    assert [member.why for member in list_members(path)] == [
+        "a sparse member of a tar is not stored as it is"
+    ]
 
 
 def test_names_are_never_paths(tmp_path: Path, devkit: Path) -> None:
@@ -110,7 +112,7 @@ def test_every_truncation_is_told(tmp_path: Path) -> None:
     for length in range(0, 3 * 1536 + 512, 64):
         path.write_bytes(whole[:length])
         with pytest.raises(FileError, match="the archive cannot be read"):
-            members(path)
+            list_members(path)
 
 
 def test_a_damaged_header_does_not_pass_for_the_end(tmp_path: Path) -> None:
@@ -119,14 +121,14 @@ def test_a_damaged_header_does_not_pass_for_the_end(tmp_path: Path) -> None:
     whole[1536] ^= 1
     path.write_bytes(whole)
     with pytest.raises(FileError, match="byte 1,536 is not the beginning of a member's header"):
-        members(path)
+        list_members(path)
 
 
 def test_joined_archives_are_told(tmp_path: Path) -> None:
     one, two = (tar(tmp_path / name, {f"{name}.jpg": b"1"}).read_bytes() for name in ("a", "b"))
     (tmp_path / "x.tar").write_bytes(one + two)
     with pytest.raises(FileError, match="goes on after its end at byte 1,024"):
-        members(tmp_path / "x.tar")
+        list_members(tmp_path / "x.tar")
 
 
 @pytest.mark.parametrize("size", [-512, -(1 << 40), 1 << 40, 1 << 80])
@@ -141,7 +143,7 @@ def test_sizes_out_of_bounds_are_refused(size: int, tmp_path: Path) -> None:
         first = tar(tmp_path / "y.tar", {"first.jpg": b"1"}).read_bytes()[:1024]
         (tmp_path / "x.tar").write_bytes(first + block + bytes(2048))
         with pytest.raises(FileError, match="the archive cannot be read"):
-            members(tmp_path / "x.tar")
+            list_members(tmp_path / "x.tar")
 
 
 def test_damage_gives_a_file_error_or_members(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_damage_gives_a_file_error_or_members(tmp_path: Path) -> None:
             damaged[chance.randrange(len(whole))] = chance.randrange(256)
         (tmp_path / "y.tar").write_bytes(damaged)
         try:
-            found = members(tmp_path / "y.tar")
+            found = list_members(tmp_path / "y.tar")
         except FileError:
             refused += 1
             continue

@@ -6,13 +6,13 @@ from threading import Event
 
 import pytest
 
-from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
+from porter.data.pipeline.ahead import map_ahead, take_ahead
 
 
 def test_a_function_is_applied_in_order_and_no_further_ahead_than_told() -> None:
     begun: list[int] = []
     with ThreadPoolExecutor(4) as executor:
-        results = mapped_ahead(executor, lambda item: begun.append(item) or item * item, range(20), 3)
+        results = map_ahead(executor, lambda item: begun.append(item) or item * item, range(20), 3)
         found = []
         for position, result in enumerate(results):
             found.append(result)
@@ -30,7 +30,7 @@ def test_items_are_taken_in_order_and_no_further_ahead_than_told() -> None:
 
     with ThreadPoolExecutor(1) as executor:
         found = []
-        for position, item in enumerate(taken_ahead(executor, items(), 2)):
+        for position, item in enumerate(take_ahead(executor, items(), 2)):
             found.append(item)
             assert max(taken) <= position + 2
     assert found == list(range(20))
@@ -45,7 +45,7 @@ def test_the_next_item_is_made_while_the_last_is_used() -> None:
         yield 2
 
     with ThreadPoolExecutor(1) as executor:
-        ahead = taken_ahead(executor, items(), 1)
+        ahead = take_ahead(executor, items(), 1)
         assert next(ahead) == 1
         assert second.wait(10)
 
@@ -56,11 +56,11 @@ def test_an_error_arrives_in_its_turn() -> None:
         raise ValueError("two")
 
     with ThreadPoolExecutor(1) as executor:
-        ahead = taken_ahead(executor, items(), 2)
+        ahead = take_ahead(executor, items(), 2)
         assert next(ahead) == 1
         with pytest.raises(ValueError, match="two"):
             next(ahead)
-        mapped = mapped_ahead(executor, lambda item: 1 // item, [1, 0], 1)
+        mapped = map_ahead(executor, lambda item: 1 // item, [1, 0], 1)
         assert next(mapped) == 1
         with pytest.raises(ZeroDivisionError):
             next(mapped)

@@ -14,7 +14,7 @@ import pytest
 import porter
 from porter.base.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
-from porter.formats.caffe.text_format import parse
+from porter.formats.caffe.text_format import parse_text
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
@@ -268,4 +268,4 @@ def test_weights_without_their_net_and_a_net_without_its_weights(tmp_path: Path)
 def test_the_content_tells_the_format(tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", NET, blobs(NET))
     assert (recognise(file).name, recognise(file.with_suffix(".caffemodel")).name) == ("caffe-net", "caffe")
-    assert parse("a: 1 a: 2; b { c: 'x' } d <e: [1, 2]>").part("d").counts("e") == [1, 2]
+    assert parse_text("a: 1 a: 2; b { c: 'x' } d <e: [1, 2]>").part("d").counts("e") == [1, 2]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from porter.base.errors import FileError
-from porter.formats.torch.wrapping import AVERAGED, RAW, StateDict, listed, unwrap
+from porter.formats.torch.wrapping import KEYS_OF_AVERAGES, KEYS_OF_RAW, StateDict, list_keys, unwrap
 
 RAW_WEIGHTS = {"a.weight": 1.0, "n.running_mean": 2.0, "n.num_batches_tracked": 3.0}
 AVERAGES = {name: -value for name, value in RAW_WEIGHTS.items()}
@@ -26,20 +26,20 @@ def refused(loaded: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("key", [*RAW, "weights"])
+@pytest.mark.parametrize("key", [*KEYS_OF_RAW, "weights"])
 def test_one_wrapper(key: str) -> None:
     assert unwrapped({"epoch": 3, key: RAW_WEIGHTS, "best": 70.5}) == StateDict(
         RAW_WEIGHTS, (f"read under '{key}'; ignored 'best', 'epoch'",)
     )
 
 
-@pytest.mark.parametrize("key", AVERAGED)
+@pytest.mark.parametrize("key", KEYS_OF_AVERAGES)
 def test_only_averages(key: str) -> None:
     assert unwrapped({key: AVERAGES}) == StateDict(AVERAGES, (f"read the averaged weights under '{key}'",))
 
 
-@pytest.mark.parametrize("averaged", AVERAGED)
-@pytest.mark.parametrize("raw", RAW)
+@pytest.mark.parametrize("averaged", KEYS_OF_AVERAGES)
+@pytest.mark.parametrize("raw", KEYS_OF_RAW)
 def test_averages_before_raw_weights(raw: str, averaged: str) -> None:
     note = f"read the averaged weights under '{averaged}', not the raw ones under '{raw}'; ignored 'epoch'"
     assert unwrapped({raw: RAW_WEIGHTS, "epoch": 3, averaged: AVERAGES}) == StateDict(AVERAGES, (note,))
@@ -164,7 +164,7 @@ def endless() -> Mapping[str, Any]:
     """Mappings that hold themselves and one another under every key."""
     rings: list[dict[str, Any]] = [{} for _ in range(50)]
     for ring in rings:
-        ring |= dict.fromkeys((*RAW, *AVERAGED, "other"), rings[0])
+        ring |= dict.fromkeys((*KEYS_OF_RAW, *KEYS_OF_AVERAGES, "other"), rings[0])
         ring |= {f"key{number}": other for number, other in enumerate(rings)}
     return rings[0]
 
@@ -183,7 +183,7 @@ def test_depth_and_prefixes_without_end() -> None:
 
 
 def test_listed() -> None:
-    assert listed([]) == "nothing"
-    assert listed(["b", "a\n", 3]) == r"'3', 'a\n', 'b'"
-    assert listed(range(10, 20)).endswith("'14', and 5 more")
-    assert len(listed(["x" * 1000])) <= 80
+    assert list_keys([]) == "nothing"
+    assert list_keys(["b", "a\n", 3]) == r"'3', 'a\n', 'b'"
+    assert list_keys(range(10, 20)).endswith("'14', and 5 more")
+    assert len(list_keys(["x" * 1000])) <= 80

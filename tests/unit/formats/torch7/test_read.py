@@ -18,7 +18,7 @@ import porter
 from porter.base.errors import FileError, MappingError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
-from porter.formats.torch7.objects import Thing, read_objects
+from porter.formats.torch7.objects import LuaObject, read_objects
 from porter.frameworks.numpy.engine import build_file
 from tests.support.arrays import Array
 from tests.support.torch7_files import Module, Sizes, write_torch7
@@ -188,7 +188,7 @@ def test_everything_is_what_torchfile_reads(tmp_path: Path) -> None:
 
 
 def expect_same(found: Any, other: Any) -> None:
-    if isinstance(found, Thing):
+    if isinstance(found, LuaObject):
         assert found.kind == other.torch_typename().decode()
         found, other = found.fields, other._obj
     if isinstance(found, dict):

@@ -35,7 +35,7 @@ from porter.source.fitting.alignment import align
 from porter.source.fitting.by_graph import fit_by_graph
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
-from porter.source.fitting.grafting import OUTSIDE, POOL, UP_TO
+from porter.source.fitting.grafting import LAYERS_OUTSIDE, POOL_THE_MAP, SAVE_UP_TO
 from tests.support.source.file_graphs import appended, as_file, changed, inserted, layer_of
 
 RECIPE = find_recipe("mobilenet_v2")
@@ -292,9 +292,9 @@ def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name_wi
     foreign = own_head(FileNode("mine", Foreign("Lambda"), ()), dense("fc", 5))
     flat = own_head(FileNode("flat", Foreign("Flatten of a 7x7 map"), ()), dense("fc", 5))
     for file, where, next in (
-        (inserted(scaled, "mean", FileNode("flip", Foreign("GetItem"), ())), "flip", OUTSIDE),
-        (foreign, "mine", UP_TO.format(pool)),
-        (changed(flat, "flat", inputs=(last,)), "flat", POOL),
+        (inserted(scaled, "mean", FileNode("flip", Foreign("GetItem"), ())), "flip", LAYERS_OUTSIDE),
+        (foreign, "mine", SAVE_UP_TO.format(pool)),
+        (changed(flat, "flat", inputs=(last,)), "flat", POOL_THE_MAP),
     ):
         assert align(DRAFT, file, (224, 224)).share >= 0.98  # so the file is known for what it is
         with pytest.raises(MappingError, match="which porter has no op for") as caught:

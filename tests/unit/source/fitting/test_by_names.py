@@ -19,7 +19,7 @@ from porter.recipe import Member, expand, find_recipe, layer_names
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
-from porter.source.fitting.grafting import POOL
+from porter.source.fitting.grafting import POOL_THE_MAP
 from porter.source.opened import read_tensors
 from tests.support.arrays import Array
 
@@ -284,7 +284,7 @@ def test_tensors_of_another_shape_name_the_line_of_the_recipe_that_names_them() 
 def test_a_head_that_reads_a_flattened_map_is_told_with_the_next_step() -> None:
     with pytest.raises(MappingError, match="'fc' reads a map, flattened") as caught:
         fit("torchvision", {**TRUNK, "fc.weight": linear(5, 49 * 1280)})
-    assert caught.value.next == POOL
+    assert caught.value.next == POOL_THE_MAP
 
 
 @pytest.mark.parametrize("setting", ["fc", "=head/logits", "fc=", "fc=head/logit", "fc=head/pool"])

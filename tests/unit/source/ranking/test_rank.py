@@ -18,8 +18,8 @@ from porter.graph import INPUT, Conv, Graph, Relu, tensor_shapes
 from porter.recipe import expand, find_recipe, known_variants
 from porter.source.fitting import candidate
 from porter.source.ranking import rank as ranking
-from porter.source.ranking.rank import LIKELY, REACH, rank
-from porter.source.ranking.score_bounds import limits
+from porter.source.ranking.rank import LIKELY, OUT_OF_REACH, rank
+from porter.source.ranking.score_bounds import limits_for
 from tests.support.source.file_graphs import as_file
 
 
@@ -74,7 +74,7 @@ def test_a_variant_that_is_left_out_would_change_nothing(
 ) -> None:
     """Beside those that are found, every `step`-th is compared with the file."""
     file, (known, _) = FILES[name](), known_variants()
-    limit = {(one.variant, one.zoo): limits(file)(one.fingerprint) for one in known if one.fingerprint}
+    limit = {(one.variant, one.zoo): limits_for(file)(one.fingerprint) for one in known if one.fingerprint}
     found = rank(file).matches
     near = {match.member.is_a for match in found}
     compared = [one for place, one in enumerate(known) if place % step == 0 or (one.variant, one.zoo) in near]
@@ -86,8 +86,8 @@ def test_a_variant_that_is_left_out_would_change_nothing(
     every = rank(file).matches
     assert all(match.score <= limit[match.member.is_a].score for match in every)
     best = every[0].score if every else 0
-    assert [match.record() for match in found if match.score >= best - REACH] == [
-        match.record() for match in every if match.score >= best - REACH
+    assert [match.record() for match in found if match.score >= best - OUT_OF_REACH] == [
+        match.record() for match in every if match.score >= best - OUT_OF_REACH
     ] or (best < LIKELY and not any(match.score >= limit[match.member.is_a].opened for match in every))
     assert len(found) < 12
 

@@ -19,8 +19,8 @@ from porter.graph import INPUT, BatchNorm, tensor_shapes
 from porter.graph.folding import only_readers
 from porter.recipe import expand, find_recipe, known_variants, layer_names
 from porter.recipe.zoo_names import tensor_names
-from porter.source.ranking.rank import REACH, rank_variants
-from porter.source.ranking.score_bounds import limits
+from porter.source.ranking.rank import OUT_OF_REACH, rank_variants
+from porter.source.ranking.score_bounds import limits_for
 from tests.support.source.file_graphs import as_file
 
 
@@ -88,7 +88,7 @@ FILES: dict[str, tuple[str, Callable[[], Checkpoint]]] = {
 def test_no_score_is_higher_than_its_bound(name: str) -> None:
     variant, make = FILES[name]
     file = make()
-    limit = limits(file)
+    limit = limits_for(file)
     bounds = {
         (one.variant, one.zoo): limit(one.fingerprint, one.names).score
         for one in known_variants()[0]
@@ -97,7 +97,7 @@ def test_no_score_is_higher_than_its_bound(name: str) -> None:
     matches = rank_variants(file, find_recipe(variant)).matches
     assert matches and all(match.score <= bounds[match.member.is_a] for match in matches)
     assert matches[0].score > 0.9
-    near = [is_a for is_a, bound in bounds.items() if bound >= matches[0].score - REACH]
+    near = [is_a for is_a, bound in bounds.items() if bound >= matches[0].score - OUT_OF_REACH]
     assert len(near) <= 4, near
 
 
@@ -108,7 +108,7 @@ def test_how_a_network_begins_and_what_its_layers_are_called_tell_variants_apart
     def bound(variant: str, zoo: str, named: bool = True) -> float:
         one = known[variant, zoo]
         assert one.fingerprint is not None
-        return limits(file)(one.fingerprint, one.names if named else None).score
+        return limits_for(file)(one.fingerprint, one.names if named else None).score
 
     assert bound("resnet50v2", "keras") == 1
     # It has the convolutions of the first version, in another order.
@@ -120,4 +120,4 @@ def test_a_file_whose_layers_have_lost_their_names_is_bounded_by_its_graph() -> 
     file = replace(exported("resnet18", "torchvision"), counted=True)
     one = next(one for one in known_variants()[0] if (one.variant, one.zoo) == ("resnet18", "gluon"))
     assert one.fingerprint is not None
-    assert limits(file)(one.fingerprint, one.names) == limits(file)(one.fingerprint)
+    assert limits_for(file)(one.fingerprint, one.names) == limits_for(file)(one.fingerprint)
