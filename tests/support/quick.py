@@ -17,7 +17,18 @@ import pytest
 from tests.support.durations import file_of, recorded
 
 FRAMEWORKS = frozenset(
-    {"torch", "torchvision", "timm", "tensorflow", "keras", "tf_keras", "tf_slim", "jax", "onnxruntime"}
+    {
+        "torch",
+        "torchvision",
+        "timm",
+        "tensorflow",
+        "keras",
+        "tf_keras",
+        "tf_slim",
+        "jax",
+        "mlx",
+        "onnxruntime",
+    }
 )
 LONGEST_S = 30
 """Files that took longer are left out."""
