@@ -15,6 +15,7 @@ from porter.base.commands import OpenOptions, takes
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.base.options import AnyPath
+from porter.base.package import __version__
 from porter.comparison.transfer.fill import Filling
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
@@ -25,6 +26,7 @@ from porter.frameworks.in_memory import Held
 from porter.port import RECORD, StoredPort, read_port
 from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
+from porter.reporting.hub_upload import upload_port
 from porter.reporting.model_card import write_card
 from porter.reporting.records import read_contents
 from porter.reporting.sentences import conclude
@@ -145,14 +147,36 @@ class Port(PathLike[str]):
             hub: writes README.md beside it too, a model card for Hugging Face's Hub. Nothing is uploaded.
             overwrite: replaces an older port there.
         """
-        own = (RECORD, DETAILS, *read_port(self.folder).record.model)
         with new_folder(Path(folder), overwrite) as building:
-            for name in own:
-                if is_plain(self.folder / name):
-                    copyfile(self.folder / name, building / name)
+            for name in self._own_files():
+                copyfile(self.folder / name, building / name)
             if hub:
                 write_card(building, Path(folder).name)
         return Port(folder)
+
+    @public
+    def push_to_hub(self, repository: str, *, private: bool = False, message: str | None = None) -> str:
+        """Upload the port and its model card to Hugging Face's Hub, all in one commit.
+
+        Args:
+            repository: `OWNER/NAME`; it is made if it is not there.
+            private: of a repository that is made.
+            message: of the commit.
+
+        Returns:
+            The address of the commit.
+
+        Raises:
+            NotInstalled: huggingface_hub is not installed.
+            FileError: the Hub refuses, or cannot be reached; nothing of the port is there then.
+        """
+        said = message or f"Port by porter {__version__}"
+        return upload_port(self.folder, self._own_files(), repository, private, said)
+
+    def _own_files(self) -> list[str]:
+        """Return the names of the port's files, without reports and what else lies in its folder."""
+        names = (RECORD, DETAILS, *read_port(self.folder).record.model)
+        return [name for name in names if is_plain(self.folder / name)]
 
 
 class Ported(Port):

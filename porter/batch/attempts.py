@@ -14,7 +14,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from porter.base.commands import CONVERT
 from porter.base.errors import NotInstalled
+from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
 from porter.batch.results import LOGS, PORTS, JobResult, write_result
@@ -82,7 +84,8 @@ class JobRunner:
     def _attempt(self, job: Job, stopped: Event) -> JobResult:
         logs = self.folder / LOGS
         out = self.folder / PORTS / job.name
-        command = [*self.program, "convert", *job.words, "--out", str(out), "--overwrite", "--json"]
+        usual = (*OUT.words(out), *OVERWRITE.words(True), *JSON.words(True))
+        command = [*self.program, CONVERT.name, *job.words, *usual]
         begun = time.monotonic()
         with (
             (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from porter.base.commands import CONVERT
+from porter.base.commands import CONVERT, RECIPE_LIST
 from porter.base.errors import FileError, UsageError
-from porter.base.options import JSON, OUT, OVERWRITE, Option
+from porter.base.options import FROM, JSON, OUT, OVERWRITE, SUBJECT, TO, Option
 from porter.recipe import known_variants
 from porter.recipe.spelling import hint
 
@@ -138,7 +137,7 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
     options = _options()
     if wrong := next((key for key in line if key not in options), None):
         next_step = hint(wrong, options)
-        raise UsageError(f"'{wrong}' is no option of porter convert", where=place, next=next_step)
+        raise UsageError(f"'{wrong}' is no column of such a list", where=place, next=next_step)
     if "subject" not in line:
         raise UsageError("the line has no 'subject'", where=place, next="name a variant or a file")
     own = {"subject", "from", "to"}
@@ -153,11 +152,10 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         raise UsageError(
             f"no variant is called {line['subject']} in these zoos",
             where=place,
-            next="porter recipe list shows the variants and their zoos",
+            next=f"{RECIPE_LIST.advise()} shows the variants and their zoos",
         )
     for subject, source, to in asked:
-        typed = CONVERT.line(subject=subject, source=source, to=to)
-        typed_words = (*shlex.split(typed)[2:], *words)
+        typed_words = (*SUBJECT.words(subject), *FROM.words(source), *TO.words(to), *words)
         name = _name(subject, source, to, words)
         yield Job(name, subject, source, to, typed_words, _digest(typed_words))
 
@@ -166,7 +164,7 @@ def _options() -> dict[str, Option]:
     """Return the options of `porter convert` by what a column may call them."""
     listed = [each for each in CONVERT.options.values() if each not in _NOT_LISTED]
     by_flag = {each.flags[0].removeprefix("--"): each for each in listed if each.flag is not None}
-    return {"subject": CONVERT.options["subject"], **by_flag}
+    return {SUBJECT.name: SUBJECT, **by_flag}
 
 
 def _value(option: Option, value: Any, place: str) -> Any:

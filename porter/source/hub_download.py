@@ -90,7 +90,7 @@ def fetch_repository(repository: Repository) -> Path:
     )
     library = import_module("huggingface_hub")
     source = _Source(library, repository)
-    with _quiet_without_terminal():
+    with quiet_without_terminal():
         config = source.fetch(CONFIG_FILE)
         if config is None:
             instead = f"hf download {repository.owner_and_name} FILE, and name that file"
@@ -190,7 +190,7 @@ def _where(repository: Repository) -> str:
 
 
 @contextmanager
-def _quiet_without_terminal() -> Iterator[None]:
+def quiet_without_terminal() -> Iterator[None]:
     """Hide huggingface_hub's progress bars where nobody sees them."""
     utils = import_module("huggingface_hub.utils")
     hides = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()

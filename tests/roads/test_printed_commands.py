@@ -31,6 +31,7 @@ from torch import nn
 import porter
 from porter.base import commands
 from porter.base.commands import (
+    BATCH,
     COMMANDS,
     CONVERT,
     EVALUATE,
@@ -108,6 +109,13 @@ class World:
     def variant(self, to: str = "torch", **options: Any) -> Path:
         name = "-".join(("port", to, *map(str, options.values())))
         return self.port(name, VARIANT, source="keras", to=to, weights=self.published, **options)
+
+    @cached_property
+    def list_of_none(self) -> Path:
+        """A list for a batch, of variants that no recipe has."""
+        made = self.path("list.csv")
+        made.write_text("subject\nnone*\n")
+        return made
 
     @cached_property
     def published(self) -> Path:
@@ -337,6 +345,9 @@ def case(
 
 
 CASES = [
+    case(
+        "batch.jobs._jobs_of", BATCH, lambda world: {"list": world.list_of_none, "out": world.path("batch")}
+    ),
     case(
         "reporting.command_lines.convert reporting.command_lines.verify reporting.command_lines.evaluate "
         "reporting.command_lines.reproduce reporting.command_lines.study",

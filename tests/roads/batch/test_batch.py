@@ -144,7 +144,7 @@ def test_a_batch_that_is_killed_goes_on(tmp_path: Path) -> None:
     ("text", "error", "said"),
     [
         ("subject\n", FileError, "the list has no line"),
-        ("subject,too\na,b", UsageError, "list.csv:2: 'too' is no option of porter convert"),
+        ("subject,too\na,b", UsageError, "list.csv:2: 'too' is no column of such a list"),
         ("to\ntorch", UsageError, "the line has no 'subject'"),
         ("subject\na\na", UsageError, "'a-torch' is asked for twice"),
         ("subject,check\na,maybe", UsageError, "'maybe' is neither true nor false"),
