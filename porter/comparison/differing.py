@@ -469,9 +469,8 @@ def _words(unit: Unit) -> str:
         if high == math.inf and low == 0:
             return "a relu"
         return "a relu6" if (low, high) == (0, 6) else f"a clip from {low:g} to {high:g}"
-    return (
-        unit.nodes[-1].op.words if unit.kind == unit.nodes[-1].op.name else f"a {unit.kind.replace('_', ' ')}"
-    )
+    own = next((node.op.words for node in unit.nodes if node.op.name == unit.kind), None)
+    return own or f"a {unit.kind.replace('_', ' ')}"
 
 
 def _of_attribute(unit: Unit, name: str) -> Kind:

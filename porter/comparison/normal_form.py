@@ -19,7 +19,7 @@ from porter.graph import Graph, Node, ops, shapes, site_of
 from porter.graph.ops import Axes, Shape, channels_in, is_map
 from porter.graph.ops.kinds import attributes
 from porter.graph.walks import in_order
-from porter.padding import Convention, KnownSize, Window
+from porter.padding import Convention, KnownSize, Window, pad_amounts
 
 Numbers: TypeAlias = NDArray[np.float64]
 LINEAR = ("conv", "conv_transpose", "dense")
@@ -215,9 +215,12 @@ def _of_channels(sizes: tuple[int, ...], shape: Shape) -> bool:
 
 
 def _is_whole(op: ops.Op, shape: Shape) -> bool:
-    """Whether a pool takes the whole map at once."""
+    """Return whether the only window of an op is the whole map."""
     site = site_of(op)
-    return site is None or (site.window.kernel == tuple(shape[1:]) and site.convention.rule == "valid")
+    if site is None or site.window.kernel != tuple(shape[1:]):
+        return site is None
+    sides = (pad_amounts(site.convention, site.window, axis, shape[1 + axis] or 0) for axis in (0, 1))
+    return not any(amount for side in sides for amount in side)
 
 
 def moved(op: ops.Op, shape: Shape) -> bytes:

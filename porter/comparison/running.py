@@ -132,37 +132,31 @@ def _run(
         drawn[mine] = draws.of(
             mine, (_DRAWS, _count(one, mine)) if _count(one, mine) * _DRAWS != math.prod(shape) else shape
         )
+    theirs_drawn = {its: drawn[mine] for its, mine in given.items()}
     distances = dict[tuple[str, str], float]()
     shapes = {path: tuple(each or 1 for each in shape) for path, shape in one.shapes.items()}
     for part in in_parts(one.graph, shapes, 2 * _DRAWS):
         now = [pair for pair in pairs if _value(one, pair[0]) in part]
         if not now:
             continue
-        whole = {path: path for path in drawn}
-        firsts = _side(one, models[0], size, [pair[0] for pair in now], whole, drawn, rng)
-        seconds = _side(other, models[1], size, [pair[1] for pair in now], given, drawn, rng)
+        firsts = _values(one, models[0], [pair[0] for pair in now], drawn, size)
+        seconds = _values(other, models[1], [pair[1] for pair in now], theirs_drawn, size)
         distances |= {pair: farthest_draw(firsts[pair[0]], seconds[pair[1]]).rel_l2 for pair in now}
     return distances
 
 
-def _side(
-    form: NormalForm,
-    model: OwnBuild,
-    size: KnownSize,
-    paths: list[str],
-    given: Mapping[str, str],
-    drawn: Mapping[str, Array],
-    rng: np.random.Generator,
+def _values(
+    form: NormalForm, model: OwnBuild, paths: list[str], drawn: Mapping[str, Array], size: KnownSize
 ) -> dict[str, Array]:
-    """The values of units of one form, N x numbers, where others are given draws.
+    """Return the values of units of one form, N x numbers, where others are given draws.
 
     Args:
-        given: the draw that each path is given.
+        drawn: what each path is given.
+        size: rows and columns of the input.
     """
-    batch: Array = rng.uniform(-1, 1, (_DRAWS, form.graph.channels, *size))
+    batch: Array = np.zeros((_DRAWS, form.graph.channels, *size))  # nothing that is shown depends on it
     cut = dict[str, Array]()
-    for path, draw in given.items():
-        numbers = drawn[draw]
+    for path, numbers in drawn.items():
         if path in form.graph.inputs:
             batch = numbers.reshape(batch.shape) if path == INPUT and numbers.size == batch.size else batch
             continue

@@ -78,6 +78,21 @@ def before_head(name: str) -> Any:
     return Features(of_timm(name)).eval()
 
 
+class Trunk(nn.Module):
+    """The maps of a network of timm whose pool comes before its last convolution."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.net.forward_features(image))
+
+
+def trunk(name: str) -> Any:
+    return Trunk(of_timm(name)).eval()
+
+
 def of_torchvision(name: str, **options: Any) -> Any:
     return calibrated(partial(getattr(import_models(), name), num_classes=10, **options), name)
 
@@ -181,7 +196,7 @@ PAIRS: dict[str, Pair] = {
     "timm resnet18 into keras-hub": hub("ResNet", "resnet18"),
     "timm resnet26 into keras-hub": hub("ResNet", "resnet26"),
     "timm resnetv2_50 into keras-hub": hub("ResNet", "resnetv2_50"),
-    "timm mobilenetv3_small_050 into keras-hub": hub("MobileNet", "mobilenetv3_small_050"),
+    "timm mobilenetv3_small_050 into keras-hub": hub("MobileNet", "mobilenetv3_small_050", trunk),
     "timm efficientnet_b0 into keras-hub": hub("EfficientNet", "efficientnet_b0"),
     "timm vgg11 into keras-hub": hub("VGG", "vgg11", before_head),
     "timm densenet121 into keras-hub": hub("DenseNet", "densenet121"),

@@ -171,7 +171,7 @@ def test_what_is_written_in_other_ops_is_the_same() -> None:
         scale=(ops.ChannelScale(bias=True), "half"),
         clip=(ops.Clip(0.0, 6.0), "scale"),
         mean=(ops.GlobalAvgPool(keep=True), "clip"),
-        conv=(conv(5, 1, bias=True), "mean"),
+        conv=(replace(conv(5, 1, bias=True), convention=Convention("same")), "mean"),
         once_more=(ops.AdaptiveMaxPool(1, 1), "conv"),
         flat=(ops.GlobalAvgPool(), "once_more"),
     )
