@@ -132,7 +132,8 @@ def _cut(places: Places, shape: tuple[int, ...]) -> tuple[Move, Places]:
     """The slices that hold all these places, and the places that are left."""
     steps = list[Step]()
     inner = counted(shape)
-    for axis, (own, size) in enumerate(zip(np.unravel_index(places, shape), shape, strict=True)):
+    for axis, size in enumerate(shape):
+        own = places // math.prod(shape[axis + 1 :]) % size
         start = int(own.min())
         stop = int(own.max()) + 1
         if stop - start == size:

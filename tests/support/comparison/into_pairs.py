@@ -199,7 +199,6 @@ PAIRS: dict[str, Pair] = {
     "timm mobilenetv3_small_050 into keras-hub": hub("MobileNet", "mobilenetv3_small_050", trunk),
     "timm efficientnet_b0 into keras-hub": hub("EfficientNet", "efficientnet_b0"),
     "timm vgg11 into keras-hub": hub("VGG", "vgg11", before_head),
-    "timm densenet121 into keras-hub": hub("DenseNet", "densenet121"),
     "keras DenseNet121 into timm": Pair(partial(of_keras, "DenseNet121"), densenet_of_timm),
     "keras VGG16 into torchvision": Pair(
         partial(of_keras, "VGG16", 32), partial(of_torchvision, "vgg16"), 32

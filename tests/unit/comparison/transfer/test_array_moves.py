@@ -13,6 +13,7 @@ from porter.comparison.transfer.array_moves import counted, move_of, move_text, 
 MOVES: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], str]] = {
     "the same": ((4, 3, 3, 3), lambda x: x, "x"),
     "a kernel": ((4, 3, 3, 3), lambda x: x.transpose(2, 3, 1, 0), "x.transpose(2, 3, 1, 0)"),
+    "a wide depthwise kernel": ((480, 1, 5, 5), lambda x: x.transpose(2, 3, 0, 1), "x.transpose(2, 3, 0, 1)"),
     "a kernel of one cell": ((4, 3, 1, 1), lambda x: x.transpose(2, 3, 1, 0), "x.transpose(2, 3, 1, 0)"),
     "a dense kernel": ((4, 3), lambda x: x.T, "x.T"),
     "a dense kernel of a convolution": ((4, 3, 1, 1), lambda x: x[:, :, 0, 0].T, "x[:, :, 0, 0].T"),
