@@ -101,7 +101,7 @@ def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
     outputs = tuple(same.get(path, path) for path in graph.outputs)
     for step in (_with_pads, _as_dense, _products, _with_scales, _together, _with_scales, _before_layers):
         units = step(units, outputs, known)
-    for step in (_apart, _positions, _sums):
+    for step in (_apart, _positions, _sums, _joins):
         units = step(units, outputs, known)
     order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
     used = {path: units[path] for path in order if path in units}
@@ -545,4 +545,22 @@ def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -
             else:
                 inputs.append(read)
         done[path] = replace(unit, inputs=tuple(inputs), nodes=(*nodes, *unit.nodes))
+    return done
+
+
+def _joins(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+    """Join what a join along the same axis reads, whoever else reads that one."""
+    done: _Units = {}
+    for path, unit in units.items():
+        parts = [done.get(read) for read in unit.inputs]
+        inputs = tuple(
+            each
+            for read, part in zip(unit.inputs, parts, strict=True)
+            for each in (
+                part.inputs
+                if part is not None and (part.kind, part.says) == (unit.kind, unit.says)
+                else (read,)
+            )
+        )
+        done[path] = replace(unit, inputs=inputs) if unit.kind == "concat" else unit
     return done

@@ -67,13 +67,18 @@ def _wires(pairing: Pairing, mine: str, its: str) -> tuple[_Wire, ...] | None:
     """The values that two units read, one for the other; None where they are of other sizes."""
     one, other = pairing.one.units[mine], pairing.other.units[its]
     read = [*other.inputs]
-    if len(one.inputs) != len(read):
+    if len(one.inputs) != len(read) or _reads_joined(one) or _reads_joined(other):
         return None
     if one.kind in COMMUTATIVE:
         read = _as_in(one, read, {**pairing.inputs, **pairing.pairs})
     wires = tuple(_Wire(*each) for each in zip(one.inputs, read, strict=True))
     fits = all(_count(pairing.one, wire.mine) == _count(pairing.other, wire.its) for wire in wires)
     return wires if fits and _count(pairing.one, mine) == _count(pairing.other, its) else None
+
+
+def _reads_joined(unit: Unit) -> bool:
+    """Return whether a unit joins what an inner join reads, which may be given numbers of its own."""
+    return unit.kind == "concat" and len(unit.inputs) != len(unit.nodes[-1].inputs)
 
 
 def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:

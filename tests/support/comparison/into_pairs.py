@@ -201,7 +201,7 @@ PAIRS: dict[str, Pair] = {
     "timm vgg11 into keras-hub": hub("VGG", "vgg11", before_head),
     "keras DenseNet121 into timm": Pair(partial(of_keras, "DenseNet121"), densenet_of_timm),
     "keras VGG16 into torchvision": Pair(
-        partial(of_keras, "VGG16", 32), partial(of_torchvision, "vgg16"), 32
+        partial(of_keras, "VGG16", include_top=False), lambda: Features(of_torchvision("vgg16")).eval()
     ),
     "torchvision resnet50 into nnx": Pair(partial(of_torchvision, "resnet50"), resnet_of_nnx),
     "torchvision resnet18 into linen": Pair(

@@ -189,6 +189,27 @@ def test_what_is_written_in_other_ops_is_the_same() -> None:
     assert [kind for kind, _ in found(other, theirs, one, mine)] == ["bias"]
 
 
+def test_joins_may_be_made_one_after_the_other() -> None:
+    """As Keras's DenseNets have them; the inner join is read by another layer too."""
+    layers = {"a": (conv(4), "input"), "b": (conv(5), "input"), "c": (conv(6), "input")}
+    one = graph(**layers, all=(ops.ConcatChannels(), "a b c"), end=(conv(3), "all"))
+    other = graph(
+        **layers,
+        first=(ops.ConcatChannels(), "a b"),
+        all=(ops.ConcatChannels(), "first c"),
+        end=(conv(3), "all"),
+    )
+    mine = numbers(one)
+    assert found(one, mine, other, mine) == []
+    turned = graph(
+        **layers,
+        first=(ops.ConcatChannels(), "b a"),
+        all=(ops.ConcatChannels(), "first c"),
+        end=(conv(3), "all"),
+    )
+    assert found(one, mine, turned, mine) != [], "in another order"
+
+
 def test_queries_keys_and_values_may_be_one_layer() -> None:
     tokens = (ops.Rearrange("c h w -> (h w) c"), "input")
     apart = graph(
