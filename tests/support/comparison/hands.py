@@ -23,7 +23,13 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 import porter
 from porter.comparison.compare import Comparison
 from porter.zoos.torchvision import import_models
+from tests.support.comparison.into_pairs import PAIRS, Pair
 from tests.support.comparison.plants import SIZE, calibrated, networks
+
+OF_KERAS_HUB = tuple(
+    f"timm {name} into keras-hub"
+    for name in ("resnet18", "mobilenetv3_small_050", "efficientnet_b0", "vgg11")
+)
 
 
 class SplitConv(nn.Module):
@@ -201,7 +207,14 @@ def of_libraries() -> dict[str, Callable[[], tuple[Any, Any]]]:
         ),
         "timm and torchvision vgg11_bn": partial(_vggs, models, timm),
         "timm and transformers vit": hub_vit,
+        **{name.replace(" into", " and"): partial(_filled_of_hub, PAIRS[name]) for name in OF_KERAS_HUB},
     }
+
+
+def _filled_of_hub(pair: Pair) -> tuple[Any, Any]:
+    """Return a network of timm, and a backbone of KerasHub with its weights."""
+    first = pair.source()
+    return first, porter.convert(first, into=pair.target(), input_size=pair.size).model()
 
 
 def _vggs(models: Any, timm: Any) -> tuple[Any, Any]:

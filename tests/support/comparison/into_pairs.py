@@ -93,8 +93,8 @@ def trunk(name: str) -> Any:
     return Trunk(of_timm(name)).eval()
 
 
-def of_torchvision(name: str, **options: Any) -> Any:
-    return calibrated(partial(getattr(import_models(), name), num_classes=10, **options), name)
+def of_torchvision(name: str, classes: int = 10) -> Any:
+    return calibrated(partial(getattr(import_models(), name), num_classes=classes), name)
 
 
 def of_keras(name: str, size: int = SIZE, **options: Any) -> Any:
@@ -203,7 +203,7 @@ PAIRS: dict[str, Pair] = {
     "keras VGG16 into torchvision": Pair(
         partial(of_keras, "VGG16", include_top=False), lambda: Features(of_torchvision("vgg16")).eval()
     ),
-    "torchvision resnet50 into nnx": Pair(partial(of_torchvision, "resnet50"), resnet_of_nnx),
+    "torchvision resnet50 into nnx": Pair(partial(of_torchvision, "resnet50", 1000), resnet_of_nnx),
     "torchvision resnet18 into linen": Pair(
         partial(of_torchvision, "resnet18"), partial(resnet_of_linen, 33), 33
     ),
