@@ -211,7 +211,7 @@ PAIRS: dict[str, Pair] = {
     "transformers vit into timm": Pair(vit_of_transformers, vit_of_timm),
     "torch flatten into keras": Pair(vgg_with_its_head, keras_with_its_head, 16),
     "keras flatten into torch": Pair(keras_with_its_head, vgg_with_its_head, 16),
-    "timm convnext into torchvision": Pair(
+    "timm convnext into timm": Pair(
         partial(of_timm, "convnext_atto", num_classes=10, ls_init_value=0.5),
         partial(of_timm, "convnext_atto", num_classes=10),
     ),
